@@ -1,0 +1,36 @@
+"""A one-way hand-over between a task and the generator that waits for it. Text that gathered while nobody
+looked is handed over in one piece."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Generic, TypeVar
+
+from hermes.domain.event import TextDelta
+
+T = TypeVar("T")
+
+
+class Handover(Generic[T]):
+    def __init__(self) -> None:
+        self._items: deque[T] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+
+    def put(self, item: T) -> None:
+        last = self._items[-1] if self._items else None
+        if isinstance(item, TextDelta) and isinstance(last, TextDelta):
+            self._items[-1] = type(item)(text=last.text + item.text)
+        else:
+            self._items.append(item)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def __aiter__(self) -> Handover[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        while not self._items:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._items.popleft()

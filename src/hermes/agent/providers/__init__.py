@@ -1,0 +1,1 @@
+"""Model services, one file each."""

@@ -1,0 +1,255 @@
+"""The actor's units of work: taking the next turn, and the records that settle one that is cut off.
+
+Everything here runs inside one transaction and decides on what it reads there, so a crash before the commit
+leaves nothing, and a crash after it leaves enough to take the same decision again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from hermes.domain.errors import Lost
+from hermes.domain.event import (
+    Answered,
+    Entry,
+    Failed,
+    Finished,
+    ModelSaid,
+    Record,
+    Stopped,
+    ToolFinished,
+    Undone,
+    UserSaid,
+    Verdict,
+)
+from hermes.domain.ids import SessionId, TurnId
+from hermes.domain.ports import Tx
+from hermes.domain.session import Session
+from hermes.domain.tool import Effect
+from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
+from hermes.domain.turn import Action, Answer, BusyMode, Turn, TurnState
+
+MOST_CRASHES = 3
+UNKNOWN_OUTCOME = "Interrupted while it ran: its outcome is unknown and it was not repeated."
+GIVEN_UP = "This message stopped the gateway three times, so it was given up."
+NOT_RUN = "Not run: the turn was stopped first."
+
+
+class Next(StrEnum):
+    """What the actor is to do with what it claimed."""
+
+    NOTHING = "nothing"
+    WAIT = "wait"
+    SUSPECT = "suspect"
+    RUN = "run"
+    ENDED = "ended"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    next: Next
+    turn: Turn | None = None
+    session: Session | None = None
+    new: tuple[Entry, ...] = ()
+    seconds: float = 0.0
+    steered: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claiming:
+    """The question an actor asks: which turn is next for this transcript, at this moment."""
+
+    session: SessionId
+    transcript: Sequence[Entry]
+    now: datetime
+    epoch: int
+    conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
+    suspects_too: bool = False
+
+    def unit(self, tx: Tx) -> Claim:
+        turns = tx.turns.open_of(self.session)
+        if not turns:
+            return Claim(next=Next.NOTHING)
+        turn, behind = turns[0], turns[1:]
+        if turn.crashes and not self.suspects_too and turn.stop is None:
+            return Claim(next=Next.SUSPECT, turn=turn)
+        session = tx.sessions.get(self.session)
+        if session is None:
+            raise Lost(f"session {self.session} is gone")
+        if turn.state is TurnState.ACCEPTED:
+            return self._begin(tx, session, turn, behind)
+        if turn.state is TurnState.WAITING and not self._called_back(tx, turn, behind):
+            return Claim(next=Next.NOTHING)
+        return self._resume(tx, session, turn, behind)
+
+    def _begin(self, tx: Tx, session: Session, turn: Turn, behind: list[Turn]) -> Claim:
+        if turn.ready_at is not None and turn.ready_at > self.now and turn.stop is None:
+            return Claim(next=Next.WAIT, seconds=(turn.ready_at - self.now).total_seconds())
+        said = self._opening(turn)
+        reason = turn.stop or ("interrupted" if _interrupts(behind) else None)
+        if reason is not None and not ended_by(said):
+            said = [*said, Stopped(reason=reason)]
+        tx.sessions.save(replace(session, updated_at=self.now))
+        return self._start(tx, session, turn, said, behind)
+
+    def _start(
+        self, tx: Tx, session: Session, turn: Turn, said: Sequence[Record], behind: list[Turn]
+    ) -> Claim:
+        """Write a new attempt of the turn with its first records; they may already end it."""
+        ended = ended_by(said)
+        started = replace(turn, state=ended or TurnState.RUNNING, attempt=turn.attempt + 1, progress=0)
+        new = number(self.transcript, turn.id, said, self.now)
+        tx.turns.save(started, attempt=turn.attempt, epoch=self.epoch)
+        tx.journal.append(self.session, new)
+        if ended is not None:
+            self.conclude(tx, started, [*turn_entries(self.transcript, turn.id), *new])
+        return Claim(
+            next=Next.RUN if ended is None else Next.ENDED,
+            turn=started,
+            session=session,
+            new=new,
+            steered=_steers(behind),
+        )
+
+    def _resume(self, tx: Tx, session: Session, turn: Turn, behind: list[Turn]) -> Claim:
+        """A turn that was under way: after a crash, an answer, or a restart."""
+        view = view_turn(self.transcript, turn.id)
+        answers = [
+            Answered(
+                question=question.id,
+                verdict=question.verdict,
+                text=question.answer,
+                by=question.answered_by,
+            )
+            for question in tx.questions.of_turn(turn.id)
+            if question.verdict is not None and question.id not in view.answered
+        ]
+        said: list[Record] = list(answers)
+        stop = turn.stop is not None or _interrupts(behind)
+        if turn.crashes >= MOST_CRASHES and not stop:
+            said += [*cut_off(view, ""), Failed(reason=GIVEN_UP)]
+        claim = self._start(tx, session, turn, said, behind)
+        return replace(claim, next=Next.STOP) if stop else claim
+
+    def _called_back(self, tx: Tx, turn: Turn, behind: list[Turn]) -> bool:
+        """Whether a waiting turn has to go on: somebody wants it stopped, or other words withdraw its question."""
+        if turn.stop is not None:
+            return True
+        if not (_interrupts(behind) or _steers(behind)):
+            return False
+        for question in tx.questions.of_turn(turn.id):
+            tx.questions.close(Answer(question=question.id, verdict=Verdict.WITHDRAWN))
+        return True
+
+    def _opening(self, turn: Turn) -> list[Record]:
+        given = turn.input
+        if given.action is Action.SAY:
+            return [
+                UserSaid(
+                    text=given.text,
+                    author=given.author,
+                    attachments=given.attachments,
+                    context=given.context,
+                )
+            ]
+        asked = _user_turns(self.transcript)
+        if not asked:
+            return [Finished(note=f"There is nothing to {given.action.value}.")]
+        count = min(given.count, len(asked))
+        since = asked[-count]
+        if given.action is Action.UNDO:
+            return [Undone(since=since.seq), Finished(note=f"Undone: the last {_turns(count)}.")]
+        again = since.record
+        assert isinstance(again, UserSaid)
+        return [Undone(since=since.seq), again]
+
+
+def _turns(count: int) -> str:
+    return "turn" if count == 1 else f"{count} turns"
+
+
+_STATES: dict[type, TurnState] = {Finished: TurnState.DONE, Failed: TurnState.FAILED, Stopped: TurnState.STOPPED}
+
+
+def ended_by(records: Sequence[Record]) -> TurnState | None:
+    """The state that records leave a turn in, if they end it."""
+    return _STATES.get(type(records[-1])) if records else None
+
+
+def number(
+    transcript: Sequence[Entry], turn: TurnId, records: Sequence[Record], now: datetime
+) -> tuple[Entry, ...]:
+    """Give records their places at the end of a transcript."""
+    last = transcript[-1].seq if transcript else 0
+    return tuple(
+        Entry(seq=last + place, turn=turn, at=now, record=record)
+        for place, record in enumerate(records, start=1)
+    )
+
+
+def _user_turns(transcript: Sequence[Entry]) -> list[Entry]:
+    """The first words of each visible turn."""
+    return [
+        entry
+        for entry in visible(transcript)
+        if isinstance(entry.record, UserSaid) and not entry.record.steering
+    ]
+
+
+def _interrupts(behind: Sequence[Turn]) -> bool:
+    return any(turn.busy is BusyMode.INTERRUPT for turn in behind)
+
+
+def _steers(behind: Sequence[Turn]) -> bool:
+    return any(turn.busy is BusyMode.STEER for turn in behind)
+
+
+def cut_off(view: TurnView, heard: str) -> list[Record]:
+    """What must be written so that a turn that is cut off reads as a whole: the words that were heard,
+    and a result for every call."""
+    records: list[Record] = []
+    if heard:
+        records.append(ModelSaid(text=heard, partial=True))
+    for state in view.open_calls:
+        started = state.started
+        unknown = started is not None and started.effect is Effect.ONCE
+        records.append(
+            ToolFinished(
+                call=state.call.id,
+                text=UNKNOWN_OUTCOME if unknown else NOT_RUN,
+                failed=True,
+                unknown=unknown,
+            )
+        )
+    return records
+
+
+def absorb_steering(
+    session: SessionId, into: Turn, transcript: Sequence[Entry], now: datetime
+) -> Callable[[Tx], tuple[tuple[Entry, ...], tuple[TurnId, ...]]]:
+    """A unit that takes the words of waiting `steer` turns into the running one."""
+
+    def absorb(tx: Tx) -> tuple[tuple[Entry, ...], tuple[TurnId, ...]]:
+        steering = [turn for turn in tx.turns.open_of(session)[1:] if turn.busy is BusyMode.STEER]
+        said = [
+            UserSaid(
+                text=turn.input.text,
+                author=turn.input.author,
+                attachments=turn.input.attachments,
+                steering=True,
+            )
+            for turn in steering
+        ]
+        new = number(transcript, into.id, said, now)
+        tx.turns.advance(into.id, attempt=into.attempt, records=len(new), state=TurnState.RUNNING)
+        tx.journal.append(session, new)
+        for turn in steering:
+            done = replace(turn, state=TurnState.DONE, absorbed_by=into.id)
+            tx.turns.save(done, attempt=turn.attempt)
+        return new, tuple(turn.id for turn in steering)
+
+    return absorb

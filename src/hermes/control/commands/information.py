@@ -1,0 +1,65 @@
+"""Commands that tell something: what there is, what runs, who you are, where a message is."""
+
+from __future__ import annotations
+
+from hermes.control.access import decide
+from hermes.control.commands.registry import COMMANDS, Call, Reply, command, resolve
+from hermes.control.trace import trace_message
+from hermes.domain.turn import TurnState
+
+
+@command("help", "list the commands, or explain one", usage="[command]", aliases=("commands",))
+def help_(call: Call) -> Reply:
+    if call.args:
+        return Reply(text=resolve(call.args.lstrip("/").lower()).line)
+    return Reply(text="\n".join(f"- {known.line}" for known in sorted(COMMANDS.values(), key=lambda c: c.name)))
+
+
+@command("status", "what is running here")
+def status(call: Call) -> Reply:
+    lines = [
+        f"Session {call.session.title or call.session.id}",
+        f"Agent {call.session.agent}, model {call.session.model or call.settings.model.default or 'not set'}",
+    ]
+    if not call.turns:
+        return Reply(text="\n".join([*lines, "Idle."]))
+    first = call.turns[0]
+    seconds = int((call.now - first.created_at).total_seconds())
+    doing = {
+        TurnState.ACCEPTED: "about to start",
+        TurnState.RUNNING: "running",
+        TurnState.WAITING: "waiting for an answer",
+    }[first.state]
+    lines.append(f"{first.id}: {doing}, {seconds} s old, {len(call.turns) - 1} behind it.")
+    questions = call.tx.questions.open_of(call.session.id)
+    lines += [f"Open question {question.id}: {question.text}" for question in questions]
+    return Reply(text="\n".join(lines))
+
+
+@command("whoami", "how this gateway sees you")
+def whoami(call: Call) -> Reply:
+    source = call.source
+    decision = decide(source, call.settings)
+    return Reply(
+        text="\n".join(
+            [
+                f"You: {source.user_name or 'no name'} ({source.person or 'no id'})",
+                f"Here: {source.address} ({source.kind.value})",
+                f"Access: {'allowed' if decision.allowed else 'denied'}, {decision.reason}",
+                f"Session key: {call.key}",
+            ]
+        )
+    )
+
+
+@command("trace", "where a message is", usage="[message or turn]")
+def trace(call: Call) -> Reply:
+    if call.args:
+        wanted = call.args
+    elif call.turns:
+        wanted = call.turns[0].id
+    else:
+        entries = call.tx.journal.read(call.session.id)
+        wanted = entries[-1].turn if entries else ""
+    lines = trace_message(call.tx, wanted) if wanted else []
+    return Reply(text="\n".join(lines) or "There is no such message or turn.")

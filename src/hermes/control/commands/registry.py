@@ -1,0 +1,109 @@
+"""The one registry of slash commands, and how a line is read as one.
+
+A command is a function of a `Call`: it runs inside the transaction that ends its inbox row, so what it reads
+it may decide on, and its effects and its reply are stored together or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+
+from hermes.domain.address import Source
+from hermes.domain.errors import UserError
+from hermes.domain.message import Inbound
+from hermes.domain.ports import Tx
+from hermes.domain.session import Session, SessionKey
+from hermes.domain.settings import Settings
+from hermes.domain.turn import ReplyPlace, Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One use of a command. `turns` are the session's unfinished ones, oldest first."""
+
+    tx: Tx
+    name: str
+    args: str
+    inbound: Inbound
+    key: SessionKey
+    session: Session
+    turns: list[Turn]
+    settings: Settings
+    now: datetime
+
+    @property
+    def source(self) -> Source:
+        return self.inbound.source
+
+    @property
+    def reply_place(self) -> ReplyPlace:
+        return ReplyPlace(to=self.source.address, ref=self.inbound.ref)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a command answers; `turn` is a turn it created."""
+
+    text: str
+    turn: Turn | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlashCommand:
+    name: str
+    run: Callable[[Call], Reply]
+    summary: str
+    usage: str = ""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        also = f" (also {', '.join('/' + alias for alias in self.aliases)})" if self.aliases else ""
+        return f"/{self.name}{' ' + self.usage if self.usage else ''}: {self.summary}{also}"
+
+
+COMMANDS: dict[str, SlashCommand] = {}
+
+
+def command(
+    name: str, summary: str, *, usage: str = "", aliases: tuple[str, ...] = ()
+) -> Callable[[Callable[[Call], Reply]], Callable[[Call], Reply]]:
+    def register(run: Callable[[Call], Reply]) -> Callable[[Call], Reply]:
+        COMMANDS[name] = SlashCommand(name=name, run=run, summary=summary, usage=usage, aliases=aliases)
+        return run
+
+    return register
+
+
+_WORD = re.compile(r"[a-z0-9][a-z0-9_-]*", re.IGNORECASE)
+_DASHES = str.maketrans({"\u2014": "--", "\u2013": "-"})
+
+
+def read_command(text: str, prefix: str = "/") -> tuple[str, str] | None:
+    """A line as (name, arguments), or None if it is plain text (a file path is plain text)."""
+    if not text.startswith((prefix, "/")):
+        return None
+    first, _, rest = text[1:].partition(" ") if "\n" not in text.split(" ", 1)[0] else text[1:].partition("\n")
+    name = first.partition("@")[0]
+    if not _WORD.fullmatch(name):
+        return None
+    return name.lower().replace("_", "-"), rest.strip().translate(_DASHES)
+
+
+def resolve(name: str) -> SlashCommand:
+    """By name, alias, or a start that only one command has."""
+    for known in COMMANDS.values():
+        if name == known.name or name in known.aliases:
+            return known
+    begins = [known for known in COMMANDS.values() if known.name.startswith(name)]
+    if len(begins) == 1:
+        return begins[0]
+    if begins:
+        names = ", ".join(f"/{known.name}" for known in begins)
+        raise UserError(f"/{name} could be {names}.", hint="Write a little more of it.")
+    near = get_close_matches(name, list(COMMANDS), n=1)
+    hint = f"Did you mean /{near[0]}?" if near else "/help lists the commands."
+    raise UserError(f"There is no command /{name}.", hint=f"{hint} To send it as text, leave out the slash.")

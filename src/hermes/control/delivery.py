@@ -1,0 +1,122 @@
+"""Delivery: the lanes of all chats, and which platform accounts are up to carry them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from hermes.control.draft import Draft
+from hermes.control.feed import Feed
+from hermes.control.lane import Lane, LaneWorld
+from hermes.control.workers import Workers
+from hermes.domain.address import Address
+from hermes.domain.clock import Clock
+from hermes.domain.errors import UserError
+from hermes.domain.message import Body
+from hermes.domain.ports import Platform, Store
+from hermes.domain.rows import OutboxRow
+from hermes.domain.settings import Settings
+from hermes.domain.text import one_line
+from hermes.domain.turn import Turn
+from hermes.stream.drafts import draft_pace
+
+log = logging.getLogger("hermes.delivery")
+_LANES = 512
+_REPORT = "report:"
+
+
+class Delivery:
+    def __init__(self, *, store: Store, clock: Clock, settings: Settings) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._platforms: dict[str, Platform] = {}
+        self._reports: set[asyncio.Task[None]] = set()
+        world = LaneWorld(
+            store=store,
+            clock=clock,
+            settings=settings,
+            platform=self._platforms.get,
+            undeliverable=self._report,
+        )
+        self._lanes: Workers[Address] = Workers(
+            start=lambda to: Lane(to, world), page=self._page, places=_LANES, name="lane"
+        )
+
+    # --- accounts come and go ---
+
+    def attach(self, account: str, platform: Platform) -> None:
+        """The account is up: its lanes run, beginning with what earlier lives left unsent."""
+        self._platforms[account] = platform
+        self._lanes.search()
+
+    def detach(self, account: str) -> None:
+        self._platforms.pop(account, None)
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        return tuple(self._platforms)
+
+    async def close(self, grace: float) -> None:
+        for task in self._reports:
+            task.cancel()
+        await self._lanes.close(grace)
+
+    # --- work ---
+
+    def ring(self, to: Address) -> None:
+        if to.credential in self._platforms:
+            self._lanes.ring(to)
+
+    def begin(self, turn: Turn, feed: Feed) -> None:
+        """A turn starts to run: show it as it speaks, where the chat can."""
+        if turn.reply is None:
+            return
+        platform = self._platforms.get(turn.reply.to.credential)
+        pace = None if platform is None else draft_pace(self._settings.streaming, platform.capabilities)
+        if pace is None:
+            return
+        self._lanes.ring(turn.reply.to)
+        lane = self._lanes.get(turn.reply.to)
+        if isinstance(lane, Lane):
+            draft = Draft(
+                turn=turn, reply=turn.reply, feed=feed, pace=pace, store=self._store, clock=self._clock
+            )
+            lane.follow(draft)
+
+    async def _page(self, after: int, limit: int) -> list[tuple[int, Address]]:
+        found: list[tuple[int, Address]] = []
+        for account in tuple(self._platforms):
+            found += await self._waiting(account, after, limit)
+        return sorted(found, key=lambda row: row[0])[:limit]
+
+    async def _waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
+        return await self._store.read(lambda tx: tx.outbox.waiting(account, after, limit))
+
+    def _report(self, row: OutboxRow) -> None:
+        """Tell the operator, in the platform's home channel, what could not be delivered."""
+        settings = self._settings.platforms.get(row.to.platform)
+        if settings is None or not settings.home_channel or row.key.startswith(_REPORT):
+            return
+        try:
+            home = _home(row.to, settings.home_channel)
+        except UserError as error:
+            log.warning("delivery.home_channel problem=%s", error)
+            return
+        text = f"⚠️ A message to {row.to} could not be delivered ({row.error}): {one_line(row.body.text, 120)}"
+        report = OutboxRow(
+            key=_REPORT + row.key, to=home, body=Body(text=text), created_at=self._clock.now()
+        )
+        task = asyncio.create_task(self._write_report(report), name="undeliverable report")
+        self._reports.add(task)
+        task.add_done_callback(self._reports.discard)
+
+    async def _write_report(self, report: OutboxRow) -> None:
+        await self._store.write(lambda tx: tx.outbox.add(report))
+        self.ring(report.to)
+
+
+def _home(near: Address, channel: str) -> Address:
+    if ":" in channel:
+        return Address.parse(channel)
+    return Address(platform=near.platform, account=near.account, chat=channel)

@@ -1,0 +1,167 @@
+"""The draft of one turn in one chat: a message that grows by edits until the final takes its place.
+
+Each part of a draft is a row before it is posted (`attempting`) and after (`shown`, with its receipt), so that
+after a crash the final edits what is there and never what is uncertain. The words between two edits are only
+in memory: they are in the records, or will be said again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from hermes.control.feed import Feed
+from hermes.control.outcome import PARTS_PER_SEGMENT
+from hermes.domain.clock import Clock
+from hermes.domain.errors import HermesError, Refused, Unreachable
+from hermes.domain.event import Asked, Entry, Seen
+from hermes.domain.message import Body, Receipt
+from hermes.domain.ports import Deletes, Edits, Platform, Store
+from hermes.domain.rows import OutboxRow, OutState
+from hermes.domain.turn import ReplyPlace, Turn
+from hermes.stream.drafts import DraftPace, draft_text
+from hermes.stream.fold import Fold
+from hermes.stream.markdown import parse
+from hermes.stream.print import print_markdown
+from hermes.stream.split import split
+
+log = logging.getLogger("hermes.draft")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    row: OutboxRow
+    text: str = ""
+
+
+class Draft:
+    def __init__(self, *, turn: Turn, reply: ReplyPlace, feed: Feed, pace: DraftPace, store: Store, clock: Clock) -> None:
+        self._turn = turn
+        self._reply = reply
+        self._feed = feed
+        self._pace = pace
+        self._store = store
+        self._clock = clock
+        self._fold = Fold()
+        self._segment = 0
+        self._parts: dict[int, _Part] = {}
+        self._loaded = False
+        self._broken = False
+        self._ended = False
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def over(self) -> bool:
+        """The turn ended (its final is in the outbox) or will not be shown any more."""
+        return self._ended
+
+    def start(self, ring: Callable[[], None]) -> None:
+        self._watching = asyncio.create_task(self._watch(ring), name=f"draft {self._turn.id}")
+
+    def stop(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+
+    async def _watch(self, ring: Callable[[], None]) -> None:
+        async for seen in self._feed.watch():
+            self._see(seen)
+            ring()
+        self._ended = True
+        ring()
+
+    def _see(self, seen: Seen) -> None:
+        self._fold.see(seen)
+        if isinstance(seen, Entry) and isinstance(seen.record, Asked):
+            # What comes after a question is said below it, in messages of its own.
+            self._segment += 1
+            self._parts = {}
+            self._fold = Fold()
+            self._pace = DraftPace(self._pace.interval, self._pace.threshold, self._pace.cursor)
+
+    async def step(self, platform: Platform) -> float | None:
+        """Post or edit if it is time; seconds until it is, None if there is nothing to show."""
+        if self._broken or self._pace.given_up or self._fold.question is not None:
+            return None
+        text = self._fold.draft()
+        wait = self._pace.wait(self._clock.monotonic(), text)
+        if wait is None or wait > 0:
+            return wait
+        await self._load()
+        try:
+            await self._show(platform, text)
+        except Unreachable as error:
+            self._pace.flooded(self._clock.monotonic(), error.after)
+            self._broken = self._broken or error.maybe_done
+        except Refused as error:
+            log.info("draft.refused turn=%s why=%s", self._turn.id, error)
+            self._broken = True
+        else:
+            self._pace.shown(self._clock.monotonic(), text)
+        return self._pace.wait(self._clock.monotonic(), self._fold.draft())
+
+    async def _load(self) -> None:
+        """After a restart: what an earlier life has shown of this turn is edited, not posted again."""
+        if self._loaded:
+            return
+        self._loaded = True
+        if self._turn.attempt > 1:
+            rows = await self._store.read(lambda tx: tx.outbox.of_turn(self._turn.id))
+            for row in rows:
+                if row.draft and row.state is OutState.SHOWN:
+                    self._parts[row.part] = _Part(row=row)
+
+    async def _show(self, platform: Platform, text: str) -> None:
+        able = platform.capabilities
+        pieces = split(draft_text(text, self._pace.cursor), limit=able.max_text, unit=able.unit, flavour=able.flavour)
+        for place, piece in enumerate(pieces):
+            number = self._segment * PARTS_PER_SEGMENT + place
+            part = self._parts.get(number)
+            body = Body(text=print_markdown(parse(piece.text), able.flavour))
+            if part is None:
+                self._parts[number] = await self._post(platform, number, body)
+            elif part.text != body.text and part.row.receipt is not None and isinstance(platform, Edits):
+                await platform.edit(part.row.receipt, body)
+                part.text = body.text
+
+    async def _post(self, platform: Platform, number: int, body: Body) -> _Part:
+        row = OutboxRow(
+            key=f"{self._turn.id}:draft:{number}:{self._turn.attempt}",
+            to=self._reply.to,
+            body=Body(),
+            created_at=self._clock.now(),
+            turn=self._turn.id,
+            part=number,
+            draft=True,
+            state=OutState.ATTEMPTING,
+        )
+        await self._store.write(lambda tx: tx.outbox.add(row))
+        reply_to = self._reply.ref if number % PARTS_PER_SEGMENT == 0 else None
+        receipt = await self._send(platform, row, body, reply_to)
+        shown = replace(row, state=OutState.SHOWN, receipt=receipt)
+        await self._store.write(lambda tx: tx.outbox.save(shown))
+        return _Part(row=shown, text=body.text)
+
+    async def _send(self, platform: Platform, row: OutboxRow, body: Body, reply_to: str | None) -> Receipt:
+        try:
+            return await platform.send(self._reply.to, body, key=row.key, reply_to=reply_to)
+        except HermesError:
+            # Not shown, or not known to be: this row is never edited.
+            self._broken = True
+            raise
+
+    async def leave(self, platform: Platform) -> None:
+        """The turn is over. If no final takes the draft's place, it is removed or left without its cursor."""
+        rows = await self._store.read(lambda tx: tx.outbox.of_turn(self._turn.id))
+        if any(not row.draft for row in rows):
+            return
+        for part in self._parts.values():
+            if part.row.receipt is None:
+                continue
+            try:
+                if isinstance(platform, Deletes):
+                    await platform.delete(part.row.receipt)
+                elif isinstance(platform, Edits):
+                    await platform.edit(part.row.receipt, Body(text="⏹"))
+            except HermesError as error:
+                log.info("draft.stays turn=%s why=%s", self._turn.id, error)

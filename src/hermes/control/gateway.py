@@ -1,0 +1,308 @@
+"""The gateway: what doors talk to. It owns the parts that live, starts them in order and stops them in order.
+
+Start: a new epoch → intake, expiry and upkeep → actors and lanes look for what earlier lives left. Nothing
+waits for anything else: a turn that resumes holds up no new message. Stop: intake closes → running turns reach
+a record → lanes drain → the epoch is closed as clean."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from hermes.control.delivery import Delivery
+from hermes.control.feed import Feeds
+from hermes.control.intake import Intake, IntakeWorld
+from hermes.control.outcome import Outcomes
+from hermes.control.questions import Expiry, Outcome, answer
+from hermes.control.routing import SelectAgent
+from hermes.control.runtime import Runtime
+from hermes.control.session import SessionActor, Surroundings
+from hermes.control.warm import WarmSession, WarmSessions
+from hermes.control.workers import Workers
+from hermes.domain.address import Address, Source
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.clock import Clock
+from hermes.domain.errors import UserError
+from hermes.domain.event import Entry, Seen
+from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
+from hermes.domain.message import Inbound
+from hermes.domain.ports import Platform, Store, Tx
+from hermes.domain.session import begin_session, session_key
+from hermes.domain.settings import Settings
+from hermes.domain.text import storable
+from hermes.domain.turn import Answer, BusyMode, Cause, Turn, TurnInput, TurnState
+
+log = logging.getLogger("hermes.gateway")
+STOP_SECONDS = 10.0
+_UPKEEP_SECONDS = 3600.0
+_MEGABYTE = 1024 * 1024
+ActorKey = tuple[AgentId, SessionId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a gateway is built from."""
+
+    store: Store
+    runtimes: Mapping[AgentId, Runtime]
+    settings: Settings
+    clock: Clock
+    capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
+    select: SelectAgent | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """Words from a door that knows who speaks and to which agent, and watches the feed for the answer."""
+
+    agent: AgentId
+    source: Source
+    input: TurnInput
+    session: SessionId | None = None
+    busy: BusyMode = BusyMode.QUEUE
+    cause: Cause = Cause.MESSAGE
+    ephemeral: bool = False
+
+
+class Gateway:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.feeds = Feeds()
+        self._warm = WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE)
+        self._delivery = Delivery(store=parts.store, clock=parts.clock, settings=parts.settings)
+        self._outcomes = Outcomes(
+            settings=parts.settings,
+            clock=parts.clock,
+            capabilities=self.capabilities,
+            ring=self._delivery.ring,
+            begin=self._delivery.begin,
+        )
+        self._actors: Workers[ActorKey] = Workers(
+            start=self._actor, page=self._due, places=parts.settings.gateway.max_running, name="session"
+        )
+        self._around: Surroundings | None = None
+        self._intake: Intake | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._epoch = 0
+        self._closing = False
+
+    # --- its life ---
+
+    async def start(self) -> None:
+        parts = self._parts
+        now = parts.clock.now()
+        boot = await parts.store.write(lambda tx: tx.recovery.boot(now))
+        self._epoch = boot.epoch
+        log.info("gateway.start epoch=%d unclean=%s", boot.epoch, boot.unclean)
+        self._around = Surroundings(
+            feeds=self.feeds, warm=self._warm, outcomes=self._outcomes, clock=parts.clock, epoch=boot.epoch
+        )
+        world = IntakeWorld(
+            store=parts.store,
+            clock=parts.clock,
+            settings=parts.settings,
+            runtimes=parts.runtimes,
+            capabilities=self.capabilities,
+            ring_session=self._ring_session,
+            ring_lane=self._delivery.ring,
+            select=parts.select,
+        )
+        self._intake = Intake(world)
+        expiry = Expiry(store=parts.store, clock=parts.clock, ring=self._ring_known)
+        self._tasks = [
+            asyncio.create_task(self._intake.live(), name="intake"),
+            asyncio.create_task(expiry.live(), name="expiry"),
+            asyncio.create_task(self._upkeep(), name="upkeep"),
+        ]
+        self._actors.search()
+
+    async def stop(self, grace: float = STOP_SECONDS) -> None:
+        if self._closing or self._intake is None:
+            return
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._intake.close()
+        for actor in self._actors.workers():
+            if isinstance(actor, SessionActor):
+                actor.wind_down()
+        await self._actors.close(grace)
+        await self._delivery.close(grace)
+        now = self._parts.clock.now()
+        await self._parts.store.write(lambda tx: tx.recovery.close(self._epoch, now))
+        log.info("gateway.stop epoch=%d", self._epoch)
+
+    # --- platforms ---
+
+    async def accept(self, account: str, items: Sequence[Inbound], cursor: str | None) -> None:
+        """Store what a platform delivered; returns after the commit, and only then may it be acknowledged."""
+        clean = [_storable(item) for item in items]
+        now = self._parts.clock.now()
+
+        def accept(tx: Tx) -> int:
+            return tx.inbox.add(account, clean, cursor, now)
+
+        new = await self._parts.store.write(accept, first=True)
+        if new and self._intake is not None:
+            self._intake.ring()
+
+    async def cursor(self, account: str) -> str | None:
+        return await self._parts.store.read(lambda tx: tx.inbox.cursor(account))
+
+    def attach(self, account: str, platform: Platform) -> None:
+        self._delivery.attach(account, platform)
+
+    def detach(self, account: str) -> None:
+        self._delivery.detach(account)
+
+    def capabilities(self, to: Address) -> Capabilities:
+        return self._parts.capabilities.get(to.platform) or _NO_ABILITIES
+
+    # --- doors that know who and whom ---
+
+    async def submit(self, words: Submission) -> Turn:
+        """A turn for a terminal or an API client, in one commit; its feed is open before this returns."""
+        runtime = self._runtime(words.agent)
+        now = self._parts.clock.now()
+
+        def submit(tx: Tx) -> Turn:
+            turn = Turn(
+                id=new_turn_id(),
+                session=self._session_for(tx, words),
+                agent=words.agent,
+                cause=words.cause,
+                input=replace(words.input, text=storable(words.input.text)),
+                created_at=now,
+                source=words.source,
+                busy=words.busy,
+                ephemeral=words.ephemeral,
+            )
+            tx.turns.add(turn)
+            return turn
+
+        turn = await runtime.store.write(submit)
+        self.feeds.open(turn.id)
+        self._ring_known(words.agent, turn.session)
+        return turn
+
+    def _session_for(self, tx: Tx, words: Submission) -> SessionId:
+        if words.session is not None:
+            known = tx.sessions.get(words.session)
+            if known is None:
+                raise UserError(f"There is no session “{words.session}”.", hint="`hermes sessions list` shows them.")
+            return known.id
+        now = self._parts.clock.now()
+        key = session_key(words.source, words.agent)
+        bound = tx.bindings.get(key)
+        if bound is not None:
+            return bound
+        session = begin_session(key, words.source, now)
+        tx.sessions.add(session)
+        tx.bindings.bind(key, session.id, words.source, now)
+        return session.id
+
+    async def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
+        """A turn from record `after` on: what is stored, then what happens, to its end."""
+        runtime = self._runtime(agent)
+        wanted: TurnId | None = turn
+        while wanted is not None:
+            feed = self.feeds.open(wanted)
+            state = await runtime.store.read(partial(_turn, wanted))
+            if state is None:
+                self.feeds.release(wanted)
+                raise UserError(f"There is no turn “{wanted}”.")
+            if not feed.ended and state.state.open:
+                async for seen in feed.watch(after):
+                    yield seen
+                self.feeds.release(wanted)
+                wanted = feed.follow
+                continue
+            self.feeds.release(wanted)
+            for entry in await runtime.store.read(partial(_records, wanted)):
+                if entry.seq > after:
+                    yield entry
+            wanted = state.absorbed_by
+
+    async def answer(self, agent: AgentId, given: Answer) -> Outcome:
+        outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given))
+        if outcome.session is not None:
+            self._ring_known(agent, outcome.session)
+        return outcome
+
+    async def stop_turn(self, agent: AgentId, turn: TurnId, reason: str) -> bool:
+        """Ask a turn to stop; False if it had ended already."""
+
+        def ask(tx: Tx) -> Turn | None:
+            found = tx.turns.get(turn)
+            if found is None or not found.state.open:
+                return None
+            state = TurnState.RUNNING if found.state is TurnState.WAITING else found.state
+            tx.turns.save(replace(found, stop=reason, state=state), attempt=found.attempt)
+            return found
+
+        stopping = await self._runtime(agent).store.write(ask)
+        if stopping is not None:
+            self._ring_known(agent, stopping.session)
+        return stopping is not None
+
+    # --- inside ---
+
+    def _runtime(self, agent: AgentId) -> Runtime:
+        runtime = self._parts.runtimes.get(agent)
+        if runtime is None:
+            known = ", ".join(sorted(self._parts.runtimes))
+            raise UserError(f"There is no agent “{agent}”.", hint=f"Known: {known}.")
+        return runtime
+
+    def _actor(self, key: ActorKey) -> SessionActor:
+        agent, session = key
+        assert self._around is not None
+        return SessionActor(session, self._runtime(agent), self._around)
+
+    def _ring_session(self, agent: AgentId, session: SessionId, fresh: bool) -> None:
+        if fresh:
+            # Nothing was ever said in it, so there is nothing to read.
+            self._warm.keep(session, WarmSession())
+        self._ring_known(agent, session)
+
+    def _ring_known(self, agent: AgentId, session: SessionId) -> None:
+        if agent in self._parts.runtimes:
+            self._actors.ring((agent, session))
+
+    async def _due(self, after: int, limit: int) -> list[tuple[int, ActorKey]]:
+        due = await self._parts.store.read(lambda tx: tx.recovery.due(after, limit))
+        return [(row.n, (row.agent, row.session)) for row in due if row.agent in self._parts.runtimes]
+
+    async def _upkeep(self) -> None:
+        """Forget settled rows by age, in bites, so that no bite holds up the writer for long."""
+        days = timedelta(days=self._parts.settings.gateway.dedupe_days)
+        while True:
+            before = self._parts.clock.now() - days
+            while await self._parts.store.write(partial(_prune, before)):
+                await asyncio.sleep(0)
+            await self._parts.clock.sleep(_UPKEEP_SECONDS)
+
+
+_NO_ABILITIES = Capabilities()
+
+
+def _turn(turn: TurnId, tx: Tx) -> Turn | None:
+    return tx.turns.get(turn)
+
+
+def _records(turn: TurnId, tx: Tx) -> list[Entry]:
+    return tx.journal.of_turn(turn)
+
+
+def _prune(before: datetime, tx: Tx) -> int:
+    return tx.recovery.prune(before)
+
+
+def _storable(item: Inbound) -> Inbound:
+    text = storable(item.text)
+    return item if text == item.text else replace(item, text=text)

@@ -1,0 +1,335 @@
+"""Intake: from an accepted row to its end. Access, then routing, then the session, then a command or a turn.
+
+Rows are taken in the order they came; rows of one chat one after the other, chats beside each other, so a slow
+hook delays only what it gates. Each row ends in one transaction, together with what it caused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from hermes.control import commands
+from hermes.control.access import decide
+from hermes.control.commands.registry import Call, Reply, read_command, resolve
+from hermes.control.questions import answer, as_answer, pressed
+from hermes.control.routing import SelectAgent, route
+from hermes.control.runtime import Runtime
+from hermes.domain.address import Address
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.clock import Clock
+from hermes.domain.errors import UserError
+from hermes.domain.event import QuestionKind
+from hermes.domain.ids import AgentId, SessionId, new_turn_id
+from hermes.domain.message import Body, Inbound, What
+from hermes.domain.ports import Store, Tx
+from hermes.domain.rows import InboxRow, OutboxRow
+from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
+from hermes.domain.settings import Settings
+from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
+from hermes.stream.split import split
+
+log = logging.getLogger("hermes.intake")
+_PAGE = 256
+_AHEAD = 1024
+_NEAR_LIMIT = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What became of a row, and whom to wake for it."""
+
+    outcome: str
+    session: SessionId | None = None
+    fresh: bool = False
+    replied: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntakeWorld:
+    """What intake needs of the gateway around it."""
+
+    store: Store
+    clock: Clock
+    settings: Settings
+    runtimes: Mapping[AgentId, Runtime]
+    capabilities: Callable[[Address], Capabilities]
+    ring_session: Callable[[AgentId, SessionId, bool], None]
+    ring_lane: Callable[[Address], None]
+    select: SelectAgent | None = None
+
+
+class Intake:
+    def __init__(self, world: IntakeWorld) -> None:
+        commands.load()
+        self._world = world
+        self._bell = asyncio.Event()
+        self._chats: dict[Address, asyncio.Task[None]] = {}
+        self._queues: dict[Address, list[InboxRow]] = {}
+        self._ahead = 0
+        self._room = asyncio.Event()
+        self._last = 0
+
+    def ring(self) -> None:
+        self._bell.set()
+
+    async def live(self) -> None:
+        while True:
+            self._bell.clear()
+            rows = await self._world.store.read(lambda tx: tx.inbox.pending(self._last, _PAGE))
+            for row in rows:
+                self._last = row.n
+                self._queue(row)
+            if self._ahead > _AHEAD:
+                self._room.clear()
+                await self._room.wait()
+            elif len(rows) < _PAGE:
+                await self._bell.wait()
+
+    async def close(self) -> None:
+        for task in self._chats.values():
+            task.cancel()
+        if self._chats:
+            await asyncio.wait(list(self._chats.values()), timeout=5.0)
+
+    def _queue(self, row: InboxRow) -> None:
+        chat = row.inbound.source.address
+        self._queues.setdefault(chat, []).append(row)
+        self._ahead += 1
+        if chat not in self._chats:
+            task = asyncio.create_task(self._take_chat(chat), name=f"intake {chat}")
+            self._chats[chat] = task
+            task.add_done_callback(lambda done: self._leave(chat, done))
+
+    def _leave(self, chat: Address, task: asyncio.Task[None]) -> None:
+        del self._chats[chat]
+        left = self._queues.pop(chat, [])
+        self._ahead -= len(left)
+        if task.cancelled() or task.exception() is None:
+            return
+        # The row stays in the inbox and is tried again at the next start; those behind it go on.
+        log.error("intake.broke n=%d", left[0].n if left else 0, exc_info=task.exception())
+        for row in left[1:]:
+            self._queue(row)
+
+    async def _take_chat(self, chat: Address) -> None:
+        queue = self._queues[chat]
+        while queue:
+            row = queue[0]
+            await self._take(row)
+            queue.pop(0)
+            self._ahead -= 1
+            if self._ahead <= _AHEAD:
+                self._room.set()
+
+    async def _take(self, row: InboxRow) -> None:
+        world = self._world
+        routed = await route(row.inbound, world.settings, world.runtimes, world.select)
+        runtime = world.runtimes[routed.agent]
+        taking = Taking(row=row, agent=routed.agent, world=world)
+        taken = await runtime.store.write(taking.unit)
+        log.debug("intake.took n=%d outcome=%s", row.n, taken.outcome)
+        if taken.session is not None:
+            world.ring_session(routed.agent, taken.session, taken.fresh)
+        if taken.replied:
+            world.ring_lane(row.inbound.source.address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taking:
+    """The transaction that ends a row."""
+
+    row: InboxRow
+    agent: AgentId
+    world: IntakeWorld
+
+    @property
+    def inbound(self) -> Inbound:
+        return self.row.inbound
+
+    def unit(self, tx: Tx) -> Taken:
+        taken = self._taken(tx)
+        if taken.outcome:
+            tx.inbox.finish(self.row.n, taken.outcome)
+        return taken
+
+    def _taken(self, tx: Tx) -> Taken:
+        inbound = self.inbound
+        decision = decide(inbound.source, self.world.settings)
+        if not decision.allowed:
+            return Taken(outcome=f"denied: {decision.reason}")
+        if inbound.what is What.BUTTON:
+            return self._press(tx)
+        if inbound.what is not What.MESSAGE:
+            return Taken(outcome=f"ignored: {inbound.what.value}")
+        if not inbound.text.strip() and not inbound.attachments:
+            return Taken(outcome="ignored: empty")
+        most = self.world.settings.gateway.max_message_chars
+        if len(inbound.text) > most:
+            text = f"Your message has {len(inbound.text):,} characters; {most:,} are the most. Send it as a file."
+            return self._say(tx, Taken(outcome="refused: too long"), text)
+        return self._message(tx)
+
+    def _message(self, tx: Tx) -> Taken:
+        settings = self.world.settings
+        isolation = Isolation(
+            groups_per_user=settings.group_sessions_per_user,
+            threads_per_user=settings.thread_sessions_per_user,
+        )
+        key = session_key(self.inbound.source, self.agent, isolation)
+        session, fresh = self._session(tx, key)
+        prefix = self.world.capabilities(self.inbound.source.address).command_prefix
+        line = read_command(self.inbound.text, prefix)
+        if line is not None:
+            return replace(self._command(tx, key, session, line), fresh=fresh)
+        answered = None if fresh else self._answer(tx, session)
+        return answered or self._turn(tx, session, fresh)
+
+    def _session(self, tx: Tx, key: SessionKey) -> tuple[Session, bool]:
+        bound = tx.bindings.get(key)
+        known = None if bound is None else tx.sessions.get(bound)
+        if known is not None:
+            return known, False
+        now = self.world.clock.now()
+        session = begin_session(key, self.inbound.source, now)
+        tx.sessions.add(session)
+        tx.bindings.bind(key, session.id, self.inbound.source, now)
+        return session, True
+
+    # --- the ends a row can have ---
+
+    def _command(self, tx: Tx, key: SessionKey, session: Session, line: tuple[str, str]) -> Taken:
+        name, args = line
+        try:
+            known = resolve(name)
+            call = Call(
+                tx=tx,
+                name=known.name,
+                args=args,
+                inbound=self.inbound,
+                key=key,
+                session=session,
+                turns=tx.turns.open_of(session.id),
+                settings=self.world.settings,
+                now=self.world.clock.now(),
+            )
+            reply = known.run(call)
+        except UserError as error:
+            reply = Reply(text=str(error))
+        turn = None if reply.turn is None else reply.turn.id
+        if turn is not None:
+            tx.inbox.finish(self.row.n, f"command: {name}", turn)
+        taken = Taken(outcome="" if turn is not None else f"command: {name}", session=session.id)
+        return self._say(tx, taken, reply.text)
+
+    def _press(self, tx: Tx) -> Taken:
+        given = pressed(self.inbound.button or "", self.inbound.source.person)
+        if given is None:
+            return Taken(outcome="ignored: unknown button")
+        outcome = answer(tx, given)
+        taken = Taken(outcome=f"button: {'accepted' if outcome.closed else 'refused'}", session=outcome.session)
+        return self._say(tx, taken, outcome.text)
+
+    def _answer(self, tx: Tx, session: Session) -> Taken | None:
+        questions = tx.questions.open_of(session.id)
+        if not questions:
+            return None
+        reply = self.inbound.reply_to
+        given = as_answer(
+            self.inbound.text,
+            questions,
+            self.inbound.source.person,
+            replies_to_us=reply is not None and reply.mine,
+        )
+        if given is None:
+            return None
+        outcome = answer(tx, given)
+        if not outcome.closed:
+            return None
+        clarified = any(q.id == given.question and q.kind is QuestionKind.CLARIFY for q in questions)
+        taken = Taken(outcome="answer", session=session.id)
+        return taken if clarified else self._say(tx, taken, outcome.text)
+
+    def _turn(self, tx: Tx, session: Session, fresh: bool) -> Taken:
+        """A turn of its own, or, for the next piece of a message, more of the turn before."""
+        before = None if fresh else self._unfinished_piece(tx, session)
+        piece = self._input()
+        now = self.world.clock.now()
+        more = piece.cut or piece.group is not None
+        ready = now + timedelta(seconds=self.world.settings.gateway.gather_seconds) if more else None
+        if before is not None:
+            joined = replace(
+                before.input,
+                text=_join(before.input, piece),
+                attachments=before.input.attachments + piece.attachments,
+                cut=piece.cut,
+            )
+            tx.turns.save(replace(before, input=joined, ready_at=ready), attempt=before.attempt)
+            turn_id = before.id
+        else:
+            turn = self._new_turn(session, piece)
+            tx.turns.add(replace(turn, ready_at=ready))
+            turn_id = turn.id
+        tx.inbox.finish(self.row.n, "turn", turn_id)
+        return Taken(outcome="", session=session.id, fresh=fresh)
+
+    def _new_turn(self, session: Session, piece: TurnInput) -> Turn:
+        busy = session.busy_mode or self.world.settings.display.busy_input_mode
+        return Turn(
+            id=new_turn_id(),
+            session=session.id,
+            agent=self.agent,
+            cause=Cause.MESSAGE,
+            input=piece,
+            created_at=self.world.clock.now(),
+            source=self.inbound.source,
+            reply=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
+            busy=BusyMode(busy),
+        )
+
+    def _unfinished_piece(self, tx: Tx, session: Session) -> Turn | None:
+        """The turn that this row goes on with: not begun, same person, cut at the limit or of the same album."""
+        turns = tx.turns.open_of(session.id)
+        last = turns[-1] if turns else None
+        if last is None or last.state is not TurnState.ACCEPTED or last.ready_at is None:
+            return None
+        if last.source is None or last.source.person != self.inbound.source.person:
+            return None
+        same_album = self.inbound.group is not None and self.inbound.group == last.input.group
+        return last if same_album or last.input.cut else None
+
+    def _input(self) -> TurnInput:
+        able = self.world.capabilities(self.inbound.source.address)
+        return TurnInput(
+            text=self.inbound.text,
+            author=self.inbound.source.user_name,
+            attachments=self.inbound.attachments,
+            group=self.inbound.group,
+            cut=able.unit.measure(self.inbound.text) >= able.max_text * _NEAR_LIMIT,
+        )
+
+    def _say(self, tx: Tx, taken: Taken, text: str) -> Taken:
+        """A reply of the gateway itself, cut to the platform's size like any other."""
+        if not text:
+            return taken
+        able = self.world.capabilities(self.inbound.source.address)
+        for place, piece in enumerate(split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)):
+            tx.outbox.add(
+                OutboxRow(
+                    key=f"reply:{self.row.n}:{place}",
+                    to=self.inbound.source.address,
+                    body=Body(text=piece.text),
+                    created_at=self.world.clock.now(),
+                    reply_to=self.inbound.ref if place == 0 else None,
+                )
+            )
+        return replace(taken, replied=True)
+
+
+def _join(before: TurnInput, piece: TurnInput) -> str:
+    """A cut text goes on where it stopped; captions of an album stand on lines of their own."""
+    if before.cut:
+        return before.text + piece.text
+    return "\n".join(text for text in (before.text, piece.text) if text)

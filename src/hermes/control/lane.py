@@ -1,0 +1,259 @@
+"""A lane: the one writer of one chat. It posts drafts, edits them and delivers finals, in order.
+
+Its life: it is started when its chat has something to send or a turn begins to speak there, and leaves when
+both are done. A row is marked `attempting` before it is sent; what happened to an attempt nobody saw the end
+of is found out by the platform's key or history, or said on the repeat. A row that cannot be sent now holds
+up the rows behind it, never another chat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from hermes.control.draft import Draft
+from hermes.control.outcome import PARTS_PER_SEGMENT, REPEAT_MARK
+from hermes.domain.address import Address
+from hermes.domain.clock import Clock
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.message import Body, Receipt
+from hermes.domain.ports import Deletes, Edits, History, Platform, Store, Tx
+from hermes.domain.rows import OutboxRow, OutState
+from hermes.domain.settings import Settings
+from hermes.stream.markdown import parse
+from hermes.stream.print import print_markdown
+
+log = logging.getLogger("hermes.lane")
+SEND_SECONDS = 60.0
+_FIRST_DELAY = 1.0
+_LONGEST_DELAY = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneWorld:
+    """What all lanes share."""
+
+    store: Store
+    clock: Clock
+    settings: Settings
+    platform: Callable[[str], Platform | None]
+    undeliverable: Callable[[OutboxRow], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Head:
+    """The next row of the chat: to be sent now, or after `seconds`."""
+
+    row: OutboxRow | None = None
+    doubtful: bool = False
+    seconds: float = 0.0
+    siblings: tuple[OutboxRow, ...] = ()
+
+
+class Lane:
+    def __init__(self, to: Address, world: LaneWorld) -> None:
+        self._to = to
+        self._world = world
+        self._drafts: list[Draft] = []
+        self._bell = asyncio.Event()
+
+    def ring(self) -> None:
+        self._bell.set()
+
+    def follow(self, draft: Draft) -> None:
+        """Show a turn that begins to speak here."""
+        self._drafts.append(draft)
+        draft.start(self.ring)
+        self.ring()
+
+    async def live(self) -> None:
+        settled: OutboxRow | None = None
+        try:
+            while True:
+                self._bell.clear()
+                platform = self._world.platform(self._to.credential)
+                if platform is None:
+                    return
+                head = await self._world.store.write(self._next(settled))
+                settled = None
+                if head.row is not None:
+                    settled = await self._deliver(platform, head)
+                    continue
+                wait = head.seconds or await self._show_drafts(platform)
+                if wait is None and not self._drafts:
+                    if not self._bell.is_set():
+                        return
+                    continue
+                await self._rest(wait)
+        finally:
+            if settled is not None:
+                await self._world.store.write(self._next(settled))
+            for draft in self._drafts:
+                draft.stop()
+
+    # --- finals ---
+
+    def _next(self, settled: OutboxRow | None) -> Callable[[Tx], _Head]:
+        """One unit: write down how the last row ended, and mark the next one as being attempted."""
+        now = self._world.clock.now()
+
+        def attempt(tx: Tx) -> _Head:
+            if settled is not None:
+                tx.outbox.save(settled)
+            row = tx.outbox.head(self._to)
+            if row is None:
+                return _Head()
+            if row.next_at is not None and row.next_at > now:
+                return _Head(seconds=(row.next_at - now).total_seconds())
+            doubtful = row.state is not OutState.DUE
+            siblings = tuple(tx.outbox.of_turn(row.turn)) if row.turn is not None else ()
+            row = replace(row, state=OutState.ATTEMPTING, attempts=row.attempts + 1, next_at=None)
+            tx.outbox.save(row)
+            return _Head(row=row, doubtful=doubtful, siblings=siblings)
+
+        return attempt
+
+    async def _deliver(self, platform: Platform, head: _Head) -> OutboxRow:
+        """Send one row; the row as it is to be stored afterwards."""
+        row = head.row
+        assert row is not None
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                receipt = await self._put(platform, row, head)
+                await self._tidy(platform, row, head.siblings)
+        except TimeoutError:
+            return self._later(row, Unreachable("no answer", maybe_done=True))
+        except Unreachable as error:
+            return self._later(row, error)
+        except NeedsLogin as error:
+            return self._later(row, Unreachable(str(error), after=60.0))
+        except Refused as error:
+            return self._dead(row, str(error))
+        except Exception as error:  # the lane is one of the three places that may catch everything
+            log.exception("lane.broke to=%s key=%s", self._to, row.key)
+            return self._later(row, Unreachable(type(error).__name__, maybe_done=True))
+        log.debug("lane.sent to=%s key=%s attempts=%d", self._to, row.key, row.attempts)
+        return replace(row, state=OutState.SENT, receipt=receipt, error="")
+
+    async def _put(self, platform: Platform, row: OutboxRow, head: _Head) -> Receipt:
+        body = printed(row.body, platform)
+        shown = _draft_of(row, head.siblings)
+        if shown is not None and isinstance(platform, Edits):
+            try:
+                await platform.edit(shown, body)
+                return shown
+            except Refused:
+                # The draft is gone (deleted, too old): the final goes out as a message of its own.
+                log.info("lane.draft_gone to=%s key=%s", self._to, row.key)
+        if head.doubtful:
+            found = await self._find(platform, row)
+            if found is not None:
+                return found
+            if not self._keyed(platform, row):
+                body = printed(row.body.with_text(f"{REPEAT_MARK}\n\n{row.body.text}"), platform)
+        return await platform.send(self._to, body, key=row.key, reply_to=row.reply_to)
+
+    async def _find(self, platform: Platform, row: OutboxRow) -> Receipt | None:
+        if isinstance(platform, History) and platform.capabilities.history:
+            return await platform.find_sent(self._to, row.key)
+        return None
+
+    def _keyed(self, platform: Platform, row: OutboxRow) -> bool:
+        """Whether the platform itself drops a second copy, or its history has just shown there is none."""
+        if isinstance(platform, History) and platform.capabilities.history:
+            return True
+        age = (self._world.clock.now() - row.created_at).total_seconds()
+        return age < platform.capabilities.dedupe_seconds
+
+    async def _tidy(self, platform: Platform, row: OutboxRow, siblings: Sequence[OutboxRow]) -> None:
+        """With the last part out, remove what drafts left behind: orphans of a crash, parts too many."""
+        finals = [sibling for sibling in siblings if not sibling.draft]
+        if not finals or finals[-1].key != row.key:
+            return
+        if not isinstance(platform, Deletes):
+            return
+        segment = row.part // PARTS_PER_SEGMENT
+        for draft in siblings:
+            if not draft.draft or draft.part // PARTS_PER_SEGMENT != segment:
+                continue
+            receipt = draft.receipt if draft.state is OutState.SHOWN and draft.part > row.part else None
+            if draft.state is OutState.ATTEMPTING:
+                receipt = await self._find(platform, draft)
+            if receipt is not None:
+                try:
+                    await platform.delete(receipt)
+                except HermesError as error:
+                    log.info("lane.orphan_stays to=%s why=%s", self._to, error)
+
+    def _later(self, row: OutboxRow, error: Unreachable) -> OutboxRow:
+        now = self._world.clock.now()
+        oldest = timedelta(hours=self._world.settings.gateway.outbox_hours)
+        if now - row.created_at > oldest:
+            return self._dead(row, str(error))
+        delay = error.after if error.after is not None else _backoff(row.attempts)
+        log.info("lane.later to=%s key=%s after=%.1f why=%s", self._to, row.key, delay, error)
+        return replace(
+            row,
+            state=OutState.UNKNOWN if error.maybe_done else OutState.DUE,
+            next_at=now + timedelta(seconds=delay),
+            error=str(error),
+        )
+
+    def _dead(self, row: OutboxRow, why: str) -> OutboxRow:
+        log.warning("lane.dead to=%s key=%s why=%s", self._to, row.key, why)
+        dead = replace(row, state=OutState.DEAD, error=why)
+        self._world.undeliverable(dead)
+        return dead
+
+    # --- drafts ---
+
+    async def _show_drafts(self, platform: Platform) -> float | None:
+        """Bring every draft up to date; seconds until one of them needs it again."""
+        waits: list[float] = []
+        for draft in list(self._drafts):
+            if draft.over:
+                self._drafts.remove(draft)
+                await draft.leave(platform)
+                continue
+            wait = await draft.step(platform)
+            if wait is not None:
+                waits.append(wait)
+        return min(waits) if waits else None
+
+    async def _rest(self, seconds: float | None) -> None:
+        if seconds is None:
+            await self._bell.wait()
+            return
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        bell = asyncio.ensure_future(self._bell.wait())
+        alarm = asyncio.ensure_future(self._world.clock.sleep(seconds))
+        try:
+            await asyncio.wait((bell, alarm), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            bell.cancel()
+            alarm.cancel()
+
+
+def printed(body: Body, platform: Platform) -> Body:
+    return body.with_text(print_markdown(parse(body.text), platform.capabilities.flavour))
+
+
+def _draft_of(row: OutboxRow, siblings: Sequence[OutboxRow]) -> Receipt | None:
+    """The message that shows this part's draft, if its receipt is stored."""
+    shown = [
+        sibling.receipt
+        for sibling in siblings
+        if sibling.draft and sibling.part == row.part and sibling.state is OutState.SHOWN
+    ]
+    return shown[-1] if shown else None
+
+
+def _backoff(attempts: int) -> float:
+    full: float = min(_FIRST_DELAY * 2 ** min(attempts - 1, 16), _LONGEST_DELAY)
+    return full * (0.75 + random.random() / 2)

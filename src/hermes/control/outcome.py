@@ -1,0 +1,180 @@
+"""What follows from a turn's records outside its session: questions to be asked, messages to be sent.
+
+Made from the records alone, before the commit that ends or parks the turn, and written by that commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from hermes.control.feed import Feed
+from hermes.domain.address import Address
+from hermes.domain.capabilities import Capabilities, Grade
+from hermes.domain.clock import Clock
+from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Stopped, Verdict
+from hermes.domain.ids import TurnId
+from hermes.domain.message import Body, Button
+from hermes.domain.ports import Tx
+from hermes.domain.rows import OutboxRow
+from hermes.domain.settings import Settings
+from hermes.domain.transcript import view_turn
+from hermes.domain.turn import Answer, Question, ReplyPlace, Turn
+from hermes.stream.drafts import is_silence
+from hermes.stream.fold import answer_text, choices, question_text
+from hermes.stream.split import split
+
+REPEAT_MARK = "↻ (this may be a repeat)"
+PARTS_PER_SEGMENT = 1000
+_MARK_ROOM = 2 * len(REPEAT_MARK)
+_QUIET_STOPS = ("client gone",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """Rows for the commit that ends or parks a turn."""
+
+    rows: tuple[OutboxRow, ...] = ()
+    question: Question | None = None
+    withdraw: TurnId | None = None
+
+    def write(self, tx: Tx) -> None:
+        if self.withdraw is not None:
+            for question in tx.questions.of_turn(self.withdraw):
+                tx.questions.close(Answer(question=question.id, verdict=Verdict.WITHDRAWN))
+        if self.question is not None:
+            tx.questions.add(self.question)
+        for row in self.rows:
+            tx.outbox.add(row)
+
+
+class Outcomes:
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        clock: Clock,
+        capabilities: Callable[[Address], Capabilities],
+        ring: Callable[[Address], None],
+        begin: Callable[[Turn, Feed], None],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._capabilities = capabilities
+        self._ring = ring
+        self.begin = begin
+
+    def ring(self, turn: Turn) -> None:
+        """Something of this turn may be ready to be sent."""
+        if turn.reply is not None:
+            self._ring(turn.reply.to)
+
+    def write(self, tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
+        self.of(turn, entries).write(tx)
+
+    def of(self, turn: Turn, entries: Sequence[Entry]) -> Conclusion:
+        """`entries` are the turn's records up to the one that ends or parks it."""
+        last = entries[-1].record
+        asked = [entry for entry in entries if isinstance(entry.record, Asked)]
+        if isinstance(last, Asked):
+            question = self._question(turn, last)
+            return Conclusion(rows=self._prompt(turn, last), question=question)
+        rows: tuple[OutboxRow, ...] = ()
+        if turn.reply is not None:
+            text = closing_words(entries, turn.id)
+            rows = self.parts(turn.reply, text, turn=turn.id, segment=len(asked))
+        return Conclusion(rows=rows, withdraw=turn.id if asked else None)
+
+    def parts(
+        self, reply: ReplyPlace, text: str, *, turn: TurnId, segment: int = 0
+    ) -> tuple[OutboxRow, ...]:
+        """A text as rows, each fitting the platform once printed, with room for the mark of a repeat."""
+        if not text.strip():
+            return ()
+        able = self._capabilities(reply.to)
+        limit = max(able.max_text - _MARK_ROOM, able.max_text // 2)
+        pieces = split(text, limit=limit, unit=able.unit, flavour=able.flavour)
+        now = self._clock.now()
+        first = segment * PARTS_PER_SEGMENT
+        return tuple(
+            OutboxRow(
+                key=f"{turn}:{first + place}",
+                to=reply.to,
+                body=Body(text=piece.text),
+                created_at=now,
+                turn=turn,
+                part=first + place,
+                reply_to=reply.ref if place == 0 else None,
+            )
+            for place, piece in enumerate(pieces)
+        )
+
+    def _prompt(self, turn: Turn, asked: Asked) -> tuple[OutboxRow, ...]:
+        if turn.reply is None:
+            return ()
+        able = self._capabilities(turn.reply.to)
+        buttons: tuple[Button, ...] = ()
+        text = question_text(asked)
+        if able.buttons is not Grade.NONE:
+            text = asked.text
+            buttons = tuple(
+                Button(label=option, value=f"{asked.question}:{option}") for option in choices(asked)
+            )
+        elif asked.kind is QuestionKind.APPROVAL:
+            text = f"{asked.text}\n\nReply yes, session, always or no (or /approve, /deny)."
+        pieces = split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)
+        last = len(pieces) - 1
+        now = self._clock.now()
+        return tuple(
+            OutboxRow(
+                key=f"{asked.question}:{place}",
+                to=turn.reply.to,
+                body=Body(text=piece.text, buttons=buttons if place == last else ()),
+                created_at=now,
+                reply_to=turn.reply.ref if place == 0 else None,
+            )
+            for place, piece in enumerate(pieces)
+        )
+
+    def _question(self, turn: Turn, asked: Asked) -> Question:
+        person = None if turn.source is None else turn.source.person
+        return Question(
+            id=asked.question,
+            turn=turn.id,
+            session=turn.session,
+            kind=asked.kind,
+            text=asked.text,
+            options=asked.options,
+            call=asked.call,
+            digest=asked.digest,
+            may_answer=() if person is None else (person,),
+            expires_at=self._expiry(turn, asked.kind),
+        )
+
+    def _expiry(self, turn: Turn, kind: QuestionKind) -> datetime | None:
+        """In chats a question expires; a terminal or an API client that waits may take its time."""
+        if turn.reply is None:
+            return None
+        approval = kind is QuestionKind.APPROVAL
+        seconds = self._settings.approvals.timeout if approval else self._settings.agent.clarify_timeout
+        return self._clock.now() + timedelta(seconds=seconds)
+
+
+def closing_words(entries: Sequence[Entry], turn: TurnId) -> str:
+    """What a person is sent at the end of a turn; empty if there is nothing to say."""
+    last = entries[-1].record
+    if isinstance(last, Finished):
+        text = answer_text(entries)
+        return "" if is_silence(text) else text
+    if isinstance(last, Failed):
+        return f"⚠️ {last.reason}"
+    assert isinstance(last, Stopped)
+    if last.reason in _QUIET_STOPS:
+        return ""
+    view = view_turn(entries, turn)
+    partial = view.last is not None and view.last.partial
+    words = [view.answer_text.strip(), "⏹ (stopped here)"] if partial else []
+    if view.unknown:
+        names = ", ".join(dict.fromkeys(view.unknown))
+        words.append(f"⚠️ Stopped while it ran, so it may or may not have happened: {names}.")
+    return "\n\n".join(words)

@@ -1,0 +1,154 @@
+"""Questions: reading people's words as answers, closing questions by them, and letting them expire.
+
+A question is closed by a conditional update, and its turn is made ready to go on in the same transaction;
+whoever comes later is told the true state."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from hermes.domain.clock import Clock
+from hermes.domain.event import QuestionKind, Verdict
+from hermes.domain.ids import AgentId, QuestionId, SessionId
+from hermes.domain.ports import Store, Tx
+from hermes.domain.turn import Answer, Question, TurnState
+
+log = logging.getLogger("hermes.questions")
+_EVERY = 1.0
+_PAGE = 100
+
+_YES = ("yes", "y", "ok", "okay", "approve", "confirm", "once", "👍")
+_NO = ("no", "n", "deny", "reject", "cancel", "👎")
+WORDS: dict[str, Verdict] = {
+    **dict.fromkeys(_YES, Verdict.ONCE),
+    **dict.fromkeys(_NO, Verdict.DENY),
+    "always": Verdict.ALWAYS,
+    "session": Verdict.SESSION,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of an answer: whether it closed the question, and a sentence for who gave it."""
+
+    closed: bool
+    text: str
+    session: SessionId | None = None
+
+
+def answer(tx: Tx, given: Answer) -> Outcome:
+    """Try to close a question. Only who may answer it can; nobody listed means nobody."""
+    question = tx.questions.get(given.question)
+    if question is None:
+        return Outcome(closed=False, text="There is no such question (any more).")
+    if given.by is None or given.by not in question.may_answer:
+        return Outcome(closed=False, text="Only the person who was asked can answer this.")
+    if not question.open or not tx.questions.close(given):
+        return Outcome(closed=False, text=_true_state(question))
+    resume(tx, question)
+    return Outcome(closed=True, text=_thanks(given.verdict), session=question.session)
+
+
+def resume(tx: Tx, question: Question) -> None:
+    """The question is closed: its turn may go on, unless it waits for another one."""
+    turn = tx.turns.get(question.turn)
+    if turn is None or turn.state is not TurnState.WAITING:
+        return
+    if not any(other.open for other in tx.questions.of_turn(question.turn)):
+        tx.turns.save(replace(turn, state=TurnState.RUNNING), attempt=turn.attempt, epoch=0)
+
+
+def _true_state(question: Question) -> str:
+    match question.verdict:
+        case Verdict.EXPIRED:
+            return "Too late: nobody answered in time, so it was denied."
+        case Verdict.WITHDRAWN:
+            return "This question was withdrawn; nothing waits for it any more."
+        case Verdict.DENY:
+            return "This was already denied."
+        case _:
+            return "This was already answered."
+
+
+def _thanks(verdict: Verdict) -> str:
+    match verdict:
+        case Verdict.ONCE:
+            return "Approved."
+        case Verdict.SESSION:
+            return "Approved for this session."
+        case Verdict.ALWAYS:
+            return "Approved, from now on."
+        case Verdict.DENY:
+            return "Denied."
+        case _:
+            return ""
+
+
+def as_answer(text: str, open_questions: list[Question], by: str | None, *, replies_to_us: bool) -> Answer | None:
+    """A plain message as the answer of an open question, or None if it is not one.
+
+    Any words answer a clarification; an approval takes only an answer word, and only if the message replies to
+    the prompt or exactly one question is open."""
+    mine = [question for question in open_questions if by is not None and by in question.may_answer]
+    for question in mine:
+        if question.kind is QuestionKind.CLARIFY:
+            return Answer(question=question.id, verdict=Verdict.REPLY, text=_chosen(question, text), by=by)
+    verdict = WORDS.get(text.strip().rstrip(".!").casefold())
+    if verdict is None or not mine or not (len(open_questions) == 1 or (replies_to_us and len(mine) == 1)):
+        return None
+    return Answer(question=mine[0].id, verdict=verdict, by=by)
+
+
+def pressed(value: str, by: str | None) -> Answer | None:
+    """The answer that a button carries: `<question>:<option>`."""
+    question, colon, option = value.partition(":")
+    if not colon or not question.startswith("q_"):
+        return None
+    verdict = WORDS.get(option.casefold(), Verdict.REPLY)
+    return Answer(question=QuestionId(question), verdict=verdict, text=option, by=by)
+
+
+def _chosen(question: Question, text: str) -> str:
+    """A number stands for the option it counts."""
+    word = text.strip()
+    if word.isascii() and word.isdigit() and 1 <= int(word) <= len(question.options):
+        return question.options[int(word) - 1]
+    return text
+
+
+class Expiry:
+    """Denies questions whose time is over. One task for all of them, however many wait."""
+
+    def __init__(
+        self, *, store: Store, clock: Clock, ring: Callable[[AgentId, SessionId], None]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._ring = ring
+
+    async def live(self) -> None:
+        while True:
+            await self.sweep()
+            await self._clock.sleep(_EVERY)
+
+    async def sweep(self) -> int:
+        now = self._clock.now()
+        late = await self._store.read(lambda tx: tx.recovery.expired(now, _PAGE))
+        for agent, question in late:
+            closed = await self._store.scoped(agent).write(partial(_expire, question))
+            if closed:
+                log.info("question.expired question=%s", question.id)
+                self._ring(agent, question.session)
+            await asyncio.sleep(0)
+        return len(late)
+
+
+def _expire(question: Question, tx: Tx) -> bool:
+    if not tx.questions.close(Answer(question=question.id, verdict=Verdict.EXPIRED)):
+        return False
+    resume(tx, question)
+    return True

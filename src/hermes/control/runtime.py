@@ -1,0 +1,15 @@
+"""What the control plane has of one hosted agent: its profile, its core, its part of the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hermes.domain.ports import Agent, Store
+from hermes.domain.settings import Profile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    profile: Profile
+    agent: Agent
+    store: Store

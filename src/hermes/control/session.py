@@ -1,0 +1,300 @@
+"""The session actor: the one place where a session's records are numbered, written and shown.
+
+Its life: it is started when its session has work and leaves when there is none. It takes the oldest turn that
+is not finished, writes down what was said, and pulls the agent's run: a record is committed, then shown, and
+only then is the next event asked for. Mail that comes meanwhile is read at once and never dropped: the turns
+behind the running one say for themselves whether they interrupt, steer or wait. Interrupting cancels a pull,
+never a commit. When the run asks for something the turn is `waiting` and the actor is gone; the answer rings
+it again. Whatever it knows beyond the store is a copy that a crash may take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+from hermes.control.claim import Claim, Claiming, Next, absorb_steering, cut_off, ended_by, number
+from hermes.control.feed import Feed, Feeds
+from hermes.control.outcome import Outcomes
+from hermes.control.runtime import Runtime
+from hermes.control.scope import RunScope
+from hermes.control.warm import WarmSession, WarmSessions
+from hermes.domain.clock import Clock
+from hermes.domain.errors import Lost
+from hermes.domain.event import AgentEvent, Asked, Entry, Failed, Record, Reset, Stopped
+from hermes.domain.ids import SessionId
+from hermes.domain.ports import Run, Tx
+from hermes.domain.session import Session
+from hermes.domain.transcript import turn_entries, view_turn
+from hermes.domain.turn import BusyMode, Turn, TurnState
+
+log = logging.getLogger("hermes.session")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all actors of a gateway share."""
+
+    feeds: Feeds
+    warm: WarmSessions
+    outcomes: Outcomes
+    clock: Clock
+    epoch: int
+    suspects: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class _Interrupted(Exception):
+    """Raised inside the actor alone: the pull was cancelled because of `reason`."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+class SessionActor:
+    def __init__(self, session: SessionId, runtime: Runtime, around: Surroundings) -> None:
+        self._id = session
+        self._runtime = runtime
+        self._around = around
+        self._warm = WarmSession()
+        self._rung = False
+        self._stopping = False
+        self._running: Turn | None = None
+        self._pulling: asyncio.Task[None] | None = None
+        self._interrupt: str | None = None
+        self._steered = False
+        self._looking: asyncio.Task[None] | None = None
+        self._suspect = False
+
+    # --- what others may do ---
+
+    def ring(self) -> None:
+        """There is mail. While a turn runs it is read at once; otherwise it is found at the next claim."""
+        self._rung = True
+        if self._running is not None and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.create_task(self._look(), name=f"mail {self._id}")
+
+    def wind_down(self) -> None:
+        """Come to rest at the next record; the turn goes on after the restart."""
+        self._stopping = True
+
+    # --- its life ---
+
+    async def live(self) -> None:
+        self._warm = self._around.warm.take(self._id) or await self._load()
+        try:
+            while not self._stopping:
+                self._rung = False
+                claim = await self._claim()
+                match claim.next:
+                    case Next.NOTHING:
+                        if not self._rung:
+                            return
+                    case Next.WAIT:
+                        await self._around.clock.sleep(claim.seconds)
+                    case Next.RUN | Next.STOP | Next.ENDED | Next.SUSPECT:
+                        await self._take(claim)
+        except Lost as lost:
+            # Somebody else changed the session under us; what we hold is stale.
+            log.info("session.lost session=%s why=%s", self._id, lost)
+            self._warm = WarmSession()
+        finally:
+            if self._suspect:
+                self._around.suspects.release()
+            if self._warm.records:
+                self._around.warm.keep(self._id, self._warm)
+
+    async def _load(self) -> WarmSession:
+        records = await self._runtime.store.read(lambda tx: tx.journal.read(self._id))
+        warm = WarmSession()
+        warm.add(records)
+        return warm
+
+    async def _claim(self) -> Claim:
+        claiming = Claiming(
+            session=self._id,
+            transcript=self._warm.records,
+            now=self._around.clock.now(),
+            epoch=self._around.epoch,
+            conclude=self._around.outcomes.write,
+            suspects_too=self._suspect,
+        )
+        claim = await self._runtime.store.write(claiming.unit)
+        if claim.next is Next.SUSPECT:
+            # One at a time: if it brings the process down again, it alone is to blame.
+            await self._around.suspects.acquire()
+            self._suspect = True
+        return claim
+
+    async def _take(self, claim: Claim) -> None:
+        turn, session = claim.turn, claim.session
+        if turn is None or session is None or claim.next is Next.SUSPECT:
+            return
+        feed = self._around.feeds.open(turn.id)
+        feed.preload(turn_entries(self._warm.records, turn.id))
+        self._keep(feed, claim.new)
+        self._steered = claim.steered
+        self._interrupt = None
+        if claim.next is Next.ENDED:
+            self._close(turn)
+            return
+        self._running = turn
+        if self._rung:
+            self.ring()
+        try:
+            if claim.next is Next.STOP:
+                await self._stop(turn, feed, turn.stop or "interrupted")
+            else:
+                await self._drive(turn, session, feed)
+        finally:
+            self._running = None
+            self._around.feeds.release(turn.id)
+
+    # --- a turn ---
+
+    async def _drive(self, turn: Turn, session: Session, feed: Feed) -> None:
+        if turn.attempt > 1:
+            feed.show(Reset())
+        self._around.outcomes.begin(turn, feed)
+        scope = RunScope()
+        try:
+            await self._pull_all(turn, session, feed, scope)
+        except _Interrupted as interrupted:
+            await scope.close()
+            await self._stop(turn, feed, interrupted.reason)
+        except Lost:
+            raise
+        except Exception as error:  # the actor is one of the three places that may catch everything
+            log.exception("turn.broke turn=%s", turn.id)
+            await scope.close()
+            view = view_turn(self._warm.records, turn.id)
+            reason = f"Something went wrong inside Hermes ({type(error).__name__}). The log has the details."
+            await self._record(turn, feed, [*cut_off(view, feed.open_text), Failed(reason=reason)])
+        finally:
+            await scope.close()
+
+    async def _pull_all(self, turn: Turn, session: Session, feed: Feed, scope: RunScope) -> None:
+        run = Run(
+            session=session,
+            turn=turn,
+            transcript=self._warm.records,
+            scope=scope,
+            memory=self._warm.memory,
+        )
+        events = aiter(self._runtime.agent.run(run))
+        while True:
+            event = await self._pull(events)
+            if event is None:
+                return
+            if not isinstance(event, tuple):
+                feed.show(event)
+                continue
+            await self._record(turn, feed, event)
+            if isinstance(event[-1], Asked) or ended_by(event):
+                # An interruption that came during this commit is void; the run returns by itself.
+                self._running = None
+                await anext(events, None)
+                return
+            if self._steered and not view_turn(self._warm.records, turn.id).open_calls:
+                await self._absorb(turn, feed)
+            if self._stopping:
+                return
+
+    async def _pull(self, events: AsyncIterator[AgentEvent]) -> AgentEvent | None:
+        """The next event, None at the end of the run. The only await that an interruption may cancel."""
+        if self._interrupt is not None:
+            raise _Interrupted(self._interrupt)
+        self._pulling = asyncio.current_task()
+        try:
+            return await anext(events, None)
+        except asyncio.CancelledError:
+            reason = self._why_cancelled()
+            if reason is None:
+                raise
+            raise _Interrupted(reason) from None
+        finally:
+            self._pulling = None
+
+    def _why_cancelled(self) -> str | None:
+        """The reason of an interruption, None if the task itself is being cancelled."""
+        task = asyncio.current_task()
+        if self._interrupt is None or task is None or task.uncancel() > 0:
+            return None
+        return self._interrupt
+
+    async def _record(self, turn: Turn, feed: Feed, records: Sequence[Record]) -> None:
+        """Commit records, with all that follows from them, then show them."""
+        new = number(self._warm.records, turn.id, records, self._around.clock.now())
+        waits = isinstance(records[-1], Asked)
+        state = TurnState.WAITING if waits else ended_by(records) or TurnState.RUNNING
+        outcomes = self._around.outcomes
+        conclude = None
+        if state is not TurnState.RUNNING:
+            conclude = outcomes.of(turn, [*turn_entries(self._warm.records, turn.id), *new])
+
+        def record(tx: Tx) -> None:
+            tx.turns.advance(turn.id, attempt=turn.attempt, records=len(new), state=state)
+            tx.journal.append(self._id, new)
+            if conclude is not None:
+                conclude.write(tx)
+
+        await self._runtime.store.write(record)
+        self._progressed()
+        self._keep(feed, new)
+        if not state.open:
+            self._close(turn)
+        elif state is TurnState.WAITING:
+            outcomes.ring(turn)
+
+    async def _absorb(self, turn: Turn, feed: Feed) -> None:
+        self._steered = False
+        unit = absorb_steering(self._id, turn, self._warm.records, self._around.clock.now())
+        new, absorbed = await self._runtime.store.write(unit)
+        self._keep(feed, new)
+        for other in absorbed:
+            self._around.feeds.end(other, follow=turn.id)
+
+    async def _stop(self, turn: Turn, feed: Feed, reason: str) -> None:
+        view = view_turn(self._warm.records, turn.id)
+        await self._record(turn, feed, [*cut_off(view, feed.open_text), Stopped(reason=reason)])
+
+    # --- mail ---
+
+    async def _look(self) -> None:
+        while self._rung and self._running is not None:
+            self._rung = False
+            turns = await self._runtime.store.read(lambda tx: tx.turns.open_of(self._id))
+            running = self._running
+            if running is None or not turns or turns[0].id != running.id:
+                return
+            if any(turn.busy is BusyMode.STEER for turn in turns[1:]):
+                self._steered = True
+            if turns[0].stop is not None:
+                self._cancel_pull(turns[0].stop)
+            elif any(turn.busy is BusyMode.INTERRUPT for turn in turns[1:]):
+                self._cancel_pull("interrupted")
+
+    def _cancel_pull(self, reason: str) -> None:
+        if self._interrupt is not None:
+            return
+        self._interrupt = reason
+        if self._pulling is not None:
+            self._pulling.cancel()
+
+    # --- bookkeeping ---
+
+    def _keep(self, feed: Feed, new: Sequence[Entry]) -> None:
+        self._warm.add(list(new))
+        for entry in new:
+            feed.publish(entry)
+
+    def _progressed(self) -> None:
+        if self._suspect:
+            self._suspect = False
+            self._around.suspects.release()
+
+    def _close(self, turn: Turn) -> None:
+        self._running = None
+        self._around.feeds.end(turn.id)
+        self._around.outcomes.ring(turn)

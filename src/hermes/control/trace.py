@@ -1,0 +1,62 @@
+"""Where is my message: its way through inbox, turn, records and outbox, as lines for a person."""
+
+from __future__ import annotations
+
+from hermes.domain.event import Entry, ModelSaid, ToolFinished, ToolStarted, UserSaid
+from hermes.domain.ids import TurnId
+from hermes.domain.ports import Tx
+from hermes.domain.text import one_line
+
+
+def trace_message(tx: Tx, wanted: str) -> list[str]:
+    """By the platform's message id, the delivery id, or a turn's id. Empty if nothing is known of it."""
+    lines: list[str] = []
+    turns: list[TurnId] = []
+    for row in tx.inbox.find(wanted):
+        outcome = row.outcome or "waiting"
+        lines.append(f"inbox   {row.accepted_at:%H:%M:%S}  {row.account} {row.inbound.delivery}: {outcome}")
+        if row.turn is not None and row.turn not in turns:
+            turns.append(row.turn)
+    if not turns and tx.turns.get(TurnId(wanted)) is not None:
+        turns = [TurnId(wanted)]
+    for turn in turns:
+        lines += _trace_turn(tx, turn)
+    return lines
+
+
+def _trace_turn(tx: Tx, turn_id: TurnId) -> list[str]:
+    turn = tx.turns.get(turn_id)
+    if turn is None:
+        return []
+    joined = f", joined {turn.absorbed_by}" if turn.absorbed_by else ""
+    lines = [
+        f"turn    {turn.created_at:%H:%M:%S}  {turn.id} in {turn.session}: {turn.state.value}"
+        f" (start {turn.attempt}{joined})"
+    ]
+    lines += [f"record  {entry.at:%H:%M:%S}  {entry.seq}. {_tell(entry)}" for entry in tx.journal.of_turn(turn_id)]
+    for question in tx.questions.of_turn(turn_id):
+        state = question.verdict.value if question.verdict else "open"
+        lines.append(f"asked   {question.id}: {one_line(question.text, 50)} ({state})")
+    for row in tx.outbox.of_turn(turn_id):
+        what = "draft" if row.draft else f"part {row.part}"
+        trouble = f" ({one_line(row.error, 60)})" if row.error else ""
+        lines.append(
+            f"outbox  {row.created_at:%H:%M:%S}  {what} to {row.to}: {row.state.value}"
+            f", {row.attempts} attempt{'s' if row.attempts != 1 else ''}{trouble}"
+        )
+    return lines
+
+
+def _tell(entry: Entry) -> str:
+    record = entry.record
+    name = type(record).__name__
+    match record:
+        case UserSaid() | ModelSaid():
+            calls = f" +{len(record.calls)} calls" if isinstance(record, ModelSaid) and record.calls else ""
+            return f"{name} {len(record.text)} characters{calls}"
+        case ToolStarted():
+            return f"{name} {record.name} ({record.effect.value})"
+        case ToolFinished():
+            return f"{name}{' outcome unknown' if record.unknown else ' failed' if record.failed else ''}"
+        case _:
+            return name

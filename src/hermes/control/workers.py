@@ -1,0 +1,117 @@
+"""A bounded set of workers, one per key, that live only while they have work.
+
+Ringing a key wakes its worker or starts one. When all places are taken the ring is not kept in memory: the
+work is in the store, and as places become free the set pages through the store from where it left off. So a
+hundred thousand waiting keys cost nothing but their rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+log = logging.getLogger("hermes.workers")
+K = TypeVar("K", bound=Hashable)
+PAGE = 256
+
+
+class Worker(Protocol):
+    def ring(self) -> None: ...
+
+    async def live(self) -> None:
+        """Work until there is nothing left. Must look for work once more if it was rung meanwhile."""
+
+
+class Workers(Generic[K]):
+    def __init__(
+        self,
+        *,
+        start: Callable[[K], Worker],
+        page: Callable[[int, int], Awaitable[list[tuple[int, K]]]],
+        places: int,
+        name: str,
+    ) -> None:
+        self._start = start
+        self._page = page
+        self._places = places
+        self._name = name
+        self._active: dict[K, Worker] = {}
+        self._tasks: dict[K, asyncio.Task[None]] = {}
+        self._more = False
+        self._cursor = 0
+        self._refill: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._active)
+
+    def workers(self) -> tuple[Worker, ...]:
+        return tuple(self._active.values())
+
+    def get(self, key: K) -> Worker | None:
+        return self._active.get(key)
+
+    def ring(self, key: K) -> None:
+        worker = self._active.get(key)
+        if worker is not None:
+            worker.ring()
+        elif self._closed:
+            return
+        elif len(self._active) < self._places:
+            self._enter(key)
+        else:
+            self._more = True
+
+    def search(self) -> None:
+        """There may be work in the store that nobody rang for."""
+        self._more = True
+        self._find_more()
+
+    async def close(self, grace: float) -> None:
+        """Let workers come to a stop; after the grace, stop them."""
+        self._closed = True
+        if self._refill is not None:
+            self._refill.cancel()
+        tasks = list(self._tasks.values())
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=grace)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=5.0)
+
+    def _enter(self, key: K) -> None:
+        worker = self._start(key)
+        self._active[key] = worker
+        task = asyncio.create_task(worker.live(), name=f"{self._name} {key}")
+        self._tasks[key] = task
+        task.add_done_callback(lambda done: self._leave(key, done))
+
+    def _leave(self, key: K, task: asyncio.Task[None]) -> None:
+        del self._active[key], self._tasks[key]
+        if not task.cancelled() and task.exception() is not None:
+            log.error("%s.died key=%s", self._name, key, exc_info=task.exception())
+        if self._more:
+            self._find_more()
+
+    def _find_more(self) -> None:
+        if not self._closed and (self._refill is None or self._refill.done()):
+            self._refill = asyncio.create_task(self._fill(), name=f"{self._name} refill")
+
+    async def _fill(self) -> None:
+        """Take keys from the store, oldest first, until the places are full or a whole round is done."""
+        began = self._cursor
+        while self._more and len(self._active) < self._places:
+            page = await self._page(self._cursor, PAGE)
+            if not page:
+                self._more = began > 0
+                self._cursor = began = 0
+            for n, key in page:
+                if key not in self._active:
+                    if len(self._active) >= self._places:
+                        break
+                    self._enter(key)
+                self._cursor = n

@@ -1,0 +1,1 @@
+"""The words everybody shares: frozen data, closed unions, ports, errors. Standard library only."""

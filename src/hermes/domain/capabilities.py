@@ -1,0 +1,97 @@
+"""What a platform can do, as pure data. Listing platforms imports no SDK."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hermes.domain.message import MediaKind
+
+
+class TextUnit(StrEnum):
+    """What a platform counts when it limits a text."""
+
+    CHARS = "chars"
+    UTF16 = "utf16"
+    BYTES = "bytes"
+
+    def measure(self, text: str) -> int:
+        if self is TextUnit.CHARS or text.isascii():
+            return len(text)
+        if self is TextUnit.UTF16:
+            return len(text) + sum(1 for char in text if ord(char) > 0xFFFF)
+        return len(text.encode("utf-8", "replace"))
+
+
+class Flavour(StrEnum):
+    """The markup that a platform understands."""
+
+    PLAIN = "plain"
+    COMMONMARK = "commonmark"
+    DISCORD = "discord"
+    TELEGRAM_HTML = "telegram_html"
+    SLACK_MRKDWN = "slack_mrkdwn"
+    WHATSAPP = "whatsapp"
+    HTML = "html"
+
+
+class Grade(StrEnum):
+    FULL = "full"
+    PARTIAL = "partial"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaLimit:
+    """What a platform takes of one kind of file; no mimes means any."""
+
+    mimes: tuple[str, ...] = ()
+    max_bytes: int = 20_000_000
+    caption: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """The facts that the control plane needs to know of a platform."""
+
+    max_text: int = 4096
+    unit: TextUnit = TextUnit.CHARS
+    flavour: Flavour = Flavour.PLAIN
+    edit_interval: float | None = None
+    deletes: bool = False
+    threads: Grade = Grade.NONE
+    buttons: Grade = Grade.NONE
+    media: dict[MediaKind, MediaLimit] = field(default_factory=dict)
+    typing: bool = False
+    reactions: bool = False
+    history: bool = False
+    dedupe_seconds: float = 0.0
+    sends_per_second: float = 0.0
+    push: bool = False
+    command_prefix: str = "/"
+
+    @property
+    def edits(self) -> bool:
+        return self.edit_interval is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingField:
+    """One thing an operator must or may tell about a platform."""
+
+    env: str
+    title: str
+    required: bool = True
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A platform on paper: its adapter is an import string and is imported only when it is used."""
+
+    name: str
+    title: str
+    adapter: str
+    capabilities: Capabilities
+    requires: tuple[str, ...] = ()
+    settings: tuple[SettingField, ...] = ()

@@ -1,0 +1,38 @@
+"""Identifiers: who is meant, as distinct types, and how new ones are made."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime
+from typing import NewType
+
+AgentId = NewType("AgentId", str)
+SessionId = NewType("SessionId", str)
+TurnId = NewType("TurnId", str)
+QuestionId = NewType("QuestionId", str)
+CallId = NewType("CallId", str)
+DeliveryId = NewType("DeliveryId", str)
+OutboundId = NewType("OutboundId", str)
+JobId = NewType("JobId", str)
+
+MAIN_AGENT = AgentId("main")
+
+
+def new_session_id(now: datetime) -> SessionId:
+    return SessionId(f"{now:%Y%m%d_%H%M%S}_{secrets.token_hex(4)}")
+
+
+def new_turn_id() -> TurnId:
+    return TurnId("turn_" + secrets.token_hex(10))
+
+
+def new_question_id() -> QuestionId:
+    return QuestionId("q_" + secrets.token_hex(6))
+
+
+def new_call_id() -> CallId:
+    return CallId("call_" + secrets.token_hex(10))
+
+
+def new_job_id() -> JobId:
+    return JobId(secrets.token_hex(6))

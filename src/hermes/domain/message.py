@@ -1,0 +1,111 @@
+"""Messages in and out, as every platform sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from hermes.domain.address import Address, Source
+from hermes.domain.ids import DeliveryId, OutboundId, TurnId
+
+
+class What(StrEnum):
+    """What sort of happening an adapter reports."""
+
+    MESSAGE = "message"
+    EDIT = "edit"
+    BUTTON = "button"
+    REACTION = "reaction"
+    JOINED = "joined"
+    LEFT = "left"
+
+
+class MediaKind(StrEnum):
+    IMAGE = "image"
+    VOICE = "voice"
+    AUDIO = "audio"
+    VIDEO = "video"
+    FILE = "file"
+    STICKER = "sticker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A file that came with a message or goes with one. `ref` is the platform's own until fetched;
+    `sha256` names it in the media store afterwards, and `problem` says why it could not be fetched."""
+
+    kind: MediaKind
+    ref: str
+    name: str | None = None
+    mime: str | None = None
+    size: int | None = None
+    sha256: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyTo:
+    """The message that was answered to."""
+
+    ref: str
+    text: str = ""
+    author: str | None = None
+    mine: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inbound:
+    """One happening on a platform. `delivery` is its dedupe key within the account; `ref` is what
+    one replies to; `group` joins the pieces of an album; `button` carries a pressed button's value."""
+
+    delivery: DeliveryId
+    source: Source
+    at: datetime
+    what: What = What.MESSAGE
+    ref: str | None = None
+    text: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    reply_to: ReplyTo | None = None
+    mentions_me: bool = False
+    group: str | None = None
+    button: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Button:
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """What is said: markdown text, files, buttons."""
+
+    text: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    buttons: tuple[Button, ...] = ()
+
+    def with_text(self, text: str) -> Body:
+        return replace(self, text=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outbound:
+    """One message to be sent. `key` stays the same over retries; `part` counts within a turn."""
+
+    id: OutboundId
+    to: Address
+    body: Body
+    key: str
+    turn: TurnId | None = None
+    part: int = 0
+    reply_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What the platform returned for a message: enough to edit, delete or answer it."""
+
+    to: Address
+    ref: str

@@ -1,0 +1,349 @@
+"""Where layers meet. Control reaches agents, stores, platforms and backends only through these.
+
+A store hands out transactions. A unit of work is a function of a `Tx`: it runs in the writer, inside
+its own savepoint, so what it reads it may decide on. `Tx` is scoped to one agent: sessions, turns,
+transcripts, questions and search are that agent's alone; the queues belong to the gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from hermes.domain.address import Address, Source
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.clock import Clock as Clock
+from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
+from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
+from hermes.domain.message import Body, Inbound, Receipt
+from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OutboxRow, Slot
+from hermes.domain.session import Session, SessionKey
+from hermes.domain.tool import Tool, ToolCall
+from hermes.domain.turn import Answer, Job, Question, Turn, TurnState
+
+T = TypeVar("T")
+
+# --- the store -----------------------------------------------------------------------------------
+
+
+class Inbox(Protocol):
+    def add(self, account: str, items: Sequence[Inbound], cursor: str | None, at: datetime) -> int: ...
+
+    def pending(self, after: int, limit: int) -> list[InboxRow]: ...
+
+    def finish(self, n: int, outcome: str, turn: TurnId | None = None) -> None: ...
+
+    def cursor(self, account: str) -> str | None: ...
+
+    def find(self, text: str) -> list[InboxRow]: ...
+
+
+class Turns(Protocol):
+    def add(self, turn: Turn) -> None: ...
+
+    def get(self, turn: TurnId) -> Turn | None: ...
+
+    def open_of(self, session: SessionId, limit: int = 64) -> list[Turn]: ...
+
+    def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
+        """Write what may change; `Lost` if the turn has ended or was started again since."""
+
+    def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
+        """Count new records and move the state; `Lost` as in `save`."""
+
+
+class Journal(Protocol):
+    def append(self, session: SessionId, entries: Iterable[Entry]) -> None: ...
+
+    def read(self, session: SessionId, after: int = 0) -> list[Entry]: ...
+
+    def of_turn(self, turn: TurnId) -> list[Entry]: ...
+
+
+class Sessions(Protocol):
+    def add(self, session: Session) -> None: ...
+
+    def get(self, session: SessionId) -> Session | None: ...
+
+    def save(self, session: Session) -> None: ...
+
+    def find(self, text: str, limit: int = 20) -> list[Session]:
+        """By id, unique start of an id, or title; everything, newest first, for an empty text."""
+
+    def delete(self, session: SessionId) -> None: ...
+
+
+class Bindings(Protocol):
+    def get(self, key: SessionKey) -> SessionId | None: ...
+
+    def bind(self, key: SessionKey, session: SessionId, source: Source, at: datetime) -> None: ...
+
+    def of(self, session: SessionId) -> list[tuple[SessionKey, Source]]: ...
+
+
+class Outbox(Protocol):
+    def add(self, row: OutboxRow) -> None: ...
+
+    def save(self, row: OutboxRow) -> None: ...
+
+    def head(self, to: Address) -> OutboxRow | None:
+        """The oldest row of a chat that is not settled."""
+
+    def of_turn(self, turn: TurnId) -> list[OutboxRow]: ...
+
+    def waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
+        """Chats of an account that have something to send, oldest first."""
+
+
+class Questions(Protocol):
+    def add(self, question: Question) -> None: ...
+
+    def get(self, question: QuestionId) -> Question | None: ...
+
+    def of_turn(self, turn: TurnId) -> list[Question]: ...
+
+    def close(self, answer: Answer) -> bool:
+        """True for the answer that closed it; an answer to a closed question changes nothing."""
+
+    def open_of(self, session: SessionId) -> list[Question]: ...
+
+
+class Jobs(Protocol):
+    def save(self, job: Job) -> None: ...
+
+    def get(self, job: JobId) -> Job | None: ...
+
+    def list(self) -> list[Job]: ...
+
+    def claim(self, slot: Slot) -> bool: ...
+
+    def remove(self, job: JobId) -> None: ...
+
+
+class Search(Protocol):
+    def find(self, query: str, limit: int = 20) -> list[Hit]: ...
+
+
+class MediaIndex(Protocol):
+    def add(self, item: MediaItem) -> None: ...
+
+    def get(self, sha256: str) -> MediaItem | None: ...
+
+
+class Leases(Protocol):
+    def take(self, name: str, owner: str, now: datetime, seconds: float) -> int | None:
+        """The fencing epoch, or None while somebody else holds it."""
+
+    def release(self, name: str, owner: str) -> None: ...
+
+
+class Recovery(Protocol):
+    """What the gateway itself asks, across agents: at start, and to find work."""
+
+    def boot(self, now: datetime) -> Boot: ...
+
+    def close(self, epoch: int, now: datetime) -> None: ...
+
+    def due(self, after: int, limit: int) -> list[DueSession]: ...
+
+    def expired(self, now: datetime, limit: int) -> list[tuple[AgentId, Question]]: ...
+
+    def prune(self, before: datetime) -> int: ...
+
+
+class Tx(Protocol):
+    """One transaction, scoped to one agent."""
+
+    @property
+    def inbox(self) -> Inbox: ...
+    @property
+    def turns(self) -> Turns: ...
+    @property
+    def journal(self) -> Journal: ...
+    @property
+    def sessions(self) -> Sessions: ...
+    @property
+    def bindings(self) -> Bindings: ...
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def questions(self) -> Questions: ...
+    @property
+    def jobs(self) -> Jobs: ...
+    @property
+    def search(self) -> Search: ...
+    @property
+    def media(self) -> MediaIndex: ...
+    @property
+    def leases(self) -> Leases: ...
+    @property
+    def recovery(self) -> Recovery: ...
+
+
+class Store(Protocol):
+    """A handle on the database, scoped to one agent."""
+
+    async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
+        """Run the unit and return after its commit. `first` is the lane of accepts: it goes ahead of
+        other work, and fails at once with `Unreachable` when nothing can be stored."""
+        ...
+
+    async def read(self, query: Callable[[Tx], T]) -> T: ...
+
+    def scoped(self, agent: AgentId) -> Store: ...
+
+
+# --- platforms -----------------------------------------------------------------------------------
+
+Accept = Callable[[Sequence[Inbound], str | None], Awaitable[None]]
+"""Await this with what came and the platform's cursor; acknowledge when it returns, not before."""
+
+
+class Platform(Protocol):
+    """One account on one platform. Further abilities are the small protocols below."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def run(self, accept: Accept, cursor: str | None) -> None: ...
+
+    async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt: ...
+
+
+@runtime_checkable
+class Edits(Protocol):
+    async def edit(self, receipt: Receipt, body: Body) -> None: ...
+
+
+@runtime_checkable
+class Deletes(Protocol):
+    async def delete(self, receipt: Receipt) -> None: ...
+
+
+@runtime_checkable
+class History(Protocol):
+    async def find_sent(self, to: Address, key: str) -> Receipt | None: ...
+
+
+@runtime_checkable
+class Typing(Protocol):
+    async def typing(self, to: Address) -> None: ...
+
+
+@runtime_checkable
+class Reactions(Protocol):
+    async def react(self, receipt: Receipt, emoji: str) -> None: ...
+
+
+@runtime_checkable
+class Threads(Protocol):
+    async def open_thread(self, parent: Address, name: str) -> Address: ...
+
+
+# --- the agent -----------------------------------------------------------------------------------
+
+
+class Scope(Protocol):
+    """Where what goes on beside a run lives; closed, with everything in it, when the run ends."""
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str, broke: Callable[[str], None]) -> None:
+        """Run beside the run; `broke` is told what happened if the work dies of something unforeseen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a run is given. `transcript` is the actor's append-only list: reread its tail after a yield."""
+
+    session: Session
+    turn: Turn
+    transcript: Sequence[Entry]
+    scope: Scope
+    memory: dict[str, object] = field(default_factory=dict)
+    """What the agent keeps between runs of a warm session (the encoded prompt); may be empty any time."""
+
+
+class Agent(Protocol):
+    def run(self, run: Run) -> AsyncIterator[AgentEvent]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One call of the model: what is visible of the transcript, in order."""
+
+    model: str
+    system: str
+    entries: Sequence[Entry]
+    tools: Sequence[Tool]
+    said: str = ""
+    """Words of this very reply that were already heard before the stream broke: go on from here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEnd:
+    """The last thing a model call yields."""
+
+    calls: tuple[ToolCall, ...] = ()
+    ending: Ending = Ending.STOP
+    usage: Usage = field(default_factory=Usage)
+    model: str = ""
+
+
+ModelPiece = TextDelta | ThoughtDelta | ModelEnd
+
+
+class Provider(Protocol):
+    def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]: ...
+
+
+# --- the world the agent acts on -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    text: str
+    cwd: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout: float = 180.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    output: str
+    code: int
+    cut: bool = False
+
+
+class Backend(Protocol):
+    """Where commands run and files live; the two always see the same world."""
+
+    async def run(self, command: Command, output: Callable[[str], None]) -> CommandResult: ...
+
+    async def read(self, path: str) -> bytes: ...
+
+    async def write(self, path: str, data: bytes) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Media(Protocol):
+    """Files by content hash, in the agent's home."""
+
+    async def put(self, data: bytes, mime: str) -> MediaItem: ...
+
+    async def open(self, sha256: str) -> bytes: ...
+
+
+class Memory(Protocol):
+    """What the agent knows beyond a session."""
+
+    def read(self, name: str) -> str: ...
+
+    def write(self, name: str, text: str) -> None: ...
+
+
+class Egress(Protocol):
+    """The one way to an address that came from a person, a model or outside content."""
+
+    async def fetch(self, url: str, *, limit: int) -> tuple[bytes, str]: ...

@@ -1,0 +1,111 @@
+"""Rows of the durable queues: what was accepted, and what is to be sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from hermes.domain.address import Address
+from hermes.domain.ids import AgentId, JobId, SessionId, TurnId
+from hermes.domain.message import Body, Inbound, Receipt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxRow:
+    """An accepted happening. `n` is the order of arrival; `outcome` says what became of it."""
+
+    n: int
+    account: str
+    inbound: Inbound
+    accepted_at: datetime
+    outcome: str | None = None
+    turn: TurnId | None = None
+
+
+class OutState(StrEnum):
+    """due → attempting → sent · dead; `unknown` is an attempt whose end nobody saw.
+
+    A draft goes attempting → shown, and → gone when it was removed or is an orphan."""
+
+    DUE = "due"
+    ATTEMPTING = "attempting"
+    UNKNOWN = "unknown"
+    SENT = "sent"
+    DEAD = "dead"
+    SHOWN = "shown"
+    GONE = "gone"
+
+    @property
+    def open(self) -> bool:
+        return self in (OutState.DUE, OutState.ATTEMPTING, OutState.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxRow:
+    """One message on its way. Finals and drafts are rows of the same table; a final with the `part` of
+    a shown draft edits it. `key` stays the same over retries and names the row to the platform."""
+
+    key: str
+    to: Address
+    body: Body
+    created_at: datetime
+    n: int = 0
+    turn: TurnId | None = None
+    part: int = 0
+    draft: bool = False
+    reply_to: str | None = None
+    state: OutState = OutState.DUE
+    attempts: int = 0
+    next_at: datetime | None = None
+    receipt: Receipt | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boot:
+    """One life of the process. `unclean` says that the life before it was cut off."""
+
+    epoch: int
+    unclean: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueSession:
+    """A session with work to do, and where its oldest such turn stands in the order of arrival."""
+
+    n: int
+    session: SessionId
+    agent: AgentId
+    suspect: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One planned run of a job."""
+
+    job: JobId
+    due: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """Something that was said, found again."""
+
+    session: SessionId
+    seq: int
+    at: datetime
+    title: str | None
+    who: str
+    excerpt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaItem:
+    """A fetched file, named by its content."""
+
+    sha256: str
+    path: str
+    size: int
+    mime: str
+    stored_at: datetime

@@ -1,0 +1,136 @@
+"""Sessions: the identity that owns a transcript, and the one function that names it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import unquote
+
+from hermes.domain.address import Kind, Source, read_platform, spell, spell_platform
+from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId, SessionId, new_session_id
+
+_IMPORTED_KINDS = {"dm": Kind.PRIVATE, "forum": Kind.THREAD}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionKey:
+    """What a conversation is found by. The identity is the tuple; the string is for people."""
+
+    agent: AgentId
+    platform: str
+    account: str
+    kind: Kind
+    chat: str
+    thread: str | None = None
+    user: str | None = None
+
+    def __str__(self) -> str:
+        parts = ["agent", spell(self.agent), spell_platform(self.platform, self.account), self.kind.value]
+        parts.append(spell(self.chat))
+        parts.extend(spell(part) for part in (self.thread, self.user) if part is not None)
+        return ":".join(parts)
+
+    @classmethod
+    def parse(cls, text: str) -> SessionKey:
+        parts = text.split(":")
+        if not (5 <= len(parts) <= 7 and parts[0] == "agent" and all(parts)):
+            raise UserError(
+                f"“{text}” is not a session key.",
+                hint="Write agent:<agent>:<platform>:<kind>:<chat>[:<thread>][:<user>].",
+            )
+        platform, account = read_platform(parts[2])
+        kind = _IMPORTED_KINDS.get(parts[3]) or _kind(parts[3], text)
+        chat, *rest = (unquote(part) for part in parts[4:])
+        thread: str | None = None
+        user: str | None = None
+        if len(rest) == 2:
+            thread, user = rest
+        elif rest and kind is Kind.GROUP:
+            user = rest[0]
+        elif rest:
+            thread = rest[0]
+        return cls(
+            agent=AgentId(unquote(parts[1])),
+            platform=platform,
+            account=account,
+            kind=kind,
+            chat=chat,
+            thread=thread,
+            user=user,
+        )
+
+
+def _kind(word: str, text: str) -> Kind:
+    try:
+        return Kind(word)
+    except ValueError:
+        known = ", ".join(kind.value for kind in Kind)
+        raise UserError(f"“{word}” in “{text}” is not a kind of chat.", hint=f"Known: {known}.") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """Whether members of a shared place have sessions of their own."""
+
+    groups_per_user: bool = True
+    threads_per_user: bool = False
+
+
+DEFAULT_ISOLATION = Isolation()
+
+
+def session_key(source: Source, agent: AgentId, isolation: Isolation = DEFAULT_ISOLATION) -> SessionKey:
+    """The one place where a source becomes a key."""
+    address = source.address
+    user: str | None = None
+    if source.kind is Kind.GROUP and isolation.groups_per_user:
+        user = source.person
+    elif source.kind is Kind.THREAD and isolation.threads_per_user:
+        user = source.person
+    return SessionKey(
+        agent=agent,
+        platform=address.platform,
+        account=address.account,
+        kind=source.kind,
+        chat=address.chat or source.person or "",
+        thread=address.thread,
+        user=user,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """The identity that owns a transcript; chats are bound to it by their keys. `owner` is the person it was
+    begun by, `place` the chat: who may come back to it is decided by them."""
+
+    id: SessionId
+    agent: AgentId
+    created_at: datetime
+    updated_at: datetime
+    owner: str | None = None
+    place: str | None = None
+    title: str | None = None
+    parent: SessionId | None = None
+    model: str | None = None
+    busy_mode: str | None = None
+    system_prompt: str | None = None
+    ended: str | None = None
+
+
+def owner_of(source: Source) -> str | None:
+    """A person as sessions remember them: the platform and the stable id."""
+    return None if source.person is None else f"{source.address.credential}:{spell(source.person)}"
+
+
+def begin_session(key: SessionKey, source: Source, now: datetime) -> Session:
+    """A new session for a key. In a place that is shared it belongs to the place, else to the person."""
+    shared = source.kind in (Kind.GROUP, Kind.CHANNEL, Kind.THREAD) and key.user is None
+    return Session(
+        id=new_session_id(now),
+        agent=key.agent,
+        created_at=now,
+        updated_at=now,
+        owner=None if shared else owner_of(source),
+        place=str(source.address),
+    )

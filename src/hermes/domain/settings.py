@@ -1,0 +1,328 @@
+"""The settings everybody reads, typed and with their defaults. The loader is in `state.settings`.
+
+Every field is one key of `config.yaml`; `hermes config check` and the reference page are made from
+these classes and from what `about` says beside each field, so a key that is not here is unknown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hermes.domain.address import Kind
+from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.turn import BusyMode
+
+NAME_RULE = "small letters, digits, “-” and “_”, at most 64, beginning with a letter or a digit"
+RESERVED_NAMES = frozenset({"default", "hermes", "root", "sudo", "test", "tmp"})
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+def is_name(text: str) -> bool:
+    """Whether an agent or a profile may be called so."""
+    return _NAME.fullmatch(text) is not None and text not in RESERVED_NAMES
+
+
+class Secret:
+    """A value that prints as `***`; `reveal()` is the only way to it."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return "***"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
+        raise TypeError("a secret is not written down")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What is said beside a field: its meaning, its variables, and what it may hold."""
+
+    doc: str
+    env: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    form: str = ""
+
+
+def about(
+    doc: str,
+    *,
+    env: tuple[str, ...] = (),
+    choices: tuple[str, ...] = (),
+    least: float | None = None,
+    most: float | None = None,
+    form: str = "",
+) -> dict[str, Any]:
+    """Metadata of one field. `form` names a further check: `url` or `timezone`."""
+    told = About(doc=doc, env=env, choices=choices, least=least, most=most, form=form)
+    return {"about": told, "doc": doc, "env": env}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """Which model answers. `model: some/name` is short for `model: {default: some/name}`."""
+
+    default: str = field(
+        default="",
+        metadata=about("The model's name.", env=("HERMES_MODEL", "HERMES_INFERENCE_MODEL")),
+    )
+    provider: str = field(
+        default="auto",
+        metadata=about(
+            "Who serves it; `auto` follows the keys and the address that are set.",
+            env=("HERMES_INFERENCE_PROVIDER",),
+        ),
+    )
+    base_url: str = field(
+        default="",
+        metadata=about("Address of an OpenAI-compatible API.", env=("OPENAI_BASE_URL",), form="url"),
+    )
+    api_key: Secret = field(
+        default_factory=lambda: Secret(""),
+        metadata=about(
+            "The key for it; a named provider reads `<PROVIDER>_API_KEY` instead.",
+            env=("OPENAI_API_KEY", "OPENROUTER_API_KEY"),
+        ),
+    )
+    context_length: int | None = field(
+        default=None, metadata=about("Tokens the model can read; asked from the provider if empty.", least=1)
+    )
+    max_tokens: int | None = field(
+        default=None,
+        metadata=about("Tokens it may write per call; the provider's own limit if empty.", least=1),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """How the agent works."""
+
+    max_turns: int = field(
+        default=60,
+        metadata=about(
+            "Model calls in one turn before it must answer.", env=("HERMES_MAX_ITERATIONS",), least=1
+        ),
+    )
+    api_max_retries: int = field(
+        default=3, metadata=about("How often a failed model call is tried again.", least=0)
+    )
+    clarify_timeout: float = field(
+        default=3600.0, metadata=about("Seconds a question to the person stays open.", least=0)
+    )
+    gateway_timeout: float = field(
+        default=1800.0,
+        metadata=about("Seconds without any sign of life before a turn is given up; 0 = never.", least=0),
+    )
+    system_prompt: str = field(default="", metadata=about("Text added to the system prompt."))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalSettings:
+    """Who decides about dangerous actions, and for how long it may take."""
+
+    mode: str = field(
+        default="manual",
+        metadata=about(
+            "Who decides: a person, a model first, or nobody (everything is allowed).",
+            choices=("manual", "smart", "off"),
+        ),
+    )
+    timeout: float = field(
+        default=3600.0, metadata=about("Seconds a request for approval stays open in a chat.", least=0)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisplaySettings:
+    """What people see while the agent works."""
+
+    busy_input_mode: BusyMode = field(
+        default=BusyMode.INTERRUPT,
+        metadata=about("What a message does while the agent works.", env=("HERMES_GATEWAY_BUSY_INPUT_MODE",)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamingSettings:
+    """How an answer grows in a chat that can edit messages."""
+
+    enabled: bool = field(default=True, metadata=about("Show the answer while it is being written."))
+    edit_interval: float = field(default=0.8, metadata=about("Least seconds between two edits.", least=0))
+    buffer_threshold: int = field(default=24, metadata=about("Least new characters for an edit.", least=1))
+    cursor: str = field(default=" ▉", metadata=about("Shown at the end of an unfinished answer."))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """The gateway's own limits."""
+
+    gather_seconds: float = field(
+        default=1.0, metadata=about("How long the pieces of one message are waited for.", least=0, most=60)
+    )
+    max_running: int = field(default=256, metadata=about("Turns that run at the same time.", least=1))
+    max_message_chars: int = field(
+        default=1_000_000, metadata=about("The longest message that is taken.", least=1)
+    )
+    outbox_hours: float = field(
+        default=24.0, metadata=about("How long an undeliverable answer is tried again.", least=0)
+    )
+    dedupe_days: int = field(
+        default=30, metadata=about("How long a delivery is remembered, so that it counts once.", least=1)
+    )
+    cache_mb: int = field(default=32, metadata=about("Memory for warm sessions.", least=1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedAgent:
+    """An agent that this gateway hosts beside `main`."""
+
+    model: str = field(default="", metadata=about("Its model; empty = the gateway's."))
+    provider: str = field(default="", metadata=about("Its provider; empty = the gateway's."))
+    home_dir: str = field(
+        default="", metadata=about("Its folder; empty = `agents/<id>` in the home, relative = from the home.")
+    )
+    enabled_toolsets: tuple[str, ...] = field(
+        default=(), metadata=about("The only toolsets it has; empty = all.")
+    )
+    disabled_toolsets: tuple[str, ...] = field(default=(), metadata=about("Toolsets it does not have."))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteMatch:
+    """Exact strings that must all hold; what is not given matches everything."""
+
+    platform: str | None = field(default=None, metadata=about("The platform's name."))
+    account: str | None = field(default=None, metadata=about("The account, where a platform has several."))
+    kind: str | None = field(
+        default=None, metadata=about("The sort of place.", choices=tuple(kind.value for kind in Kind))
+    )
+    chat_id: str | None = field(default=None, metadata=about("The chat."))
+    thread_id: str | None = field(default=None, metadata=about("The thread or topic in it."))
+    user_id: str | None = field(default=None, metadata=about("The person."))
+    user_id_alt: str | None = field(default=None, metadata=about("The person's other, lasting id."))
+    guild_id: str | None = field(default=None, metadata=about("The server or workspace."))
+    parent_chat_id: str | None = field(default=None, metadata=about("The channel a thread belongs to."))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Chats that match go to this agent; routes are tried in the order they are declared."""
+
+    match: RouteMatch
+    agent: AgentId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformSettings:
+    """What an operator said about one platform; `extra` and `secrets` hold the platform's own keys.
+
+    A list in `extra` is joined with commas, a mapping in it is flattened with dots."""
+
+    enabled: bool | None = field(
+        default=None,
+        metadata=about(
+            "Whether it is used; empty = as soon as its credentials are set.", env=("<P>_ENABLED",)
+        ),
+    )
+    home_channel: str = field(
+        default="",
+        metadata=about("The chat for reports and for jobs without an address.", env=("<P>_HOME_CHANNEL",)),
+    )
+    home_thread: str = field(
+        default="", metadata=about("The thread in that chat.", env=("<P>_HOME_CHANNEL_THREAD_ID",))
+    )
+    allowed_users: tuple[str, ...] = field(
+        default=(), metadata=about("Who may write; `*` = everybody.", env=("<P>_ALLOWED_USERS",))
+    )
+    allow_all_users: bool = field(
+        default=False, metadata=about("Everybody may write.", env=("<P>_ALLOW_ALL_USERS",))
+    )
+    extra: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, Secret] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggingSettings:
+    """What is written to the log."""
+
+    level: str = field(
+        default="INFO",
+        metadata=about(
+            "The least important line that is kept.", choices=("DEBUG", "INFO", "WARNING", "ERROR")
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that was said in `config.yaml`, `.env` and the environment."""
+
+    model: ModelSettings = field(default_factory=ModelSettings)
+    agent: AgentSettings = field(default_factory=AgentSettings)
+    approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
+    display: DisplaySettings = field(default_factory=DisplaySettings)
+    streaming: StreamingSettings = field(default_factory=StreamingSettings)
+    gateway: GatewaySettings = field(default_factory=GatewaySettings)
+    logging: LoggingSettings = field(default_factory=LoggingSettings)
+    group_sessions_per_user: bool = field(
+        default=True, metadata=about("In groups each member has a session of their own.")
+    )
+    thread_sessions_per_user: bool = field(
+        default=False, metadata=about("In threads each member has a session of their own.")
+    )
+    timezone: str = field(
+        default="",
+        metadata=about(
+            "Like `Europe/Berlin`; empty = the machine's.", env=("HERMES_TIMEZONE",), form="timezone"
+        ),
+    )
+    default_agent: AgentId = field(
+        default=MAIN_AGENT, metadata=about("The agent for chats that no route matches.")
+    )
+    agents: dict[str, HostedAgent] = field(
+        default_factory=dict, metadata=about("The agents this gateway hosts beside `main`, by id.")
+    )
+    routes: tuple[Route, ...] = field(
+        default=(), metadata=about("Which chats go to which agent; the first match counts.")
+    )
+    platforms: dict[str, PlatformSettings] = field(
+        default_factory=dict, metadata=about("What is said about each platform, by its name.")
+    )
+    allowed_users: tuple[str, ...] = field(
+        default=(),
+        metadata=about("Who may write on every platform; `*` = everybody.", env=("GATEWAY_ALLOWED_USERS",)),
+    )
+    allow_all_users: bool = field(
+        default=False,
+        metadata=about("Everybody may write on every platform.", env=("GATEWAY_ALLOW_ALL_USERS",)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """An agent's identity on this machine: its id, its folder, its settings."""
+
+    agent: AgentId
+    home: Path
+    settings: Settings

@@ -1,0 +1,28 @@
+"""Text as it may be stored, printed in one line, or shown to an operator."""
+
+from __future__ import annotations
+
+import re
+
+_LONE_SURROGATES = re.compile("[\ud800-\udfff]")
+# Control characters except tab and newline, and the bidi marks that can disguise what is shown.
+_DISGUISES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_BLANKS = re.compile(r"\s+")
+
+
+def storable(text: str) -> str:
+    """The text without what no store and no wire can carry: NUL and lone surrogates."""
+    if text.isascii():
+        return text.replace("\0", "\ufffd") if "\0" in text else text
+    return _LONE_SURROGATES.sub("\ufffd", text).replace("\0", "\ufffd")
+
+
+def showable(text: str) -> str:
+    """The text without control and direction characters, safe to print on an operator's terminal."""
+    return _DISGUISES.sub("", _LONE_SURROGATES.sub("\ufffd", text))
+
+
+def one_line(text: str, limit: int = 80) -> str:
+    """The text on one line, at most `limit` characters, with an ellipsis where it was cut."""
+    flat = _BLANKS.sub(" ", showable(text)).strip()
+    return flat if len(flat) <= limit else flat[: limit - 1].rstrip() + "…"

@@ -1,0 +1,82 @@
+"""Tools and how often their effects may happen."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hermes.domain.ids import AgentId, CallId, SessionId, TurnId
+
+
+class Effect(StrEnum):
+    """What repeating a call means. Unknown tools are `once`."""
+
+    READ = "read"
+    KEYED = "keyed"
+    ONCE = "once"
+
+
+class Approval(StrEnum):
+    NEVER = "never"
+    ASK = "ask"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call as the model wrote it; the arguments are its JSON text, right or wrong."""
+
+    id: CallId
+    name: str
+    arguments: str = "{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """What a running call may know: whose call it is, and the key that makes a repeat harmless."""
+
+    agent: AgentId
+    session: SessionId
+    turn: TurnId
+    call: CallId
+    key: str
+    output: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    text: str
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a tool needs decided by a person before it runs."""
+
+    text: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clarification:
+    """A question to the person whose answer is the call's result."""
+
+    text: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """Something the agent can do. `approval` may be a function of the arguments; a tool that is not
+    `parallel` is a barrier between the calls before and after it; one that `asks` is answered by a person
+    and never run."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, object]
+    run: Callable[[ToolContext, Mapping[str, object]], Awaitable[ToolResult]]
+    toolset: str = "core"
+    effect: Effect = Effect.ONCE
+    approval: Approval | Callable[[Mapping[str, object]], Ask | None] = Approval.NEVER
+    parallel: bool = False
+    asks: Callable[[Mapping[str, object]], Clarification] | None = None

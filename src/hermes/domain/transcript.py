@@ -1,0 +1,151 @@
+"""Reading a transcript: what is still visible of it, and what its tail leaves to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hermes.domain.event import (
+    Answered,
+    Asked,
+    Ending,
+    Entry,
+    Failed,
+    Finished,
+    ModelSaid,
+    Stopped,
+    Summarised,
+    ToolFinished,
+    ToolStarted,
+    Undone,
+    UserSaid,
+)
+from hermes.domain.ids import CallId, TurnId
+from hermes.domain.tool import ToolCall
+
+
+def visible(entries: Sequence[Entry]) -> list[Entry]:
+    """The transcript without what was undone, and with a summary in place of what it tells."""
+    shown: list[Entry] = []
+    for entry in entries:
+        record = entry.record
+        if isinstance(record, Undone):
+            shown = [earlier for earlier in shown if _stands_before(earlier, record.since)]
+        elif isinstance(record, Summarised):
+            shown = [entry, *(earlier for earlier in shown if earlier.seq > record.upto)]
+        else:
+            shown.append(entry)
+    return shown
+
+
+def _stands_before(entry: Entry, seq: int) -> bool:
+    """Whether an entry tells of what came before `seq`; a summary stands for what it summed up."""
+    record = entry.record
+    return record.upto < seq if isinstance(record, Summarised) else entry.seq < seq
+
+
+@dataclass(slots=True, kw_only=True)
+class CallState:
+    """How far one call of the model has come."""
+
+    call: ToolCall
+    started: ToolStarted | None = None
+    asked: Asked | None = None
+    answered: Answered | None = None
+    finished: ToolFinished | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnView:
+    """One turn as its records tell it: the last reply, its calls, and how it ended."""
+
+    replies: int = 0
+    last: ModelSaid | None = None
+    answer: list[str] = field(default_factory=list)
+    heard_since: bool = False
+    calls: dict[CallId, CallState] = field(default_factory=dict)
+    questions: dict[str, Asked] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+    unknown: list[str] = field(default_factory=list)
+    ended: Finished | Failed | Stopped | None = None
+
+    @property
+    def cuts(self) -> int:
+        """How many replies in a row, up to the last, hit the length limit and were to be continued."""
+        return len(self.answer) if self.last is not None and self.last.ending is Ending.LENGTH else 0
+
+    @property
+    def answer_text(self) -> str:
+        """What the turn said at its end: the last reply, whole, if it came in several pieces."""
+        return "".join(self.answer)
+
+    @property
+    def leftovers(self) -> list[CallState]:
+        """Calls that were started and have no result: seen at the start of a run, the traces of a crash."""
+        return [state for state in self.open_calls if state.started is not None]
+
+    @property
+    def open_calls(self) -> list[CallState]:
+        return [state for state in self.calls.values() if state.finished is None]
+
+
+def turn_entries(entries: Sequence[Entry], turn: TurnId) -> Sequence[Entry]:
+    """The records of the turn at the end of a transcript: a turn's records stand together."""
+    start = len(entries)
+    while start and entries[start - 1].turn == turn:
+        start -= 1
+    return entries[start:]
+
+
+def view_turn(entries: Sequence[Entry], turn: TurnId) -> TurnView:
+    """Fold the records of the turn at the end of a transcript."""
+    view = TurnView()
+    for entry in turn_entries(entries, turn):
+        _see(view, entry)
+    return view
+
+
+def _see(view: TurnView, entry: Entry) -> None:
+    match entry.record:
+        case UserSaid():
+            view.heard_since = True
+        case ModelSaid() as said:
+            continued = view.last is not None and view.last.ending is Ending.LENGTH and not view.heard_since
+            view.answer = [*view.answer, said.text] if continued else [said.text]
+            view.replies += 1
+            view.last = said
+            view.heard_since = False
+            view.calls = {call.id: CallState(call=call) for call in said.calls}
+        case ToolStarted() as started:
+            view.calls[started.call].started = started
+        case Asked() as asked:
+            view.questions[asked.question] = asked
+            if asked.call is not None:
+                view.calls[asked.call].asked = asked
+        case Answered() as answered:
+            view.answered.add(answered.question)
+            asked_call = view.questions[answered.question].call
+            if asked_call is not None:
+                view.calls[asked_call].answered = answered
+        case ToolFinished() as finished:
+            state = view.calls[finished.call]
+            state.finished = finished
+            if finished.unknown:
+                view.unknown.append(state.call.name)
+        case Finished() | Failed() | Stopped() as ended:
+            view.ended = ended
+        case Summarised() | Undone():
+            pass
+
+
+def session_grants(entries: Iterable[Entry]) -> set[str]:
+    """Digests of actions that somebody allowed for the rest of this session."""
+    asked: dict[str, str] = {}
+    granted: set[str] = set()
+    for entry in entries:
+        record = entry.record
+        if isinstance(record, Asked) and record.digest:
+            asked[record.question] = record.digest
+        elif isinstance(record, Answered) and record.verdict in ("session", "always"):
+            granted.add(asked.get(record.question, ""))
+    return granted - {""}

@@ -1,0 +1,152 @@
+"""Turns, the questions they wait for, and the jobs that cause them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from hermes.domain.address import Address, Source
+from hermes.domain.event import QuestionKind, Verdict
+from hermes.domain.ids import AgentId, CallId, JobId, QuestionId, SessionId, TurnId
+from hermes.domain.message import Attachment
+
+
+class TurnState(StrEnum):
+    """accepted → running ⇄ waiting → done · failed · stopped"""
+
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def open(self) -> bool:
+        return self in (TurnState.ACCEPTED, TurnState.RUNNING, TurnState.WAITING)
+
+
+class Cause(StrEnum):
+    """What a turn was made by."""
+
+    MESSAGE = "message"
+    COMMAND = "command"
+    JOB = "job"
+    WEBHOOK = "webhook"
+    ANSWER = "answer"
+    CHILD = "child"
+    HANDOFF = "handoff"
+
+
+class BusyMode(StrEnum):
+    """What a plain message does while its session is busy."""
+
+    INTERRUPT = "interrupt"
+    QUEUE = "queue"
+    STEER = "steer"
+
+
+class Action(StrEnum):
+    """What the actor does with a turn's words: say them, or change the transcript first."""
+
+    SAY = "say"
+    UNDO = "undo"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnInput:
+    """What came in, kept until the turn takes it into the transcript."""
+
+    text: str = ""
+    author: str | None = None
+    attachments: tuple[Attachment, ...] = ()
+    group: str | None = None
+    cut: bool = False
+    context: str = ""
+    action: Action = Action.SAY
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyPlace:
+    """Where the answer goes: a chat, and the message in it that is answered."""
+
+    to: Address
+    ref: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One piece of work of a session, from the words that caused it to their answer.
+
+    `attempt` rises with each start and fences every later write; `progress` counts the records since
+    then; `crashes` counts starts that added none before the process died. `ephemeral` turns live only
+    as long as their client: they are settled, not resumed, after a crash."""
+
+    id: TurnId
+    session: SessionId
+    agent: AgentId
+    cause: Cause
+    input: TurnInput
+    created_at: datetime
+    state: TurnState = TurnState.ACCEPTED
+    source: Source | None = None
+    reply: ReplyPlace | None = None
+    busy: BusyMode = BusyMode.QUEUE
+    attempt: int = 0
+    progress: int = 0
+    crashes: int = 0
+    ready_at: datetime | None = None
+    stop: str | None = None
+    absorbed_by: TurnId | None = None
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Something a turn waits for. The first valid answer wins; nobody listed means nobody may answer."""
+
+    id: QuestionId
+    turn: TurnId
+    session: SessionId
+    kind: QuestionKind
+    text: str
+    options: tuple[str, ...] = ()
+    call: CallId | None = None
+    digest: str = ""
+    may_answer: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+    verdict: Verdict | None = None
+    answer: str = ""
+    answered_by: str | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.verdict is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A try at closing a question."""
+
+    question: QuestionId
+    verdict: Verdict
+    text: str = ""
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Work for later: at most one run per (job, slot)."""
+
+    id: JobId
+    agent: AgentId
+    schedule: str
+    prompt: str
+    name: str = ""
+    deliver_to: str = "local"
+    next_due: datetime | None = None
+    enabled: bool = True
+    options: dict[str, str] = field(default_factory=dict)

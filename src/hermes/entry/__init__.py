@@ -1,0 +1,1 @@
+"""Shells around the gateway: the terminal, HTTP, chat platforms."""

@@ -1,0 +1,1 @@
+"""Where commands run and how the gateway is kept running."""

@@ -1,0 +1,1 @@
+"""Terminal backends, one file each."""

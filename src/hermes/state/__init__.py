@@ -1,0 +1,1 @@
+"""State and identity: settings, secrets, homes, and the tables of the one database."""

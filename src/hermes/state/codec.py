@@ -1,0 +1,79 @@
+"""Records and other words as JSON, tagged by kind. Additive: unknown fields are ignored, missing ones
+take their defaults, so old rows stay readable and a kind's name never changes its meaning."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from hermes.domain import event
+from hermes.domain.errors import Refused
+from hermes.domain.event import Record
+
+T = TypeVar("T")
+
+KINDS: dict[str, type[Any]] = {
+    "user_said": event.UserSaid,
+    "model_said": event.ModelSaid,
+    "tool_started": event.ToolStarted,
+    "tool_finished": event.ToolFinished,
+    "asked": event.Asked,
+    "answered": event.Answered,
+    "summarised": event.Summarised,
+    "undone": event.Undone,
+    "finished": event.Finished,
+    "failed": event.Failed,
+    "stopped": event.Stopped,
+}
+_NAMES = {kind: name for name, kind in KINDS.items()}
+_encoder = msgspec.json.Encoder()
+
+
+def encode(value: object) -> bytes:
+    return _encoder.encode(value)
+
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    return decoder
+
+
+def decode(kind: type[T], data: bytes | str) -> T:
+    value: T = _decoder(kind).decode(data)
+    return value
+
+
+def encode_record(record: Record) -> tuple[str, bytes]:
+    return _NAMES[type(record)], _encoder.encode(record)
+
+
+def decode_record(kind: str, data: bytes | str) -> Record:
+    known = KINDS.get(kind)
+    if known is None:
+        raise Refused(f"a record of kind “{kind}” was written by a newer Hermes")
+    record: Record = _decoder(known).decode(data)
+    return record
+
+
+def stamp(at: datetime) -> float:
+    """A time as it is stored: seconds since 1970."""
+    return at.timestamp()
+
+
+def unstamp(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def stamp_or_none(at: datetime | None) -> float | None:
+    return None if at is None else at.timestamp()
+
+
+def unstamp_or_none(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,19 @@
+"""What a table family needs of a database connection. A driver supplies it; tables hold the SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+Row = tuple[Any, ...]
+
+
+class Db(Protocol):
+    def all(self, sql: str, *values: Any) -> list[Row]: ...
+
+    def one(self, sql: str, *values: Any) -> Row | None: ...
+
+    def run(self, sql: str, *values: Any) -> int:
+        """Execute and return the number of rows changed."""
+
+    def many(self, sql: str, rows: Sequence[Row]) -> None: ...

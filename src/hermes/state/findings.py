@@ -1,0 +1,36 @@
+"""What reading the settings finds: problems an operator must mend, and notes that are good to know."""
+
+from __future__ import annotations
+
+from hermes.domain.errors import SettingsError
+
+MOST_FINDINGS = 100
+
+
+class Findings:
+    """Collects for one file; nothing found ever stops the reading. `count` goes on where the list ends."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.count = 0
+        self.problems: list[SettingsError] = []
+        self.notes: list[SettingsError] = []
+
+    def problem(self, line: int | None, message: str, hint: str) -> None:
+        self.count += 1
+        # A file that is no settings file at all would fill the screen otherwise.
+        if len(self.problems) < MOST_FINDINGS:
+            self.problems.append(SettingsError(message, file=self.file, line=line, hint=hint))
+
+    def note(self, line: int | None, message: str, hint: str = "") -> None:
+        if len(self.notes) < MOST_FINDINGS:
+            self.notes.append(SettingsError(message, file=self.file, line=line, hint=hint))
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """The known word that was probably meant, or nothing."""
+    from difflib import get_close_matches
+
+    lowered = {name.lower(): name for name in known}
+    close = get_close_matches(word.lower()[:100], list(lowered), n=1, cutoff=0.7)
+    return lowered[close[0]] if close else ""

@@ -1,0 +1,74 @@
+"""The inbox: what platforms delivered, once each, with the cursor that says how far we have come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from hermes.domain.ids import TurnId
+from hermes.domain.message import Inbound
+from hermes.domain.rows import InboxRow
+from hermes.state.codec import decode, encode, stamp, unstamp
+from hermes.state.db import Db, Row
+
+_COLUMNS = "n, account, body, accepted_at, outcome, turn"
+
+
+class InboxTable:
+    def __init__(self, db: Db) -> None:
+        self._db = db
+
+    def add(self, account: str, items: Sequence[Inbound], cursor: str | None, at: datetime) -> int:
+        new = 0
+        moment = stamp(at)
+        for item in items:
+            new += self._db.run(
+                "INSERT INTO inbox (account, delivery, ref, body, accepted_at) VALUES (?, ?, ?, ?, ?)"
+                " ON CONFLICT DO NOTHING",
+                account,
+                item.delivery,
+                item.ref,
+                encode(item),
+                moment,
+            )
+        if cursor is not None:
+            self._db.run(
+                "INSERT INTO cursors VALUES (?, ?, ?)"
+                " ON CONFLICT (account) DO UPDATE SET cursor = excluded.cursor, at = excluded.at",
+                account,
+                cursor,
+                moment,
+            )
+        return new
+
+    def pending(self, after: int, limit: int) -> list[InboxRow]:
+        rows = self._db.all(
+            f"SELECT {_COLUMNS} FROM inbox WHERE outcome IS NULL AND n > ? ORDER BY n LIMIT ?", after, limit
+        )
+        return [_row(row) for row in rows]
+
+    def finish(self, n: int, outcome: str, turn: TurnId | None = None) -> None:
+        self._db.run("UPDATE inbox SET outcome = ?, turn = ? WHERE n = ?", outcome, turn, n)
+
+    def cursor(self, account: str) -> str | None:
+        row = self._db.one("SELECT cursor FROM cursors WHERE account = ?", account)
+        return None if row is None else str(row[0])
+
+    def find(self, text: str) -> list[InboxRow]:
+        rows = self._db.all(
+            f"SELECT {_COLUMNS} FROM inbox WHERE ref = ?1 OR delivery = ?1 OR turn = ?1 ORDER BY n DESC LIMIT 20",
+            text,
+        )
+        return [_row(row) for row in rows]
+
+
+def _row(row: Row) -> InboxRow:
+    n, account, body, accepted_at, outcome, turn = row
+    return InboxRow(
+        n=n,
+        account=account,
+        inbound=decode(Inbound, body),
+        accepted_at=unstamp(accepted_at),
+        outcome=outcome,
+        turn=None if turn is None else TurnId(turn),
+    )

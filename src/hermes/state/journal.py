@@ -1,0 +1,54 @@
+"""The journal: the records of every session, numbered by its actor, never rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hermes.domain.event import Entry
+from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.state.codec import decode_record, encode_record, stamp, unstamp
+from hermes.state.db import Db, Row
+
+_OURS = "EXISTS (SELECT 1 FROM sessions WHERE id = journal.session AND agent = ?)"
+
+
+class JournalTable:
+    def __init__(self, db: Db, agent: AgentId) -> None:
+        self._db = db
+        self._agent = agent
+
+    def append(self, session: SessionId, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            kind, body = encode_record(entry.record)
+            self._db.run(
+                "INSERT INTO journal (session, seq, turn, at, kind, body) VALUES (?, ?, ?, ?, ?, ?)",
+                session,
+                entry.seq,
+                entry.turn,
+                stamp(entry.at),
+                kind,
+                body.decode(),
+            )
+
+    def read(self, session: SessionId, after: int = 0) -> list[Entry]:
+        rows = self._db.all(
+            "SELECT seq, turn, at, kind, body FROM journal"
+            f" WHERE session = ? AND seq > ? AND {_OURS} ORDER BY seq",
+            session,
+            after,
+            self._agent,
+        )
+        return [_entry(row) for row in rows]
+
+    def of_turn(self, turn: TurnId) -> list[Entry]:
+        rows = self._db.all(
+            f"SELECT seq, turn, at, kind, body FROM journal WHERE turn = ? AND {_OURS} ORDER BY seq",
+            turn,
+            self._agent,
+        )
+        return [_entry(row) for row in rows]
+
+
+def _entry(row: Row) -> Entry:
+    seq, turn, at, kind, body = row
+    return Entry(seq=seq, turn=TurnId(turn), at=unstamp(at), record=decode_record(kind, body))

@@ -1,0 +1,112 @@
+"""Numbered migrations. Each says the oldest program version of the schema that may still open the file;
+an older program refuses a newer database politely and leaves it as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hermes.domain.errors import UserError
+from hermes.state.db import Db
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """One step. `oldest` is the schema number a program must know to work with the result."""
+
+    number: int
+    oldest: int
+    statements: tuple[str, ...]
+
+
+FIRST = (
+    """CREATE TABLE inbox (
+        n INTEGER PRIMARY KEY AUTOINCREMENT, account TEXT NOT NULL, delivery TEXT NOT NULL,
+        ref TEXT, body BLOB NOT NULL, accepted_at REAL NOT NULL, outcome TEXT, turn TEXT,
+        UNIQUE (account, delivery))""",
+    "CREATE INDEX inbox_pending ON inbox (n) WHERE outcome IS NULL",
+    "CREATE INDEX inbox_ref ON inbox (ref) WHERE ref IS NOT NULL",
+    "CREATE INDEX inbox_turn ON inbox (turn) WHERE turn IS NOT NULL",
+    "CREATE INDEX inbox_age ON inbox (accepted_at)",
+    "CREATE TABLE cursors (account TEXT PRIMARY KEY, cursor TEXT NOT NULL, at REAL NOT NULL)",
+    """CREATE TABLE sessions (
+        id TEXT PRIMARY KEY, agent TEXT NOT NULL, owner TEXT, place TEXT, title TEXT, parent TEXT, model TEXT, busy_mode TEXT,
+        system_prompt TEXT, ended TEXT, created_at REAL NOT NULL, updated_at REAL NOT NULL)""",
+    "CREATE UNIQUE INDEX sessions_title ON sessions (agent, title) WHERE title IS NOT NULL",
+    "CREATE INDEX sessions_recent ON sessions (agent, updated_at)",
+    """CREATE TABLE bindings (
+        agent TEXT NOT NULL, platform TEXT NOT NULL, account TEXT NOT NULL, kind TEXT NOT NULL,
+        chat TEXT NOT NULL, thread TEXT NOT NULL, user TEXT NOT NULL,
+        session TEXT NOT NULL, source BLOB NOT NULL, at REAL NOT NULL,
+        PRIMARY KEY (agent, platform, account, kind, chat, thread, user)) WITHOUT ROWID""",
+    "CREATE INDEX bindings_session ON bindings (session)",
+    """CREATE TABLE turns (
+        n INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, session TEXT NOT NULL,
+        agent TEXT NOT NULL, cause TEXT NOT NULL, state TEXT NOT NULL, input BLOB NOT NULL,
+        source BLOB, reply BLOB, busy TEXT NOT NULL, attempt INTEGER NOT NULL, progress INTEGER NOT NULL,
+        crashes INTEGER NOT NULL, epoch INTEGER NOT NULL, ready_at REAL, stop TEXT, absorbed_by TEXT,
+        ephemeral INTEGER NOT NULL, created_at REAL NOT NULL)""",
+    "CREATE INDEX turns_open ON turns (session, n) WHERE state IN ('accepted', 'running', 'waiting')",
+    "CREATE INDEX turns_due ON turns (n) WHERE state IN ('accepted', 'running')",
+    "CREATE INDEX turns_session ON turns (session)",
+    """CREATE TABLE journal (
+        n INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, seq INTEGER NOT NULL,
+        turn TEXT NOT NULL, at REAL NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
+        UNIQUE (session, seq))""",
+    "CREATE INDEX journal_turn ON journal (turn)",
+    """CREATE TABLE outbox (
+        n INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, lane TEXT NOT NULL,
+        account TEXT NOT NULL, turn TEXT, part INTEGER NOT NULL, draft INTEGER NOT NULL,
+        body BLOB NOT NULL, reply_to TEXT, state TEXT NOT NULL, attempts INTEGER NOT NULL,
+        next_at REAL, receipt BLOB, error TEXT NOT NULL, created_at REAL NOT NULL)""",
+    """CREATE INDEX outbox_open ON outbox (lane, n)
+        WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')""",
+    """CREATE INDEX outbox_account ON outbox (account, n)
+        WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')""",
+    "CREATE INDEX outbox_turn ON outbox (turn)",
+    """CREATE TABLE questions (
+        id TEXT PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, turn TEXT NOT NULL,
+        body BLOB NOT NULL, expires_at REAL, verdict TEXT, answer TEXT NOT NULL, answered_by TEXT)""",
+    "CREATE INDEX questions_session ON questions (session) WHERE verdict IS NULL",
+    "CREATE INDEX questions_turn ON questions (turn)",
+    "CREATE INDEX questions_expiry ON questions (expires_at) WHERE verdict IS NULL",
+    """CREATE TABLE jobs (
+        id TEXT PRIMARY KEY, agent TEXT NOT NULL, next_due REAL, body BLOB NOT NULL)""",
+    """CREATE TABLE job_slots (
+        job TEXT NOT NULL, due REAL NOT NULL, PRIMARY KEY (job, due)) WITHOUT ROWID""",
+    """CREATE TABLE media (
+        agent TEXT NOT NULL, sha256 TEXT NOT NULL, path TEXT NOT NULL, size INTEGER NOT NULL,
+        mime TEXT NOT NULL, stored_at REAL NOT NULL, PRIMARY KEY (agent, sha256)) WITHOUT ROWID""",
+    """CREATE TABLE leases (
+        name TEXT PRIMARY KEY, owner TEXT NOT NULL, epoch INTEGER NOT NULL, until REAL NOT NULL)""",
+    """CREATE TABLE boots (
+        epoch INTEGER PRIMARY KEY AUTOINCREMENT, started_at REAL NOT NULL, closed_at REAL)""",
+    "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE VIEW said AS SELECT n, json_extract(body, '$.text') AS text FROM journal
+        WHERE kind IN ('user_said', 'model_said')""",
+    """CREATE VIRTUAL TABLE words USING fts5 (text, content = 'said', content_rowid = 'n',
+        tokenize = 'unicode61 remove_diacritics 2')""",
+    """CREATE VIRTUAL TABLE letters USING fts5 (text, content = 'said', content_rowid = 'n',
+        tokenize = 'trigram')""",
+    "INSERT INTO facts VALUES ('indexed', '0')",
+)
+
+MIGRATIONS = (Migration(number=1, oldest=1, statements=FIRST),)
+NEWEST = MIGRATIONS[-1].number
+
+
+def migrate(db: Db, file: str) -> None:
+    """Bring the file up to date, or say why this program must not touch it. Runs in one transaction."""
+    number = int((db.one("PRAGMA user_version") or (0,))[0])
+    if number > NEWEST:
+        oldest = db.one("SELECT value FROM facts WHERE name = 'oldest_program'")
+        if oldest is None or int(oldest[0]) > NEWEST:
+            raise UserError(
+                f"{file} was written by a newer Hermes (schema {number}, this one knows {NEWEST}).",
+                hint="Update Hermes, or point HERMES_HOME at another home.",
+            )
+        return
+    for step in MIGRATIONS[number:]:
+        for statement in step.statements:
+            db.run(statement)
+        db.run("INSERT OR REPLACE INTO facts VALUES ('oldest_program', ?)", str(step.oldest))
+        db.run(f"PRAGMA user_version = {step.number}")

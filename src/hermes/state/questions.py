@@ -1,0 +1,68 @@
+"""Questions that turns wait for. The first answer closes one, by a conditional update."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hermes.domain.event import Verdict
+from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
+from hermes.domain.turn import Answer, Question
+from hermes.state.codec import decode, encode, stamp_or_none
+from hermes.state.db import Db, Row
+
+_COLUMNS = "body, verdict, answer, answered_by"
+
+
+class QuestionsTable:
+    def __init__(self, db: Db, agent: AgentId) -> None:
+        self._db = db
+        self._agent = agent
+
+    def add(self, question: Question) -> None:
+        self._db.run(
+            "INSERT INTO questions VALUES (?, ?, ?, ?, ?, ?, NULL, '', NULL)",
+            question.id,
+            self._agent,
+            question.session,
+            question.turn,
+            encode(question),
+            stamp_or_none(question.expires_at),
+        )
+
+    def get(self, question: QuestionId) -> Question | None:
+        row = self._db.one(
+            f"SELECT {_COLUMNS} FROM questions WHERE id = ? AND agent = ?", question, self._agent
+        )
+        return None if row is None else question_of(row)
+
+    def of_turn(self, turn: TurnId) -> list[Question]:
+        return self._all("turn = ?", turn)
+
+    def open_of(self, session: SessionId) -> list[Question]:
+        return self._all("session = ? AND verdict IS NULL", session)
+
+    def close(self, answer: Answer) -> bool:
+        changed = self._db.run(
+            "UPDATE questions SET verdict = ?, answer = ?, answered_by = ?"
+            " WHERE id = ? AND agent = ? AND verdict IS NULL",
+            answer.verdict.value,
+            answer.text,
+            answer.by,
+            answer.question,
+            self._agent,
+        )
+        return bool(changed)
+
+    def _all(self, where: str, value: str) -> list[Question]:
+        rows = self._db.all(
+            f"SELECT {_COLUMNS} FROM questions WHERE {where} AND agent = ? ORDER BY rowid", value, self._agent
+        )
+        return [question_of(row) for row in rows]
+
+
+def question_of(row: Row) -> Question:
+    body, verdict, answer, answered_by = row
+    asked = decode(Question, body)
+    if verdict is None:
+        return asked
+    return replace(asked, verdict=Verdict(verdict), answer=answer, answered_by=answered_by)

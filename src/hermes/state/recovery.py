@@ -1,0 +1,78 @@
+"""What the gateway asks across agents: the start of a life, work that is due, and what may be forgotten."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.rows import Boot, DueSession
+from hermes.domain.turn import Question
+from hermes.state.codec import stamp
+from hermes.state.db import Db
+from hermes.state.questions import question_of
+
+_PRUNED_AT_ONCE = 5000
+
+
+class RecoveryTable:
+    def __init__(self, db: Db) -> None:
+        self._db = db
+
+    def boot(self, now: datetime) -> Boot:
+        """Begin a life. After an unclean end, each turn that ran then and added nothing is a suspect;
+        turns whose client is gone with the old process are marked to be settled, not run."""
+        last = self._db.one("SELECT epoch, closed_at FROM boots ORDER BY epoch DESC LIMIT 1")
+        unclean = last is not None and last[1] is None
+        if last is not None and unclean:
+            self._db.run(
+                "UPDATE turns SET crashes = crashes + 1 WHERE state = 'running' AND epoch = ? AND progress = 0",
+                last[0],
+            )
+        self._db.run(
+            "UPDATE turns SET stop = 'client gone', state = iif(state = 'waiting', 'running', state)"
+            " WHERE ephemeral AND state IN ('accepted', 'running', 'waiting')"
+        )
+        row = self._db.one("INSERT INTO boots (started_at) VALUES (?) RETURNING epoch", stamp(now))
+        assert row is not None
+        return Boot(epoch=row[0], unclean=unclean)
+
+    def close(self, epoch: int, now: datetime) -> None:
+        self._db.run("UPDATE boots SET closed_at = ? WHERE epoch = ?", stamp(now), epoch)
+
+    def due(self, after: int, limit: int) -> list[DueSession]:
+        rows = self._db.all(
+            "SELECT n, session, agent, crashes FROM turns INDEXED BY turns_due"
+            " WHERE state IN ('accepted', 'running') AND n > ? ORDER BY n LIMIT ?",
+            after,
+            limit,
+        )
+        return [
+            DueSession(n=n, session=SessionId(session), agent=AgentId(agent), suspect=crashes > 0)
+            for n, session, agent, crashes in rows
+        ]
+
+    def expired(self, now: datetime, limit: int) -> list[tuple[AgentId, Question]]:
+        rows = self._db.all(
+            "SELECT agent, body, verdict, answer, answered_by FROM questions"
+            " WHERE verdict IS NULL AND expires_at <= ? ORDER BY expires_at LIMIT ?",
+            stamp(now),
+            limit,
+        )
+        return [(AgentId(row[0]), question_of(row[1:])) for row in rows]
+
+    def prune(self, before: datetime) -> int:
+        """Forget settled rows by age, never by count, a bounded bite at a time."""
+        moment = stamp(before)
+        gone = self._db.run(
+            "DELETE FROM inbox WHERE n IN (SELECT n FROM inbox WHERE accepted_at < ?"
+            " AND outcome IS NOT NULL ORDER BY accepted_at LIMIT ?)",
+            moment,
+            _PRUNED_AT_ONCE,
+        )
+        gone += self._db.run(
+            "DELETE FROM outbox WHERE n IN (SELECT n FROM outbox WHERE created_at < ?"
+            " AND state IN ('sent', 'dead', 'gone', 'shown') LIMIT ?)",
+            moment,
+            _PRUNED_AT_ONCE,
+        )
+        return gone

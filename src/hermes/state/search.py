@@ -1,0 +1,105 @@
+"""Full-text search over what was said. The index follows the journal in batches and remembers how far it
+has come; a search first brings it up to date, so it never misses what is stored."""
+
+from __future__ import annotations
+
+import re
+
+from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.rows import Hit
+from hermes.state.codec import unstamp
+from hermes.state.db import Db, Row
+
+_BATCH = 1000
+_COMMON = 2000
+_LONGEST_QUERY = 2048
+_SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
+_WORD = re.compile(r"[^\W_]+(?:['\-][^\W_]+)*", re.UNICODE)
+
+
+def catch_up(db: Db) -> int:
+    """Index one batch of the journal; 0 when there was nothing left."""
+    done = int((db.one("SELECT value FROM facts WHERE name = 'indexed'") or ("0",))[0])
+    row = db.one("SELECT max(n), count(*) FROM (SELECT n FROM journal WHERE n > ? ORDER BY n LIMIT ?)", done, _BATCH)
+    if row is None or not row[1]:
+        return 0
+    for index in ("words", "letters"):
+        db.run(
+            f"INSERT INTO {index} (rowid, text) SELECT n, text FROM said WHERE n > ? AND n <= ?", done, row[0]
+        )
+    db.run("UPDATE facts SET value = ? WHERE name = 'indexed'", str(row[0]))
+    return int(row[1])
+
+
+class SearchTable:
+    def __init__(self, db: Db, agent: AgentId) -> None:
+        self._db = db
+        self._agent = agent
+
+    def find(self, query: str, limit: int = 20) -> list[Hit]:
+        while catch_up(self._db):
+            pass
+        words = _WORD.findall(query[:_LONGEST_QUERY])
+        if not words:
+            return []
+        if _SPACELESS.search(query):
+            return self._like(words, limit)
+        phrase = _phrase(query)
+        hits = self._match("words", phrase, limit)
+        if not hits and all(len(word) >= 3 for word in words):
+            hits = self._match("letters", " AND ".join(f'"{word}"' for word in words), limit)
+        return hits
+
+    def _match(self, index: str, phrase: str, limit: int) -> list[Hit]:
+        # Ranking a word that is nearly everywhere costs hundreds of milliseconds; the newest are as good.
+        many = self._db.one(
+            f"SELECT count(*) FROM (SELECT 1 FROM {index} WHERE {index} MATCH ? LIMIT ?)", phrase, _COMMON
+        )
+        order = f"{index}.rowid DESC" if many is not None and many[0] >= _COMMON else "rank"
+        rows = self._db.all(
+            f"SELECT j.session, j.seq, j.at, s.title, j.kind, snippet({index}, 0, '', '', '…', 16) FROM {index}"
+            f" JOIN journal j ON j.n = {index}.rowid JOIN sessions s ON s.id = j.session"
+            f" WHERE {index} MATCH ? AND s.agent = ? ORDER BY {order} LIMIT ?",
+            phrase,
+            self._agent,
+            limit,
+        )
+        return [_hit(row) for row in rows]
+
+    def _like(self, words: list[str], limit: int) -> list[Hit]:
+        """Languages without spaces: the trigram index where a word is long enough, a scan where not."""
+        condition = " AND ".join(["letters.text LIKE ?"] * len(words))
+        rows = self._db.all(
+            "SELECT j.session, j.seq, j.at, s.title, j.kind, substr(letters.text, 1, 120) FROM letters"
+            " JOIN journal j ON j.n = letters.rowid JOIN sessions s ON s.id = j.session"
+            f" WHERE {condition} AND s.agent = ? ORDER BY letters.rowid DESC LIMIT ?",
+            *(f"%{word}%" for word in words),
+            self._agent,
+            limit,
+        )
+        return [_hit(row) for row in rows]
+
+
+def _phrase(query: str) -> str:
+    """The query in the index's own language: quoted phrases and trailing `*` kept, AND between words,
+    OR and NOT understood, everything else taken as plain words."""
+    parts: list[str] = []
+    for phrase, operator, word, star in re.findall(
+        r'"([^"]*)"|\b(OR|NOT|AND)\b|([^\W_]+(?:[\'\-][^\W_]+)*)(\*?)', query[:_LONGEST_QUERY]
+    ):
+        if operator:
+            if parts and parts[-1] not in ("OR", "NOT", "AND"):
+                parts.append(operator)
+        elif phrase.strip() or word:
+            if parts and parts[-1] not in ("OR", "NOT", "AND"):
+                parts.append("AND")
+            parts.append(f'"{phrase or word}"{star}')
+    if parts and parts[-1] in ("OR", "NOT", "AND"):
+        parts.pop()
+    return " ".join(parts)
+
+
+def _hit(row: Row) -> Hit:
+    session, seq, at, title, kind, excerpt = row
+    who = "user" if kind == "user_said" else "agent"
+    return Hit(session=SessionId(session), seq=seq, at=unstamp(at), title=title, who=who, excerpt=excerpt or "")

@@ -1,0 +1,178 @@
+"""Sessions, and the chats that are bound to them by their keys."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from hermes.domain.address import Kind, Source
+from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.session import Session, SessionKey
+from hermes.state.codec import decode, encode, stamp, unstamp
+from hermes.state.db import Db, Row
+
+_COLUMNS = "id, agent, owner, place, title, parent, model, busy_mode, system_prompt, ended, created_at, updated_at"
+
+
+class SessionsTable:
+    def __init__(self, db: Db, agent: AgentId) -> None:
+        self._db = db
+        self._agent = agent
+
+    def add(self, session: Session) -> None:
+        self._db.run(
+            f"INSERT INTO sessions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            session.id,
+            self._agent,
+            session.owner,
+            session.place,
+            session.title,
+            session.parent,
+            session.model,
+            session.busy_mode,
+            session.system_prompt,
+            session.ended,
+            stamp(session.created_at),
+            stamp(session.updated_at),
+        )
+
+    def get(self, session: SessionId) -> Session | None:
+        row = self._db.one(
+            f"SELECT {_COLUMNS} FROM sessions WHERE id = ? AND agent = ?", session, self._agent
+        )
+        return None if row is None else _session(row)
+
+    def save(self, session: Session) -> None:
+        taken = session.title is not None and self._db.one(
+            "SELECT 1 FROM sessions WHERE agent = ? AND title = ? AND id != ?",
+            self._agent,
+            session.title,
+            session.id,
+        )
+        if taken:
+            raise UserError(f"Another session is called “{session.title}”.", hint="Choose another title.")
+        self._db.run(
+            "UPDATE sessions SET title = ?, parent = ?, model = ?, busy_mode = ?, system_prompt = ?, ended = ?,"
+            " updated_at = ? WHERE id = ? AND agent = ?",
+            session.title,
+            session.parent,
+            session.model,
+            session.busy_mode,
+            session.system_prompt,
+            session.ended,
+            stamp(session.updated_at),
+            session.id,
+            self._agent,
+        )
+
+    def find(self, text: str, limit: int = 20) -> list[Session]:
+        if not text:
+            rows = self._db.all(
+                f"SELECT {_COLUMNS} FROM sessions WHERE agent = ? ORDER BY updated_at DESC, id DESC LIMIT ?",
+                self._agent,
+                limit,
+            )
+            return [_session(row) for row in rows]
+        exact = self._db.all(
+            f"SELECT {_COLUMNS} FROM sessions WHERE agent = ?1 AND (id = ?2 OR title = ?2)",
+            self._agent,
+            text,
+        )
+        rows = exact or self._db.all(
+            f"SELECT {_COLUMNS} FROM sessions WHERE agent = ?1"
+            " AND (substr(id, 1, length(?2)) = ?2 OR lower(title) = lower(?2))"
+            " ORDER BY updated_at DESC LIMIT ?3",
+            self._agent,
+            text,
+            limit,
+        )
+        return [_session(row) for row in rows]
+
+    def delete(self, session: SessionId) -> None:
+        """The session with everything that hangs on it; the search index forgets it too."""
+        if self.get(session) is None:
+            return
+        for index in ("words", "letters"):
+            self._db.run(
+                f"INSERT INTO {index} ({index}, rowid, text) SELECT 'delete', said.n, said.text FROM said"
+                " JOIN journal USING (n) WHERE journal.session = ?"
+                " AND said.n <= (SELECT value FROM facts WHERE name = 'indexed') + 0",
+                session,
+            )
+        for table in ("journal", "turns", "questions", "bindings"):
+            self._db.run(f"DELETE FROM {table} WHERE session = ?", session)
+        self._db.run("DELETE FROM sessions WHERE id = ?", session)
+
+
+def _session(row: Row) -> Session:
+    ident, agent, owner, place, title, parent, model, busy_mode, system_prompt, ended, created_at, updated_at = row
+    return Session(
+        id=SessionId(ident),
+        agent=AgentId(agent),
+        owner=owner,
+        place=place,
+        title=title,
+        parent=None if parent is None else SessionId(parent),
+        model=model,
+        busy_mode=busy_mode,
+        system_prompt=system_prompt,
+        ended=ended,
+        created_at=unstamp(created_at),
+        updated_at=unstamp(updated_at),
+    )
+
+
+class BindingsTable:
+    def __init__(self, db: Db, agent: AgentId) -> None:
+        self._db = db
+        self._agent = agent
+
+    def get(self, key: SessionKey) -> SessionId | None:
+        row = self._db.one(
+            "SELECT session FROM bindings WHERE agent = ? AND platform = ? AND account = ? AND kind = ?"
+            " AND chat = ? AND thread = ? AND user = ?",
+            *self._identity(key),
+        )
+        return None if row is None else SessionId(row[0])
+
+    def bind(self, key: SessionKey, session: SessionId, source: Source, at: datetime) -> None:
+        self._db.run(
+            "INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            *self._identity(key),
+            session,
+            encode(source),
+            stamp(at),
+        )
+
+    def of(self, session: SessionId) -> list[tuple[SessionKey, Source]]:
+        rows = self._db.all(
+            "SELECT platform, account, kind, chat, thread, user, source FROM bindings"
+            " WHERE session = ? AND agent = ? ORDER BY at DESC",
+            session,
+            self._agent,
+        )
+        return [(self._key(row), decode(Source, row[6])) for row in rows]
+
+    def _identity(self, key: SessionKey) -> Row:
+        # "" stands for "none": SQL would hold two NULLs apart.
+        return (
+            self._agent,
+            key.platform,
+            key.account,
+            key.kind.value,
+            key.chat,
+            key.thread or "",
+            key.user or "",
+        )
+
+    def _key(self, row: Row) -> SessionKey:
+        platform, account, kind, chat, thread, user = row[:6]
+        return SessionKey(
+            agent=self._agent,
+            platform=platform,
+            account=account,
+            kind=Kind(kind),
+            chat=chat,
+            thread=thread or None,
+            user=user or None,
+        )

@@ -1,0 +1,100 @@
+"""The names that are not fields: platforms with their variables, and keys of the existing product
+that are known here but not used yet, so that nobody's working file is full of "typos"."""
+
+from __future__ import annotations
+
+import re
+
+_PLATFORMS = """telegram discord slack whatsapp whatsapp_cloud signal matrix mattermost email sms dingtalk
+    feishu wecom wecom_callback weixin qqbot yuanbao bluebubbles photon google_chat teams line
+    irc simplex ntfy homeassistant raft relay api_server webhook msgraph_webhook"""
+PLATFORMS = frozenset(_PLATFORMS.split())
+_PREFIXES = {"qqbot": "QQ", "homeassistant": "HASS", "relay": "GATEWAY_RELAY"}
+_HOMES = {
+    "matrix": ("MATRIX_HOME_ROOM",),
+    "email": ("EMAIL_HOME_ADDRESS",),
+    "qqbot": ("QQBOT_HOME_CHANNEL", "QQ_HOME_CHANNEL"),
+}
+_TOKENS = {
+    "telegram": "TELEGRAM_BOT_TOKEN",
+    "discord": "DISCORD_BOT_TOKEN",
+    "slack": "SLACK_BOT_TOKEN",
+    "matrix": "MATRIX_ACCESS_TOKEN",
+    "whatsapp_cloud": "WHATSAPP_CLOUD_ACCESS_TOKEN",
+    "line": "LINE_CHANNEL_ACCESS_TOKEN",
+    "sms": "TWILIO_AUTH_TOKEN",
+}
+# Keys of a platform block that every platform may have; adapters find them in `extra`.
+_PLATFORM_KEYS = """token api_key extra reply_to_mode gateway_restart_notification typing_indicator
+    typing_status_text channel_overrides channel_prompts channel_skill_bindings require_mention
+    free_response_channels mention_patterns dm_policy allow_from group_policy group_allow_from
+    allow_admin_from user_allowed_commands group_allow_admin_from group_user_allowed_commands
+    cron_continuable_surface notice_delivery unauthorized_dm_behavior"""
+PLATFORM_KEYS = frozenset(_PLATFORM_KEYS.split())
+_LATER_SECTIONS = """terminal compression memory skills delegation security tool_output
+    tool_loop_guardrails tools checkpoints web browser tts stt voice cron code_execution clarify
+    human_delay sessions prompt_caching openrouter provider_routing updates model_catalog network lsp
+    curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
+    privacy providers custom_providers credential_pool_strategies quick_commands personalities
+    platform_hints hooks session_reset reset_by_type reset_by_platform auxiliary mcp_servers plugins"""
+_LATER_ROOT = """_config_version fallback_providers toolsets context_file_max_chars file_read_max_chars
+    mcp_discovery_timeout prefill_messages_file command_allowlist hooks_auto_accept
+    max_concurrent_sessions reset_triggers session_store_max_age_days unauthorized_dm_behavior
+    filter_silence_narration always_log_local"""
+_LATER_IN = {
+    "model": "api_mode",
+    "agent": """reasoning_effort reasoning_overrides service_tier tool_use_enforcement
+        task_completion_guidance parallel_tool_call_guidance environment_probe coding_context
+        verify_on_stop max_verify_nudges image_input_mode disabled_toolsets gateway_timeout_warning
+        gateway_notify_interval restart_drain_timeout gateway_auto_continue_freshness""",
+    "approvals": "cron_mode deny destructive_slash_confirm mcp_reload_confirm",
+    "display": """compact personality skin language streaming show_reasoning reasoning_full tool_progress
+        tool_preview_length friendly_tool_labels inline_diffs bell_on_complete show_cost resume_display
+        interface timestamps final_response_markdown runtime_footer platforms
+        background_process_notifications ephemeral_system_ttl""",
+    "streaming": "transport",
+    "logging": "max_size_mb backup_count",
+    "gateway": """multiplex_profiles profile_routes platform_connect_timeout delivery_ledger
+        max_inbound_media_bytes strict media_delivery_allow_dirs trust_recent_files
+        trust_recent_files_seconds message_timestamps restart_loop_guard respawn_storm
+        systemd_watchdog_seconds proxy_url proxy_key scale_to_zero write_sessions_json""",
+}
+# Dotted keys; a section here covers everything below it.
+LATER = frozenset(
+    [*_LATER_SECTIONS.split(), *_LATER_ROOT.split()]
+    + [f"{section}.{name}" for section, names in _LATER_IN.items() for name in names.split()]
+    # These too may stand under `gateway:`.
+    + [f"gateway.{name}" for name in (*_LATER_ROOT.split(), "session_reset", "quick_commands", "stt")]
+)
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_KEYS = """key keys apikey token secret secrets password passwords passwd passphrase pass credential
+    credentials"""
+_KEY_WORDS = frozenset(_KEYS.split())
+_NOT_THE_KEY_ITSELF = frozenset({"file", "path", "dir", "name", "length", "count", "url", "env"})
+
+
+def is_key_like(name: str) -> bool:
+    """Whether what has this name is a credential: it holds KEY, TOKEN, SECRET, PASSWORD or the like."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    return bool(words) and words[-1] not in _NOT_THE_KEY_ITSELF and not _KEY_WORDS.isdisjoint(words)
+
+
+def is_later(dotted: str) -> bool:
+    """Whether the existing product has this key and this program does not use it yet."""
+    parts = dotted.split(".")
+    return any(".".join(parts[:count]) in LATER for count in range(1, len(parts) + 1))
+
+
+def platform_variable(platform: str, key: str) -> str:
+    """The variable that says what `key` says in the block of a platform."""
+    if key == "token" and platform in _TOKENS:
+        return _TOKENS[platform]
+    return f"{_PREFIXES.get(platform, platform.upper())}_{key.upper()}"
+
+
+def platform_variables(platform: str, env: tuple[str, ...]) -> tuple[str, ...]:
+    """The variables of a field of a platform block, from their pattern `<P>_…`."""
+    if env == ("<P>_HOME_CHANNEL",) and platform in _HOMES:
+        return _HOMES[platform]
+    return tuple(name.replace("<P>", _PREFIXES.get(platform, platform.upper())) for name in env)

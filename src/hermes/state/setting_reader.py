@@ -1,0 +1,384 @@
+"""From the tree of `config.yaml` to typed settings. Whatever is wrong becomes a problem with its line and
+counts as its default; where a default would widen rights, what was written wrongly denies instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.settings import (
+    NAME_RULE,
+    GatewaySettings,
+    HostedAgent,
+    PlatformSettings,
+    Route,
+    RouteMatch,
+    Secret,
+    Settings,
+    is_name,
+)
+from hermes.domain.text import one_line
+from hermes.state.findings import Findings, nearest
+from hermes.state.setting_names import LATER, PLATFORM_KEYS, is_key_like, is_later
+from hermes.state.setting_places import not_a_section
+from hermes.state.setting_values import Knob, WrongValue, convert, expected, knobs, sections, shown
+from hermes.state.yaml_lines import Listing, Mapping, Node, Scalar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+S = TypeVar("S", bound="DataclassInstance")
+NO_TOOLSET = "none"
+_REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_PASSWORD_IN_ADDRESS = re.compile(r"://[^/\s@:]*:([^/\s@]+)@")
+_PLACEHOLDER = re.compile(
+    r"<.*>|\[.*\]|x{3,}|\*+|\.{3,}|(?:sk-)?(?:your|my)[-_ ].*|change[-_ ]?me|placeholder|todo|.*[-_ ]here",
+    re.IGNORECASE,
+)
+
+
+def password_in(value: str) -> str:
+    """The password inside an address like `http://name:password@host`, if there is one."""
+    found = _PASSWORD_IN_ADDRESS.search(value)
+    return found[1] if found else ""
+
+
+def looks_like_placeholder(value: str) -> bool:
+    """Whether somebody copied an example and did not fill it in."""
+    return _PLACEHOLDER.fullmatch(value.strip()) is not None
+
+
+def fallback(knob: Knob) -> Any:
+    """What counts instead of a wrong value: the default, but a wrong `enabled` does not enable."""
+    return False if knob.kind is bool and knob.default is None else knob.default
+
+
+def known_keys() -> list[str]:
+    """Every dotted key with a fixed name."""
+    keys = list(knobs(Settings))
+    for name, section in sections(Settings).items():
+        keys += [f"{name}.{knob}" for knob in knobs(section)]
+    return [*keys, "agents", "routes", "platforms"]
+
+
+def suggestion(path: str, siblings: list[str]) -> str:
+    """The dotted key that was probably meant by an unknown one."""
+    parent, _, name = path.rpartition(".")
+    close = nearest(name, siblings)
+    if close:
+        return f"{parent}.{close}" if parent else close
+    keys = known_keys()
+    elsewhere = [key for key in keys if key.rpartition(".")[2] == name]
+    return elsewhere[0] if elsewhere else nearest(path, keys)
+
+
+class Reader:
+    """Reads one file; `variable` answers `${NAME}`, `platforms` are the names that may have a block."""
+
+    def __init__(
+        self, found: Findings, platforms: frozenset[str], variable: Callable[[str], str | None]
+    ) -> None:
+        self.found = found
+        self.platforms = platforms
+        self.variable = variable
+        self.secrets: dict[str, str] = {}
+
+    def settings(self, root: Mapping) -> Settings:
+        values: dict[str, Any] = {}
+        own, inner = knobs(Settings), sections(Settings)
+        for name, (line, node) in root.pairs.items():
+            if name in own:
+                values[name] = self.value(own[name], node, name)
+            elif name in inner:
+                values[name] = self.section(inner[name], node, name)
+            elif name not in ("agents", "routes", "platforms"):
+                known = [*own, *inner, *knobs(GatewaySettings), *self.platforms]
+                self.unknown(name, line, [*known, *(key for key in LATER if "." not in key)])
+        agents = self.agents(root.get("agents"))
+        values["platforms"] = self.blocks(root.get("platforms"))
+        values["agents"] = agents
+        values["routes"] = tuple(self.routes(root.get("routes"), agents))
+        chosen = values.get("default_agent", MAIN_AGENT)
+        if chosen not in (MAIN_AGENT, *agents):
+            self.no_such_agent("default_agent", root.pairs["default_agent"][0], chosen, list(agents))
+            values["default_agent"] = MAIN_AGENT
+        return Settings(**values)
+
+    def section(self, kind: type[S], node: Node, path: str) -> S:
+        """A settings class from the mapping that stands for it."""
+        values: dict[str, Any] = {}
+        own = knobs(kind)
+        for name, line, child in self.pairs(node, path):
+            if name in own:
+                values[name] = self.value(own[name], child, f"{path}.{name}")
+            else:
+                self.unknown(f"{path}.{name}", line, list(own))
+        return kind(**values)
+
+    def pairs(self, node: Node | None, path: str) -> Iterator[tuple[str, int, Node]]:
+        if isinstance(node, Mapping):
+            for name, (line, child) in node.pairs.items():
+                yield name, line, child
+        elif node is not None:
+            not_a_section(path, node, self.found)
+
+    def unknown(self, path: str, line: int, siblings: list[str]) -> None:
+        label = one_line(path)
+        if is_later(path):
+            self.found.note(line, f"“{label}” is known, but not used yet.")
+            return
+        meant = suggestion(path, siblings)
+        self.found.problem(
+            line,
+            f"“{label}” is not a known setting.",
+            f"Did you mean “{meant}”?" if meant else "Remove it.",
+        )
+
+    def value(self, knob: Knob, node: Node, path: str) -> Any:
+        """The value of one field; the default where nothing or something wrong is said."""
+        try:
+            if isinstance(node, Listing) and knob.many:
+                return self.texts(node, path)
+            if not isinstance(node, Scalar):
+                kind = "a list" if isinstance(node, Listing) else "a mapping"
+                return self.wrong(knob, path, node.line, kind, WrongValue(expected(knob)))
+            if node.empty:
+                return knob.default
+            text = self.text(node, path)
+            if text is None:
+                return fallback(knob)
+            if not text and knob.kind is not str:
+                return knob.default
+            return self.kept(path, node, convert(knob, text))
+        except WrongValue as error:
+            said = "this" if knob.kind is Secret else f"“{one_line(getattr(node, 'text', ''), 40)}”"
+            return self.wrong(knob, path, node.line, said, error)
+
+    def wrong(self, knob: Knob, path: str, line: int, said: str, error: WrongValue) -> Any:
+        instead = fallback(knob)
+        self.found.problem(
+            line,
+            f"{path} must be {error.expected}, not {said}.",
+            f"Did you mean “{error.meant}”?" if error.meant else f"For now it counts as {shown(instead)}.",
+        )
+        return instead
+
+    def text(self, node: Scalar, path: str) -> str | None:
+        """The scalar's text with its `${NAME}`s filled in; nothing if one is not set."""
+        missing: list[str] = []
+
+        def fill(reference: re.Match[str]) -> str:
+            escaped, name, instead = reference.groups()
+            if escaped:
+                return reference[0][1:]
+            value = self.variable(name) or instead
+            if value is None:
+                missing.append(name)
+            return value or ""
+
+        if node.unreadable:
+            return None
+        text = _REFERENCE.sub(fill, node.text)
+        if missing:
+            self.found.problem(
+                node.line,
+                f"{path} refers to ${{{missing[0]}}}, which is not set.",
+                f"Set {missing[0]} in .env or in the environment.",
+            )
+            return None
+        return text
+
+    def texts(self, node: Listing, path: str) -> tuple[str, ...]:
+        """A list of texts; one wrong item makes the whole list wrong, so that no half list counts."""
+        items: list[str] = []
+        for item in node.items:
+            if not isinstance(item, Scalar):
+                raise WrongValue("a list of texts")
+            text = self.text(item, path)
+            if text is None:
+                return ()
+            items.append(text.strip())
+        return tuple(item for item in items if item)
+
+    def kept(self, path: str, node: Scalar, value: Any) -> Any:
+        """Remember a secret, so that it is taken out of every text; note one that is written openly."""
+        if not isinstance(value, Secret) or not value:
+            return value
+        if looks_like_placeholder(value.reveal()):
+            self.found.problem(node.line, f"{path} is still a placeholder.", "Put in the real value.")
+            return Secret("")
+        self.secrets[path] = value.reveal()
+        if "${" not in node.text:
+            self.found.note(
+                node.line, f"{path} is a secret.", f"It is safer in .env: hermes config set {path} …"
+            )
+        return value
+
+    def agents(self, node: Node | None) -> dict[str, HostedAgent]:
+        agents: dict[str, HostedAgent] = {}
+        homes: dict[str, str] = {}
+        for name, line, child in self.pairs(node, "agents"):
+            if not is_name(name):
+                self.found.problem(
+                    line,
+                    f"An agent cannot be called “{one_line(name)}”.",
+                    f"Use {NAME_RULE}; some are reserved.",
+                )
+                continue
+            agent = self.agent(child, f"agents.{name}")
+            if agent.home_dir and name == MAIN_AGENT:
+                self.found.problem(line, "The agent main lives in the home itself.", "Remove its home_dir.")
+            elif agent.home_dir and agent.home_dir in homes:
+                self.found.problem(
+                    line,
+                    f"The agents {homes[agent.home_dir]} and {name} share one home_dir.",
+                    "Give each a folder of its own.",
+                )
+            homes.setdefault(agent.home_dir, name)
+            agents[name] = agent
+        return agents
+
+    def agent(self, node: Node, path: str) -> HostedAgent:
+        before = self.found.count
+        agent = self.section(HostedAgent, node, path)
+        toolsets = isinstance(node, Mapping) and any("toolset" in name for name in node.pairs)
+        # "All toolsets" is the default; a list that cannot be read must not give an agent more.
+        return (
+            replace(agent, enabled_toolsets=(NO_TOOLSET,))
+            if toolsets and self.found.count > before
+            else agent
+        )
+
+    def no_such_agent(self, path: str, line: int, name: str, agents: list[str]) -> None:
+        meant = nearest(name, [*agents, MAIN_AGENT])
+        self.found.problem(
+            line,
+            f"{path} names the agent “{one_line(name)}”, which is not declared.",
+            f"Did you mean “{meant}”?" if meant else "Declare it under `agents:`.",
+        )
+
+    def routes(self, node: Node | None, agents: dict[str, HostedAgent]) -> Iterator[Route]:
+        if node is None or (isinstance(node, Scalar) and (node.empty or node.unreadable)):
+            return
+        if not isinstance(node, Listing):
+            self.found.problem(node.line, "routes must be a list.", "Begin each route with “- match:”.")
+            return
+        for number, item in enumerate(node.items):
+            before = self.found.count
+            route = self.route(item, f"routes[{number}]", agents)
+            # A route that is only partly understood would match more than was meant.
+            if route is not None and self.found.count == before:
+                yield route
+
+    def route(self, node: Node, path: str, agents: dict[str, HostedAgent]) -> Route | None:
+        if isinstance(node, Scalar) and node.unreadable:
+            return None
+        if not isinstance(node, Mapping):
+            self.found.problem(
+                node.line, f"{path} must hold match and agent.", "Write {match: {…}, agent: …}."
+            )
+            return None
+        for name, (line, _) in node.pairs.items():
+            if name not in ("match", "agent"):
+                self.unknown(f"{path}.{name}", line, ["match", "agent"])
+        match, agent = node.get("match"), node.get("agent")
+        chosen = self.text(agent, f"{path}.agent") if isinstance(agent, Scalar) and not agent.empty else ""
+        if chosen is None or (isinstance(match, Scalar) and match.unreadable):
+            return None
+        if not chosen or not isinstance(match, Mapping):
+            lacks = "agent" if not chosen else "match"
+            self.found.problem(node.line, f"{path} has no {lacks}.", "Write {match: {…}, agent: …}.")
+            return None
+        if chosen not in (MAIN_AGENT, *agents):
+            self.no_such_agent(f"{path}.agent", node.pairs["agent"][0], chosen, list(agents))
+            return None
+        found = self.route_match(match, f"{path}.match")
+        return None if found is None else Route(match=found, agent=AgentId(chosen))
+
+    def route_match(self, node: Mapping, path: str) -> RouteMatch | None:
+        own = knobs(RouteMatch)
+        values: dict[str, Any] = {}
+        for name, (line, child) in node.pairs.items():
+            key = f"{path}.{name}"
+            if name not in own:
+                self.unknown(key, line, list(own))
+            elif isinstance(child, Scalar) and child.empty:
+                self.found.problem(line, f"{key} is empty.", "Give it a value, or remove the line.")
+            else:
+                # An older name of the same sort of place.
+                dm = name == "kind" and isinstance(child, Scalar) and child.text == "dm"
+                values[name] = "private" if dm else self.value(own[name], child, key)
+        platform = values.get("platform")
+        if platform and platform not in self.platforms:
+            self.no_such_platform(node.pairs["platform"][0], platform)
+        return None if None in values.values() else RouteMatch(**values)
+
+    def no_such_platform(self, line: int, name: str) -> None:
+        meant = nearest(name, sorted(self.platforms))
+        self.found.problem(
+            line,
+            f"There is no platform “{one_line(name)}”.",
+            f"Did you mean “{meant}”?" if meant else "Install the plugin that offers it, or remove it.",
+        )
+
+    def blocks(self, node: Node | None) -> dict[str, PlatformSettings]:
+        blocks: dict[str, PlatformSettings] = {}
+        for name, line, child in self.pairs(node, "platforms"):
+            if name not in self.platforms:
+                self.no_such_platform(line, name)
+            blocks[name] = self.block(child, f"platforms.{name}")
+        return blocks
+
+    def block(self, node: Node, path: str) -> PlatformSettings:
+        if not isinstance(node, Mapping) and not (isinstance(node, Scalar) and node.empty):
+            not_a_section(path, node, self.found)
+            return PlatformSettings(enabled=False)
+        own = knobs(PlatformSettings)
+        values: dict[str, Any] = {"extra": {}, "secrets": {}}
+        for name, line, child in self.pairs(node, path):
+            key = f"{path}.{name}"
+            if name == "home_channel" and isinstance(child, Mapping):
+                values |= self.home_channel(child, key)
+            elif name in own:
+                values[name] = self.value(own[name], child, key)
+            elif name not in PLATFORM_KEYS and nearest(name, list(own)):
+                self.unknown(key, line, list(own))
+            elif name == "extra":
+                for inner, _, grandchild in self.pairs(child, key):
+                    self.keep_extra(values, inner, grandchild, f"{path}.{inner}")
+            else:
+                self.keep_extra(values, name, child, key)
+        return PlatformSettings(**values)
+
+    def home_channel(self, node: Mapping, path: str) -> dict[str, str]:
+        place: dict[str, str] = {}
+        fields = {"chat_id": "home_channel", "thread_id": "home_thread", "platform": "", "name": ""}
+        for name, line, child in self.pairs(node, path):
+            if name not in fields:
+                self.unknown(f"{path}.{name}", line, list(fields))
+            elif fields[name]:
+                place[fields[name]] = self.value(
+                    knobs(PlatformSettings)[fields[name]], child, f"{path}.{name}"
+                )
+        return place
+
+    def keep_extra(self, values: dict[str, Any], name: str, node: Node, path: str) -> None:
+        """A platform's own key: a secret by its name, or text; collections are flattened."""
+        if isinstance(node, Mapping):
+            for inner, _, child in self.pairs(node, path):
+                self.keep_extra(values, f"{name}.{inner}", child, f"{path}.{inner}")
+        elif isinstance(node, Listing):
+            if all(isinstance(item, Scalar) for item in node.items):
+                items = self.texts(node, path)
+                values["extra"][name] = ("\n" if any("," in item for item in items) else ",").join(items)
+                return
+            for number, child in enumerate(node.items):
+                self.keep_extra(values, f"{name}.{number}", child, f"{path}.{number}")
+        elif not node.empty and (text := self.text(node, path)) is not None:
+            if is_key_like(name) or password_in(text):
+                values["secrets"][name] = self.kept(path, node, Secret(text))
+            else:
+                values["extra"][name] = text

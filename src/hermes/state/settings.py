@@ -1,0 +1,220 @@
+"""The one loader of settings, for every door: `config.yaml`, then `.env`, then the environment.
+
+It never raises for what stands in them: each mistake is a problem with its line and its remedy, and the
+rest counts. Only a home that cannot be used at all is an error."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from hermes.domain.errors import SettingsError, UserError
+from hermes.domain.settings import ModelSettings, PlatformSettings, Secret, Settings
+from hermes.domain.text import one_line
+from hermes.state.dotenv import parse_dotenv
+from hermes.state.findings import Findings
+from hermes.state.secrets import Secrets
+from hermes.state.setting_names import PLATFORMS, is_key_like, platform_variable, platform_variables
+from hermes.state.setting_places import arrange
+from hermes.state.setting_reader import Reader, fallback, looks_like_placeholder, password_in
+from hermes.state.setting_values import Knob, WrongValue, convert, knobs, sections, shown
+from hermes.state.textfile import TextFile, read_text
+from hermes.state.yaml_lines import read_yaml
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+S = TypeVar("S", bound="DataclassInstance")
+CONFIG_FILE = "config.yaml"
+SECRETS_FILE = ".env"
+# Providers without a key of their own: they take OPENAI_API_KEY.
+_KEYLESS = frozenset({"", "auto", "custom", "openai", "ollama", "local", "vllm", "llamacpp", "lmstudio"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What was read. `problems` must be mended; `notes` are good to know.
+
+    `variables` are those of `.env` and the environment that are no secrets."""
+
+    settings: Settings
+    secrets: Secrets
+    problems: tuple[SettingsError, ...] = ()
+    notes: tuple[SettingsError, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def find(self, platform: str, variable: str) -> Secret | None:
+        """What an operator said for a platform's variable, as a variable or as a key of its block."""
+        said = self.secrets.reveal(variable) or self.variables.get(variable, "")
+        if said:
+            return Secret(said)
+        block = self.settings.platforms.get(platform)
+        if block is None:
+            return None
+        for name in (*block.secrets, *block.extra):
+            if variable in (platform_variable(platform, name), name.upper()):
+                return block.secrets.get(name) or Secret(block.extra.get(name, ""))
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Variable:
+    """A variable with its place, so that what is wrong with it can be told."""
+
+    value: str
+    found: Findings
+    line: int | None = None
+
+
+def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable[str] = ()) -> Loaded:
+    """Read a home's settings. `platforms` are names that plugins add to the built-in ones."""
+    _check_home(home)
+    found = Findings(str(home / CONFIG_FILE))
+    in_file, in_environment = Findings(str(home / SECRETS_FILE)), Findings("environment")
+    variables, hidden = _variables(home, environ, in_file, in_environment)
+    known = PLATFORMS | {name.lower() for name in platforms}
+    reader = Reader(found, known, lambda name: variables[name].value if name in variables else None)
+    if (home / "config.yml").exists():
+        found.note(None, "config.yml is not read.", f"Rename it to {CONFIG_FILE}.")
+    root = read_yaml(read_text(home / CONFIG_FILE, found), found)
+    settings = reader.settings(arrange(root, known, found))
+    settings = _with_environment(settings, variables, known)
+    key_like = {name for name, held in variables.items() if is_key_like(name) or password_in(held.value)}
+    secret_values = reader.secrets | {name: variables[name].value for name in key_like}
+    hidden += filter(None, map(password_in, secret_values.values()))
+    return Loaded(
+        settings=settings,
+        secrets=Secrets(secret_values, also=hidden),
+        problems=(*_by_line(found.problems), *in_file.problems, *in_environment.problems),
+        notes=(*_by_line(found.notes), *in_file.notes, *in_environment.notes),
+        variables={name: held.value for name, held in variables.items() if name not in key_like},
+    )
+
+
+def _by_line(found: list[SettingsError]) -> list[SettingsError]:
+    return sorted(found, key=lambda error: error.line or 0)
+
+
+def check_text(text: str, platforms: Iterable[str] = ()) -> tuple[Settings, list[SettingsError]]:
+    """What a `config.yaml` with this text would mean by itself, and its problems."""
+    found = Findings(CONFIG_FILE)
+    known = PLATFORMS | set(platforms)
+    reader = Reader(found, known, lambda name: f"${{{name}}}")
+    root = read_yaml(TextFile(text=text), found)
+    return reader.settings(arrange(root, known, found)), found.problems
+
+
+def key_variable(provider: str) -> str:
+    """The variable that holds the key of a provider."""
+    name = provider.lower()
+    if name in _KEYLESS or name.startswith("custom:"):
+        return "OPENAI_API_KEY"
+    return "".join(char if char.isalnum() else "_" for char in name.upper()) + "_API_KEY"
+
+
+def _check_home(home: Path) -> None:
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISDIR(os.stat(home).st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            os.stat(home / CONFIG_FILE)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UserError(
+            f"The home {one_line(str(home), 200)} cannot be used ({reason}).",
+            hint="Set HERMES_HOME to a folder of yours.",
+        ) from error
+
+
+def _variables(
+    home: Path, environ: Mapping[str, str], in_file: Findings, in_environment: Findings
+) -> tuple[dict[str, _Variable], list[str]]:
+    """All variables, the environment first; and the secrets in `.env` that it hides."""
+    path = home / SECRETS_FILE
+    file = read_text(path, in_file)
+    if file.mode is not None and file.mode & 0o077:
+        in_file.note(None, "Others on this machine can read it.", f"Make it yours alone: chmod 600 {path}")
+    variables: dict[str, _Variable] = {}
+    hidden: list[str] = []
+    for entry in parse_dotenv(file, in_file):
+        if entry.name in variables:
+            in_file.note(
+                entry.first,
+                f"{entry.name} was set in line {variables[entry.name].line} already.",
+                "Remove one of the two; this later one counts.",
+            )
+        secret = is_key_like(entry.name)
+        if secret and looks_like_placeholder(entry.value):
+            in_file.problem(entry.first, f"{entry.name} is still a placeholder.", "Put in the real value.")
+        elif entry.value:
+            if secret:
+                hidden.append(entry.value)
+            variables[entry.name] = _Variable(value=entry.value, found=in_file, line=entry.first)
+    for name, value in environ.items():
+        if value:
+            variables[name] = _Variable(value=value, found=in_environment)
+    return variables, hidden
+
+
+def _with_environment(
+    settings: Settings, variables: Mapping[str, _Variable], platforms: frozenset[str]
+) -> Settings:
+    changed: dict[str, Any] = {
+        name: _overlaid(getattr(settings, name), variables) for name in sections(Settings)
+    }
+    changed["model"] = _with_key(changed["model"], variables)
+    blocks = dict(settings.platforms)
+    for name in sorted(platforms | blocks.keys()):
+        before = blocks.get(name, PlatformSettings())
+        after = _overlaid(before, variables, name)
+        if before.enabled is False:
+            after = replace(after, enabled=False)
+        if name in blocks or after != before:
+            blocks[name] = after
+    return replace(_overlaid(settings, variables), platforms=blocks, **changed)
+
+
+def _overlaid(section: S, variables: Mapping[str, _Variable], platform: str = "") -> S:
+    """The section with the values that variables give to its fields."""
+    changed: dict[str, Any] = {}
+    for knob in knobs(type(section)).values():
+        names = platform_variables(platform, knob.about.env) if platform else knob.about.env
+        held = next(((name, variables[name]) for name in names if name in variables), None)
+        if held is not None and knob.kind is not Secret:
+            changed[knob.name] = _from_variable(knob, *held)
+    return replace(section, **changed) if changed else section
+
+
+def _from_variable(knob: Knob, name: str, variable: _Variable) -> Any:
+    try:
+        return convert(knob, variable.value)
+    except WrongValue as error:
+        instead = fallback(knob)
+        variable.found.problem(
+            variable.line,
+            f"{name} must be {error.expected}, not “{one_line(variable.value, 40)}”.",
+            f"Did you mean “{error.meant}”?" if error.meant else f"For now it counts as {shown(instead)}.",
+        )
+        return instead
+
+
+def _with_key(model: ModelSettings, variables: Mapping[str, _Variable]) -> ModelSettings:
+    """The model with its provider's key. A key is never sent to a host that it was not made for."""
+    provider = model.provider.lower()
+    openrouter = variables.get("OPENROUTER_API_KEY")
+    if provider == "auto" and openrouter is not None:
+        try:
+            host = urlsplit(model.base_url).hostname or ""
+        except ValueError:
+            host = "unknown"
+        if not host or host == "openrouter.ai" or host.endswith(".openrouter.ai"):
+            return replace(model, provider="openrouter", api_key=Secret(openrouter.value))
+    key = variables.get(key_variable(provider))
+    return model if key is None else replace(model, api_key=Secret(key.value))

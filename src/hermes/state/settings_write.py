@@ -1,0 +1,182 @@
+"""Changing one setting: secrets go to `.env`, everything else to `config.yaml` with its comments kept.
+
+The new text is read back before it takes the old one's place, so a file is never left half or wrong."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from hermes.domain.errors import UserError
+from hermes.domain.text import one_line
+from hermes.state.dotenv import parse_dotenv, with_variable
+from hermes.state.findings import Findings
+from hermes.state.setting_keys import Key, find_key, value_at
+from hermes.state.setting_places import ALSO_UNDER_GATEWAY
+from hermes.state.setting_reader import looks_like_placeholder
+from hermes.state.setting_values import WrongValue, convert
+from hermes.state.settings import CONFIG_FILE, SECRETS_FILE, check_text, load_settings
+from hermes.state.textfile import TextFile, decode, read_text, replace_text, sole_writer
+from hermes.state.yaml_lines import read_yaml
+
+_INDENTED = re.compile(r"^\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n( +)[^\s#-]", re.MULTILINE)
+_INDENTED_LIST = re.compile(r"^( *)\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n\1 +- ", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What was changed: the file, and the name under which the value stands there."""
+
+    file: Path
+    name: str
+    secret: bool
+
+
+def set_setting(home: Path, dotted_key: str, value_text: str) -> Written:
+    """Write one setting; an unknown key or a wrong value is a `UserError` and changes nothing."""
+    with sole_writer(home):
+        provider = load_settings(home, {}).settings.model.provider
+        key = find_key(dotted_key, provider)
+        if key.variable:
+            return _write_variable(home / SECRETS_FILE, key, value_text)
+        return _write_yaml(home / CONFIG_FILE, dotted_key, key, value_text)
+
+
+def _readable(path: Path) -> TextFile:
+    found = Findings(str(path))
+    file = read_text(path, found)
+    if found.problems:
+        raise UserError(str(found.problems[0]), hint="Nothing was changed.")
+    return file
+
+
+def _write_variable(path: Path, key: Key, value: str) -> Written:
+    if looks_like_placeholder(value):
+        raise UserError(f"{key.variable} would be a placeholder.", hint="Give the real value.")
+    text = with_variable(_readable(path).text, key.variable, value)
+    found = Findings(str(path))
+    try:
+        entries = parse_dotenv(decode(text.encode("utf-8"), found), Findings(str(path)))
+    except UnicodeEncodeError:
+        entries = []
+    if found.problems or not any(item.name == key.variable and item.value == value for item in entries):
+        raise UserError(f"{key.variable} cannot hold control characters.", hint="Nothing was changed.")
+    replace_text(path, text, 0o600)
+    return Written(file=path, name=key.variable, secret=True)
+
+
+def _write_yaml(path: Path, dotted_key: str, key: Key, value_text: str) -> Written:
+    try:
+        value = convert(key.knob, value_text) if key.knob else _guess(value_text)
+    except WrongValue as error:
+        raise UserError(
+            f"{dotted_key} must be {error.expected}, not “{one_line(value_text, 40)}”.",
+            hint=f"Did you mean “{error.meant}”?" if error.meant else "",
+        ) from error
+    file = _readable(path)
+    found = Findings(str(path))
+    read_yaml(file, found)
+    if found.problems:
+        raise UserError(str(found.problems[0]), hint="Mend this first; nothing was changed.")
+    text = _changed(file.text, key.path, _plain(value), path)
+    _, problems_before = check_text(file.text)
+    settings, problems = check_text(text)
+    meant = value if key.knob else _spelled(value)
+    if value_at(settings, ".".join(key.path)) != meant or len(problems) > len(problems_before):
+        reason = (
+            str(problems[-1])
+            if len(problems) > len(problems_before)
+            else "it would not be read back the same."
+        )
+        raise UserError(f"{dotted_key} cannot be set so: {reason}", hint="Nothing was changed.")
+    replace_text(path, text, 0o600 if file.mode is None else file.mode)
+    return Written(file=path, name=".".join(key.path), secret=False)
+
+
+def _guess(text: str) -> bool | int | str:
+    """A platform's own key has no type here: what looks like a switch or a number is written as one."""
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if re.fullmatch(r"-?[1-9][0-9]{0,17}", text) else text
+
+
+def _spelled(value: bool | int | str) -> str | None:
+    return (str(value).lower() if isinstance(value, bool) else str(value)) or None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, StrEnum):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _changed(text: str, path: tuple[str, ...], value: Any, file: Path) -> str:
+    """The text of `config.yaml` with one value changed and everything else as it was."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.comments import CommentedMap
+    from ruamel.yaml.error import YAMLError
+
+    yaml = YAML(typ="rt")
+    yaml.preserve_quotes = True
+    yaml.width = 100_000
+    yaml.explicit_start = text.startswith("---")
+    step = _INDENTED.search(text)
+    mapping = len(step[1]) if step else 2
+    dash = 2 if _INDENTED_LIST.search(text) else 0
+    yaml.indent(mapping=mapping, sequence=dash + 2, offset=dash)
+    try:
+        data = yaml.load(text)
+    except (YAMLError, ValueError) as error:
+        raise UserError(f"{file} is not valid YAML.", hint="Run: hermes config check") from error
+    kept = ""
+    if data is None:
+        # A file of comments only has no mapping that they could belong to.
+        data, kept = CommentedMap(), text if text.endswith("\n") or not text else text + "\n"
+        yaml.explicit_start = False
+    place = _place(data, path)
+    target = data
+    for name in place[:-1]:
+        inner = target.get(name)
+        if not isinstance(inner, dict):
+            if inner is not None and place[:-1] != ("model",):
+                raise UserError(f"{file}: {name} holds a value, not settings.", hint="Mend this first.")
+            inner = CommentedMap({} if inner is None else {"default": inner})
+            target[name] = inner
+        target = inner
+    target[place[-1]] = value
+    out = io.StringIO()
+    yaml.dump(data, out)
+    return kept + out.getvalue()
+
+
+def _place(data: Any, path: tuple[str, ...]) -> tuple[str, ...]:
+    """Where in the file the key stands, or else should stand; the places are tried as reading ranks them."""
+    places = [path]
+    if path[0] == "platforms":
+        places = [path[1:], path, ("gateway", *path)]
+    elif path[0] == "gateway":
+        places = [path[1:], path]
+    elif path[0] in ALSO_UNDER_GATEWAY:
+        places = [path, ("gateway", *path)]
+    elif path == ("model", "default"):
+        scalar = "model" in data and not isinstance(data["model"], dict)
+        places = [("model",)] if scalar else [path, ("model", "model")]
+    for place in places:
+        if _has(data, place):
+            return place
+    for place in places:
+        if len(place) > 1 and _has(data, place[:-1]):
+            return place
+    return path
+
+
+def _has(data: Any, place: tuple[str, ...]) -> bool:
+    for name in place:
+        if not isinstance(data, dict) or name not in data:
+            return False
+        data = data[name]
+    return True

@@ -1,0 +1,1 @@
+"""One event stream, many faces: fold, console, SSE, drafts, markdown, splitting."""

@@ -1,0 +1,336 @@
+"""Cuts blocks in two at a place in their visible text, and loosens what cannot be cut.
+
+Places are counted along a ribbon: the visible characters in reading order, one more between siblings.
+Where to cut is the splitter's business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from hermes.stream.markdown import (
+    Block,
+    Cell,
+    Code,
+    CodeBlock,
+    Emphasis,
+    Heading,
+    Image,
+    Inline,
+    ItemList,
+    LineBreak,
+    Link,
+    Paragraph,
+    Quote,
+    Rule,
+    Strike,
+    Strong,
+    Table,
+    Text,
+    joined,
+    plain_blocks,
+    trimmed,
+    visible_inlines,
+)
+
+Blocks = tuple[Block, ...]
+
+_ADDRESS = re.compile(r"[a-z]+://\S+", re.IGNORECASE)
+_PLACEHOLDER = "\ufffc"
+
+
+@dataclass(slots=True, kw_only=True)
+class Ribbon:
+    """The visible text of a block from its beginning on. A `solid` stretch can never be cut, a `dear` one
+    (inline code, a bare address) only if there is no other way; `seams` lie between blocks, items, rows."""
+
+    enough: int
+    text: str = ""
+    seams: list[int] = field(default_factory=list)
+    solid: list[tuple[int, int]] = field(default_factory=list)
+    dear: list[tuple[int, int]] = field(default_factory=list)
+    _length: int = 0
+    _pieces: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, block: Block, enough: int) -> Ribbon:
+        """The ribbon of a block, read a little further than `enough` characters."""
+        ribbon = cls(enough=enough)
+        ribbon._block(block)
+        ribbon.text = "".join(ribbon._pieces)
+        if "://" in ribbon.text:
+            ribbon.dear += (found.span() for found in _ADDRESS.finditer(ribbon.text))
+        return ribbon
+
+    @classmethod
+    def length(cls, blocks: Sequence[Block], enough: int) -> int:
+        """How long the ribbon of these blocks is, or some number above `enough` if it is longer."""
+        ribbon = cls(enough=enough)
+        ribbon._blocks(blocks)
+        return ribbon._length
+
+    @classmethod
+    def length_of_inline(cls, inline: Inline, enough: int) -> int:
+        if isinstance(inline, Text | Code):
+            return len(inline.text)
+        ribbon = cls(enough=enough)
+        ribbon._inlines((inline,))
+        return ribbon._length
+
+    def _put(self, text: str) -> None:
+        self._pieces.append(text)
+        self._length += len(text)
+
+    def _seam(self) -> None:
+        self.seams.append(self._length)
+        self._put("\n")
+
+    def _blocks(self, blocks: Sequence[Block]) -> None:
+        for number, block in enumerate(blocks):
+            if self._length > self.enough:
+                return
+            if number:
+                self._seam()
+            self._block(block)
+
+    def _block(self, block: Block) -> None:
+        match block:
+            case Paragraph() | Heading():
+                self._inlines(block.children)
+            case CodeBlock():
+                self._put(block.text[: self.enough + 1])
+            case Quote():
+                self._blocks(block.blocks)
+            case ItemList():
+                for number, item in enumerate(block.items):
+                    if self._length > self.enough:
+                        return
+                    if number:
+                        self._seam()
+                    self._blocks(item)
+            case Table():
+                self._table(block)
+            case Rule():
+                self._put(_PLACEHOLDER)
+            case _:
+                assert_never(block)
+
+    def _table(self, table: Table) -> None:
+        for number, row in enumerate((table.header, *table.rows)):
+            if self._length > self.enough:
+                return
+            if number:
+                self._seam()
+            start = self._length
+            self._put(_row_text(row))
+            self.solid.append((start, self._length))
+
+    def _inlines(self, inlines: Sequence[Inline]) -> None:
+        for inline in inlines:
+            if self._length > self.enough:
+                return
+            start = self._length
+            match inline:
+                case Text():
+                    self._put(inline.text[: self.enough + 1])
+                case Strong() | Emphasis() | Strike():
+                    self._inlines(inline.children)
+                case Code():
+                    self._put(inline.text[: self.enough + 1])
+                    self.dear.append((start, start + len(inline.text)))
+                case Link() | Image():
+                    self._put(_solid_text(inline))
+                    self.solid.append((start, self._length))
+                case LineBreak():
+                    self._put("\n")
+                case _:
+                    assert_never(inline)
+
+
+def cut(block: Block, at: int) -> tuple[Blocks, Blocks]:
+    """The block up to a place on its ribbon, and the rest. A cut into something solid falls before it.
+    The rest of a list item stands alone: a second bullet would make it look like a second item."""
+    match block:
+        case Paragraph() | Heading():
+            head, tail = _cut_inlines(block.children, at)
+            return _filled(block, trimmed(head)), _filled(block, trimmed(tail))
+        case CodeBlock():
+            return _code(block, block.text[:at].rstrip("\n")), _code(
+                block, block.text[at:].removeprefix("\n")
+            )
+        case Quote():
+            first, rest = _cut_blocks(block.blocks, at)
+            return _quote(first), _quote(rest)
+        case ItemList():
+            return _cut_list(block, at)
+        case Table():
+            return _cut_table(block, at)
+        case Rule():
+            return ((block,), ()) if at else ((), (block,))
+        case _:
+            assert_never(block)
+
+
+def front(block: Block, enough: int) -> Block:
+    """As much of a block as a cut up to `enough` can see, so that trying places costs no more than that."""
+    seen = enough + 2
+    match block:
+        case Paragraph() | Heading():
+            return replace(block, children=block.children[:seen])
+        case CodeBlock():
+            return replace(block, text=block.text[:seen])
+        case Quote():
+            return replace(block, blocks=block.blocks[:seen])
+        case ItemList():
+            return replace(block, items=block.items[:seen])
+        case Table():
+            return replace(block, rows=block.rows[:seen])
+        case Rule():
+            return block
+        case _:
+            assert_never(block)
+
+
+def _filled(block: Paragraph | Heading, children: tuple[Inline, ...]) -> Blocks:
+    return (replace(block, children=children),) if children else ()
+
+
+def _code(block: CodeBlock, text: str) -> Blocks:
+    return (CodeBlock(lang=block.lang, text=text),) if text.strip() else ()
+
+
+def _quote(blocks: Blocks) -> Blocks:
+    return (Quote(blocks=blocks),) if blocks else ()
+
+
+def _cut_blocks(blocks: Blocks, at: int) -> tuple[Blocks, Blocks]:
+    for number, block in enumerate(blocks):
+        size = Ribbon.length((block,), at)
+        if at < size:
+            head, tail = cut(block, at)
+            return (*blocks[:number], *head), (*tail, *blocks[number + 1 :])
+        at -= size + 1
+        if at < 0:
+            return blocks[: number + 1], blocks[number + 1 :]
+    return blocks, ()
+
+
+def _cut_list(block: ItemList, at: int) -> tuple[Blocks, Blocks]:
+    for number, item in enumerate(block.items):
+        size = Ribbon.length(item, at)
+        if at < size:
+            head, tail = _cut_blocks(item, at)
+            if not head:
+                return _items(block, 0, number), _items(block, number, None)
+            begun = (replace(block, items=(*block.items[:number], head)),)
+            return begun, (*tail, *_items(block, number + 1, None))
+        at -= size + 1
+        if at < 0:
+            return _items(block, 0, number + 1), _items(block, number + 1, None)
+    return (block,), ()
+
+
+def _items(block: ItemList, start: int, end: int | None) -> Blocks:
+    items = block.items[start:end]
+    return (replace(block, items=items, start=block.start + start),) if items else ()
+
+
+def _cut_table(block: Table, at: int) -> tuple[Blocks, Blocks]:
+    whole = 0
+    for row in (block.header, *block.rows):
+        at -= len(_row_text(row))
+        if at < 0:
+            break
+        at -= 1
+        whole += 1
+    if not whole or (whole == 1 and not any(block.header)):
+        return (), (block,)
+    first = replace(block, rows=block.rows[: whole - 1])
+    return (first,), _rows_after(block, whole - 1)
+
+
+def _rows_after(block: Table, number: int) -> Blocks:
+    nothing: tuple[Cell, ...] = tuple(() for _ in block.header)
+    rows = block.rows[number:]
+    return (replace(block, header=nothing, rows=rows),) if rows else ()
+
+
+def _cut_inlines(inlines: tuple[Inline, ...], at: int) -> tuple[tuple[Inline, ...], tuple[Inline, ...]]:
+    for number, inline in enumerate(inlines):
+        size = Ribbon.length_of_inline(inline, at)
+        if at >= size:
+            at -= size
+            continue
+        before, after = inlines[:number], inlines[number + 1 :]
+        match inline:
+            case Text() | Code():
+                head, tail = replace(inline, text=inline.text[:at]), replace(inline, text=inline.text[at:])
+                return (*before, head) if at else before, (tail, *after)
+            case Strong() | Emphasis() | Strike():
+                inner, rest = _cut_inlines(inline.children, at)
+                begun = (replace(inline, children=inner),) if inner else ()
+                return (*before, *begun), (replace(inline, children=rest), *after)
+            case Link() | Image() | LineBreak():
+                return before, (inline, *after)
+            case _:
+                assert_never(inline)
+    return inlines, ()
+
+
+def _solid_text(inline: Link | Image) -> str:
+    shown = inline.alt if isinstance(inline, Image) else visible_inlines(inline.children)
+    return shown or _PLACEHOLDER
+
+
+def _row_text(row: Sequence[Cell]) -> str:
+    return "\t".join(visible_inlines(cell) for cell in row)
+
+
+def loosened(block: Block) -> Blocks | None:
+    """The block with less around its beginning, or None if nothing is left to take away."""
+    match block:
+        case Quote():
+            return (block.blocks[0], *_quote(block.blocks[1:]))
+        case ItemList():
+            return (*block.items[0], *_items(block, 1, None))
+        case Heading():
+            return (Paragraph(children=block.children),)
+        case Table():
+            return _first_row_loosened(block)
+        case CodeBlock(lang=lang) if lang:
+            return (CodeBlock(lang="", text=block.text),)
+        case CodeBlock():
+            return plain_blocks(block.text)
+        case Paragraph():
+            first = _inline_loosened(block.children[0])
+            return None if first is None else _filled(block, trimmed(joined((*first, *block.children[1:]))))
+        case Rule():
+            return ()
+        case _:
+            assert_never(block)
+
+
+def _first_row_loosened(table: Table) -> Blocks:
+    has_header = any(table.header)
+    row = table.header if has_header or not table.rows else table.rows[0]
+    cells = tuple(Paragraph(children=cell) for cell in row if cell)
+    return (*cells, *_rows_after(table, 0 if has_header else 1))
+
+
+def _inline_loosened(inline: Inline) -> tuple[Inline, ...] | None:
+    match inline:
+        case Strong() | Emphasis() | Strike():
+            return inline.children
+        case Code():
+            return (Text(text=inline.text),)
+        case Link() | Image():
+            return (Text(text=visible_inlines((inline,))),)
+        case Text():
+            return None
+        case LineBreak():
+            return ()
+        case _:
+            assert_never(inline)

@@ -1,0 +1,243 @@
+"""A message that grows by edits: what of an unfinished text may be shown yet, and when it is edited.
+
+Reasoning tags, directives and silence markers are never shown. The pace knows no clock: monotonic
+time is passed in. How long a message may be is the splitter's affair."""
+
+from __future__ import annotations
+
+import re
+
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.settings import StreamingSettings
+
+# --- silence -------------------------------------------------------------------------------------
+
+_SILENCES = ("SILENT", "NO_REPLY", "NO REPLY")
+_AROUND_SILENCE = " \t\n\r[](){}<>*_`'\"“”.,:;!?…-—"
+_LONGEST_SILENCE = 64
+
+
+def is_silence(text: str) -> bool:
+    """The whole text is a marker that says: deliver nothing."""
+    return len(text) <= _LONGEST_SILENCE and text.strip(_AROUND_SILENCE) in _SILENCES
+
+
+def may_be_silence(text: str) -> bool:
+    """The text is a silence marker or the beginning of one, so it is too early to show it."""
+    core = text.strip(_AROUND_SILENCE)
+    return len(text) <= _LONGEST_SILENCE and any(marker.startswith(core) for marker in _SILENCES)
+
+
+# --- reasoning -----------------------------------------------------------------------------------
+
+_REASONING = ("think", "thinking", "thought", "reasoning", "reasoning_scratchpad")
+_TAGS = tuple(f"<{slash}{name}>" for slash in ("", "/") for name in _REASONING)
+_MARK = re.compile(rf"\n|<(/?)({'|'.join(_REASONING)})>|`{{3,}}|~{{3,}}", re.IGNORECASE | re.ASCII)
+_SPECIAL = re.compile(r"[<`~]")
+_CLOSING = {name: re.compile(f"</{name}>", re.IGNORECASE | re.ASCII) for name in _REASONING}
+_OPEN_RUN = re.compile(r"\s*(`+|~+)")
+
+
+def _unfinished_tag(text: str, tags: tuple[str, ...]) -> int:
+    """How many characters at the end may still grow into one of the tags."""
+    at = text.rfind("<")
+    tail = text[at:].lower() if at >= 0 else ""
+    return len(text) - at if tail and any(tag.startswith(tail) for tag in tags) else 0
+
+
+class ThoughtFilter:
+    """Takes a model's words as they come and gives back those that are not reasoning.
+
+    A block opens with a tag at the start of a line and ends with the same closing tag; a closing tag
+    alone is dropped; code is left as it is. However the words are cut, the result is the same."""
+
+    __slots__ = ("_fence", "_fresh", "_held", "_inside", "_last", "_swallow")
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._inside = ""
+        self._fence = ""
+        self._last = ""
+        self._fresh = True
+        self._swallow = False
+
+    def feed(self, text: str) -> str:
+        if self._held or self._inside or self._swallow or _SPECIAL.search(text):
+            return self._scan(self._held + text, final=False)
+        if text:
+            line = text.rpartition("\n")[2] if "\n" in text else text
+            self._fresh = (self._fresh or line is not text) and (not line or line.isspace())
+            self._last = text[-1]
+        return text
+
+    def close(self) -> str:
+        """What was held back because it might have become a tag, and did not."""
+        return self._scan(self._held, final=True)
+
+    def _scan(self, text: str, *, final: bool) -> str:
+        self._held = ""
+        shown: list[str] = []
+        while text:
+            if self._inside:
+                text = self._skip(text)
+            else:
+                words, text = self._pass(text, final=final)
+                shown.append(words)
+        return "".join(shown)
+
+    def _skip(self, text: str) -> str:
+        closing = _CLOSING[self._inside].search(text)
+        if closing is None:
+            self._held = text[len(text) - _unfinished_tag(text, (f"</{self._inside}>",)) :]
+            return ""
+        self._inside, self._fresh, self._swallow, self._last = "", True, True, ""
+        return text[closing.end() :]
+
+    def _pass(self, text: str, *, final: bool) -> tuple[str, str]:
+        """The words before the next change, and what comes after it."""
+        if self._swallow:
+            text = text.lstrip()
+            self._swallow = not text
+        begin, fresh = 0, self._fresh
+        for mark in _MARK.finditer(text):
+            start, end = mark.span()
+            fresh = fresh and not text[begin:start].strip()
+            begin = end
+            before = text[start - 1] if start else self._last
+            if mark[0] == "\n":
+                fresh = True
+                continue
+            if mark[2] is None:
+                if fresh and end == len(text) and not final:
+                    begin = start
+                    break
+                if fresh:
+                    self._meet_fence(mark[0])
+            elif not self._fence and before != "`" and (mark[1] or fresh):
+                self._inside = "" if mark[1] else mark[2].lower()
+                self._fresh, self._swallow, self._last = fresh, fresh, ""
+                return text[:start], text[end:]
+            fresh = False
+        tail = text[begin:]
+        words = text if final else text[: len(text) - self._undecided(tail, fresh)]
+        self._held = text[len(words) :]
+        self._fresh = fresh and not words[begin:].strip()
+        self._last = words[-1:] or self._last
+        return words, ""
+
+    def _undecided(self, tail: str, fresh: bool) -> int:
+        run = _OPEN_RUN.fullmatch(tail) if fresh else None
+        if run is not None:
+            return len(run[1])
+        return 0 if self._fence else _unfinished_tag(tail, _TAGS)
+
+    def _meet_fence(self, run: str) -> None:
+        if not self._fence:
+            self._fence = run
+        elif run.startswith(self._fence):
+            self._fence = ""
+
+
+def without_thoughts(text: str) -> str:
+    """The whole text without its reasoning blocks."""
+    if "<" not in text:
+        return text
+    words = ThoughtFilter()
+    return words.feed(text) + words.close()
+
+
+# --- directives ----------------------------------------------------------------------------------
+
+_CODE = r"```.*?(?:```|\Z)|`[^`\n]*(?:`|\Z)"
+_PATH = r"""(?:"[^"\n]*(?:"|\Z)|'[^'\n]*(?:'|\Z)|`[^`\n]*(?:`|\Z)|(?:~?/|[A-Za-z]:[\\/])\S*)"""
+_DIRECTIVE = rf"""(?:\[\[(?:[a-z]+_)+[a-z]+\]\]|(?<![\w"])MEDIA:[ \t]?{_PATH})"""
+_DIRECTIVES = re.compile(
+    rf"({_CODE})|(?:(?<=\n)|\A)(?:[ \t]{{0,8}}{_DIRECTIVE})+[ \t]*(?:\n|\Z)|(?:[ \t]{{0,8}}{_DIRECTIVE})+",
+    re.DOTALL,
+)
+_UNFINISHED_DIRECTIVE = re.compile(
+    r"""(?:\[(?:\[(?:[a-z_]*\]?)?)?|(?<![\w"])M(?:E(?:D(?:I(?:A(?::[ \t]?(?:~|[A-Za-z]:?)?)?)?)?)?)?)\Z"""
+)
+_TAIL = 64
+
+
+def without_directives(text: str, *, growing: bool = False) -> str:
+    """The text without `MEDIA:` and `[[…]]` directives outside code. If it is still growing, an end
+    that may become one is left out too."""
+    if "MEDIA:" in text or "[[" in text:
+        text = _DIRECTIVES.sub(lambda found: found[1] or "", text)
+    if growing:
+        text = text[:-_TAIL] + _UNFINISHED_DIRECTIVE.sub("", text[-_TAIL:])
+    return text
+
+
+# --- pace ----------------------------------------------------------------------------------------
+
+_LONGEST_INTERVAL = 10.0
+_MOST_FLOODS = 3
+_FIRST_CHARS = 4
+
+
+def draft_text(text: str, cursor: str) -> str:
+    """An unfinished text with its cursor. A closing fence keeps its line for itself, or the cursor
+    would open the code again."""
+    text = text.rstrip()
+    if not text or not cursor:
+        return text
+    on_fence = text.rpartition("\n")[2].lstrip().startswith(("```", "~~~"))
+    return f"{text}\n{cursor.lstrip()}" if on_fence else text + cursor
+
+
+class DraftPace:
+    """When the draft of one turn is posted and edited.
+
+    Two edits are never closer than the interval. A change of fewer characters than the threshold
+    waits one interval longer for company. A platform that says "too fast" doubles the interval; after
+    the third time the draft is left as it is, and only the final goes out."""
+
+    __slots__ = ("_floods", "_last", "_not_before", "_shown", "cursor", "interval", "threshold")
+
+    def __init__(self, interval: float = 0.8, threshold: int = 24, cursor: str = " ▉") -> None:
+        self.interval = interval
+        self.threshold = threshold
+        self.cursor = cursor
+        self._shown = ""
+        self._last = 0.0
+        self._not_before = float("-inf")
+        self._floods = 0
+
+    @property
+    def given_up(self) -> bool:
+        return self._floods >= _MOST_FLOODS
+
+    def wait(self, now: float, text: str) -> float | None:
+        """Seconds until this text is due, 0 for now; None if there is nothing to do about it."""
+        text = text.rstrip()
+        if self.given_up or not text or text == self._shown:
+            return None
+        if not self._shown:
+            enough = len("".join(text.split())) >= _FIRST_CHARS
+            return max(0.0, self._not_before - now) if enough else None
+        added = len(text) - len(self._shown)
+        small = 0 <= added < self.threshold and text.startswith(self._shown)
+        due = self._last + self.interval * (2 if small else 1)
+        return max(0.0, due - now, self._not_before - now)
+
+    def shown(self, now: float, text: str) -> None:
+        """The platform took this text."""
+        self._shown = text.rstrip()
+        self._last = now
+
+    def flooded(self, now: float, after: float | None = None) -> None:
+        """The platform refused an edit because they come too fast; it may have told how long to wait."""
+        self._floods += 1
+        self.interval = max(self.interval, min(self.interval * 2, _LONGEST_INTERVAL))
+        self._not_before = now + max(self.interval, after or 0.0)
+
+
+def draft_pace(settings: StreamingSettings, platform: Capabilities) -> DraftPace | None:
+    """The pace for a chat, never faster than its platform takes edits; None if drafts are not shown."""
+    if not settings.enabled or platform.edit_interval is None:
+        return None
+    interval = max(settings.edit_interval, platform.edit_interval)
+    return DraftPace(interval, settings.buffer_threshold, settings.cursor)

@@ -1,0 +1,71 @@
+"""Prints Discord's markdown: three heading levels, no tables, no nested quotes, links only to the web."""
+
+from __future__ import annotations
+
+import re
+
+from hermes.stream.flavours.plain import PlainPrinter, fenced, without_strong
+from hermes.stream.markdown import (
+    CodeBlock,
+    Emphasis,
+    Heading,
+    Link,
+    Paragraph,
+    Quote,
+    Strike,
+    Strong,
+    label_and_url,
+    visible_inlines,
+)
+
+# A bare address is left as it is: Discord links it and would show the backslashes.
+_MARKUP = re.compile(
+    r"https?://[^\s<>]+"
+    r"|[\\*`\[\]]"
+    r"|(?<![^\W_])_|_(?![^\W_])"
+    r"|~(?=~)|(?<=~)~|\|(?=\|)|(?<=\|)\|"
+    r"|<(?=[@#:/ait])"
+)
+_LINE_START = re.compile(r"^(\s*)(?=[-+>#]|\d+[.)] )(\d*)", re.MULTILINE)
+_PARENTHESES = str.maketrans({"(": "%28", ")": "%29"})
+
+
+class DiscordPrinter(PlainPrinter):
+    bullet = "-"
+
+    def text(self, text: str) -> str:
+        return _MARKUP.sub(lambda found: found[0] if len(found[0]) > 1 else "\\" + found[0], text)
+
+    def strong(self, node: Strong) -> str:
+        return f"**{self.inlines(node.children)}**"
+
+    def emphasis(self, node: Emphasis) -> str:
+        return f"*{self.inlines(node.children)}*"
+
+    def strike(self, node: Strike) -> str:
+        return f"~~{self.inlines(node.children)}~~"
+
+    def code(self, text: str) -> str:
+        return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+    def link(self, node: Link) -> str:
+        label = visible_inlines(node.children)
+        if label == node.url:
+            return node.url
+        if not node.url.startswith(("http://", "https://")):
+            return self.text(label_and_url(label, node.url))
+        return f"[{self.inlines(node.children)}]({node.url.translate(_PARENTHESES)})"
+
+    def paragraph(self, node: Paragraph) -> str:
+        return _LINE_START.sub(r"\1\2\\", self.inlines(node.children))
+
+    def heading(self, node: Heading) -> str:
+        if node.level > 3:
+            return f"**{self.inlines(without_strong(node.children))}**"
+        return f"{'#' * node.level} {self.inlines(node.children)}"
+
+    def code_block(self, node: CodeBlock) -> str:
+        return fenced(node.text, node.lang)
+
+    def quote(self, node: Quote) -> str:
+        return self.flat_quote(node)

@@ -1,0 +1,87 @@
+"""Prints ordinary HTML, for mail and Matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from hermes.stream.flavours.plain import PlainPrinter
+from hermes.stream.markdown import (
+    Block,
+    Cell,
+    CodeBlock,
+    Emphasis,
+    Heading,
+    ItemList,
+    LineBreak,
+    Link,
+    Paragraph,
+    Quote,
+    Strike,
+    Strong,
+    Table,
+)
+
+
+class HtmlPrinter(PlainPrinter):
+    gap = "\n"
+    rule_line = "<hr>"
+
+    def text(self, text: str) -> str:
+        return escape(text, quote=False)
+
+    def strong(self, node: Strong) -> str:
+        return f"<strong>{self.inlines(node.children)}</strong>"
+
+    def emphasis(self, node: Emphasis) -> str:
+        return f"<em>{self.inlines(node.children)}</em>"
+
+    def strike(self, node: Strike) -> str:
+        return f"<del>{self.inlines(node.children)}</del>"
+
+    def code(self, text: str) -> str:
+        return f"<code>{escape(text, quote=False)}</code>"
+
+    def link(self, node: Link) -> str:
+        return f'<a href="{escape(node.url)}">{self.inlines(node.children)}</a>'
+
+    def line_break(self, node: LineBreak) -> str:
+        return "<br>"
+
+    def paragraph(self, node: Paragraph) -> str:
+        return f"<p>{self.inlines(node.children)}</p>"
+
+    def heading(self, node: Heading) -> str:
+        return f"<h{node.level}>{self.inlines(node.children)}</h{node.level}>"
+
+    def code_block(self, node: CodeBlock) -> str:
+        lang = f' class="language-{escape(node.lang)}"' if node.lang else ""
+        return f"<pre><code{lang}>{escape(node.text, quote=False)}</code></pre>"
+
+    def quote(self, node: Quote) -> str:
+        return f"<blockquote>{self.document(node.blocks)}</blockquote>"
+
+    def item_list(self, node: ItemList) -> str:
+        items = "".join(self.list_item(item, tight=node.tight) for item in node.items)
+        if not node.ordered:
+            return f"<ul>{items}</ul>"
+        start = "" if node.start == 1 else f' start="{node.start}"'
+        return f"<ol{start}>{items}</ol>"
+
+    def list_item(self, blocks: Sequence[Block], *, tight: bool) -> str:
+        if not tight:
+            return f"<li>{self.document(blocks)}</li>"
+        inner = self.gap.join(
+            self.inlines(block.children) if isinstance(block, Paragraph) else self.block(block)
+            for block in blocks
+        )
+        return f"<li>{inner}</li>"
+
+    def table(self, node: Table) -> str:
+        header = self.row(node.header, "th") if any(node.header) else ""
+        body = "".join(self.row(row, "td") for row in node.rows)
+        return f"<table>{header}{body}</table>"
+
+    def row(self, cells: Sequence[Cell], tag: str) -> str:
+        printed = "".join(f"<{tag}>{self.inlines(cell)}</{tag}>" for cell in cells)
+        return f"<tr>{printed}</tr>"

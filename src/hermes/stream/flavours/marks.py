@@ -1,0 +1,85 @@
+"""Keeps literal marks literal where a platform has no escapes: an invisible blank unhinges them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hermes.stream.flavours.plain import PlainPrinter, fenced, without_strong
+from hermes.stream.markdown import (
+    CodeBlock,
+    Emphasis,
+    Heading,
+    Inline,
+    Paragraph,
+    Quote,
+    Strike,
+    Strong,
+    Style,
+)
+
+BLANK = "\u200b"
+
+# A mark inside a word or between blanks is no markup to these platforms, nor is one inside an address.
+_MARK = re.compile(r"https?://[^\s<>]+|(?<!\w)[*_~]|[*_~](?!\w)|`")
+_QUOTE_START = re.compile(r"^(?=\s*(?:>|&gt;))", re.MULTILINE)
+
+
+class MarksPrinter(PlainPrinter):
+    """The walk for platforms that style with single marks, per line and at word boundaries only."""
+
+    def text(self, text: str) -> str:
+        return _MARK.sub(_unhinged, text)
+
+    def strong(self, node: Strong) -> str:
+        return _marked("*", self.inlines(node.children))
+
+    def emphasis(self, node: Emphasis) -> str:
+        return _marked("_", self.inlines(node.children))
+
+    def strike(self, node: Strike) -> str:
+        return _marked("~", self.inlines(node.children))
+
+    def inlines(self, inlines: Sequence[Inline]) -> str:
+        printed = ""
+        parts: list[str] = []
+        after_style = False
+        for inline in inlines:
+            before, printed = printed, self.inline(inline)
+            is_style = isinstance(inline, Style)
+            glued = before[-1:].isalnum() if is_style else after_style and printed[:1].isalnum()
+            parts += (BLANK, printed) if glued or (is_style and after_style) else (printed,)
+            after_style = is_style
+        return "".join(parts)
+
+    def paragraph(self, node: Paragraph) -> str:
+        return _QUOTE_START.sub(BLANK, self.inlines(node.children))
+
+    def heading(self, node: Heading) -> str:
+        return self.strong(Strong(children=without_strong(node.children)))
+
+    def code_block(self, node: CodeBlock) -> str:
+        return fenced(node.text)
+
+    def quote(self, node: Quote) -> str:
+        return self.flat_quote(node)
+
+
+def _unhinged(found: re.Match[str]) -> str:
+    mark = found[0]
+    if len(mark) > 1:
+        return mark
+    before = found.string[found.start() - 1 : found.start()]
+    after = found.string[found.end() : found.end() + 1]
+    if before.isspace() and after.isspace():
+        return mark
+    return ("" if before.isspace() else BLANK) + mark + ("" if after.isspace() else BLANK)
+
+
+def _marked(mark: str, text: str) -> str:
+    """Each line between its own marks, with the blanks at its ends outside of them."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        core = line.strip()
+        lines.append(line.replace(core, f"{mark}{core}{mark}", 1) if core else line)
+    return "\n".join(lines)

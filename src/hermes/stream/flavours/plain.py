@@ -1,0 +1,185 @@
+"""Prints the tree as plain text, and is the walk that every other flavour refines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from hermes.stream.flavours.columns import aligned
+from hermes.stream.markdown import (
+    Block,
+    Code,
+    CodeBlock,
+    Emphasis,
+    Heading,
+    Image,
+    Inline,
+    ItemList,
+    LineBreak,
+    Link,
+    Paragraph,
+    Quote,
+    Rule,
+    Strike,
+    Strong,
+    Table,
+    Text,
+    label_and_url,
+    visible_inlines,
+)
+
+MAX_NUMBER = 999_999_999
+
+
+class PlainPrinter:
+    """Each method prints one kind of node. Blocks are printed alone and joined with `gap`, so that the
+    length of a document is the sum of its blocks and gaps; the splitter relies on it."""
+
+    gap = "\n\n"
+    bullet = "•"
+    rule_line = "———"
+    indents_code = False
+
+    def document(self, blocks: Sequence[Block]) -> str:
+        return self.gap.join(map(self.block, blocks))
+
+    def block(self, block: Block) -> str:
+        match block:
+            case Paragraph():
+                return self.paragraph(block)
+            case Heading():
+                return self.heading(block)
+            case CodeBlock():
+                return self.code_block(block)
+            case Quote():
+                return self.quote(block)
+            case ItemList():
+                return self.item_list(block)
+            case Table():
+                return self.table(block)
+            case Rule():
+                return self.rule_line
+            case _:
+                assert_never(block)
+
+    def inline(self, inline: Inline) -> str:
+        match inline:
+            case Text():
+                return self.text(inline.text)
+            case Strong():
+                return self.strong(inline)
+            case Emphasis():
+                return self.emphasis(inline)
+            case Strike():
+                return self.strike(inline)
+            case Code():
+                return self.code(inline.text)
+            case Link():
+                return self.link(inline)
+            case Image():
+                return self.link(Link(url=inline.url, children=(Text(text=inline.alt or inline.url),)))
+            case LineBreak():
+                return self.line_break(inline)
+            case _:
+                assert_never(inline)
+
+    def inlines(self, inlines: Sequence[Inline]) -> str:
+        return "".join(map(self.inline, inlines))
+
+    def text(self, text: str) -> str:
+        return text
+
+    def strong(self, node: Strong) -> str:
+        return self.inlines(node.children)
+
+    def emphasis(self, node: Emphasis) -> str:
+        return self.inlines(node.children)
+
+    def strike(self, node: Strike) -> str:
+        return self.inlines(node.children)
+
+    def code(self, text: str) -> str:
+        return text
+
+    def link(self, node: Link) -> str:
+        return self.text(label_and_url(visible_inlines(node.children), node.url))
+
+    def line_break(self, node: LineBreak) -> str:
+        return "\n"
+
+    def paragraph(self, node: Paragraph) -> str:
+        return self.inlines(node.children)
+
+    def heading(self, node: Heading) -> str:
+        return self.inlines(node.children)
+
+    def code_block(self, node: CodeBlock) -> str:
+        return node.text
+
+    def quote(self, node: Quote) -> str:
+        return prefixed(self.document(node.blocks), "> ")
+
+    def flat_quote(self, node: Quote) -> str:
+        """For platforms that have no quotes within quotes."""
+        inner = (
+            self.document(block.blocks) if isinstance(block, Quote) else self.block(block)
+            for block in node.blocks
+        )
+        return prefixed(self.gap.join(inner), "> ")
+
+    def table(self, node: Table) -> str:
+        return self.code_block(CodeBlock(lang="", text=aligned(node)))
+
+    def item_list(self, node: ItemList) -> str:
+        items = (
+            self.item(blocks, self.marker(node, number), tight=node.tight)
+            for number, blocks in enumerate(node.items, node.start)
+        )
+        return ("\n" if node.tight else self.gap).join(items)
+
+    def marker(self, node: ItemList, number: int) -> str:
+        return f"{min(number, MAX_NUMBER)}." if node.ordered else self.bullet
+
+    def item(self, blocks: Sequence[Block], marker: str, *, tight: bool) -> str:
+        if not blocks:
+            return marker
+        indent = " " * (len(marker) + 1)
+        printed = [self.item_block(block, indent) for block in blocks]
+        first = printed[0]
+        # Code that stands at the margin cannot share the line of its bullet.
+        printed[0] = marker + first[len(marker) :] if first.startswith(indent) else f"{marker}\n{first}"
+        return ("\n" if tight else self.gap).join(printed)
+
+    def item_block(self, block: Block, indent: str) -> str:
+        text = self.block(block)
+        if isinstance(block, CodeBlock | Table) and not self.indents_code:
+            return text
+        return prefixed(text, indent)
+
+
+def prefixed(text: str, prefix: str) -> str:
+    """The text with the prefix before each line, without blanks at the ends of empty lines."""
+    bare = prefix.rstrip()
+    return "\n".join(prefix + line if line else bare for line in text.split("\n"))
+
+
+def without_strong(inlines: Sequence[Inline]) -> tuple[Inline, ...]:
+    """The inlines for a place that is bold already."""
+    plain: list[Inline] = []
+    for inline in inlines:
+        match inline:
+            case Strong():
+                plain.extend(without_strong(inline.children))
+            case Emphasis() | Strike():
+                plain.append(type(inline)(children=without_strong(inline.children)))
+            case Text() | Code() | Link() | Image() | LineBreak():
+                plain.append(inline)
+            case _:
+                assert_never(inline)
+    return tuple(plain)
+
+
+def fenced(text: str, lang: str = "") -> str:
+    """A fenced block for platforms that know only a fence of three backticks."""
+    apart = text.replace("```", "`\u200b`\u200b`")
+    return f"```{lang}\n{apart}\n```"

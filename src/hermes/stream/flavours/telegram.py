@@ -1,0 +1,42 @@
+"""Prints the few HTML tags that Telegram's bot interface allows; everything else becomes text."""
+
+from __future__ import annotations
+
+from html import escape
+
+from hermes.stream.flavours.plain import PlainPrinter, without_strong
+from hermes.stream.markdown import CodeBlock, Emphasis, Heading, Link, Quote, Strike, Strong
+
+
+class TelegramPrinter(PlainPrinter):
+    def text(self, text: str) -> str:
+        return escape(text, quote=False)
+
+    def strong(self, node: Strong) -> str:
+        return f"<b>{self.inlines(node.children)}</b>"
+
+    def emphasis(self, node: Emphasis) -> str:
+        return f"<i>{self.inlines(node.children)}</i>"
+
+    def strike(self, node: Strike) -> str:
+        return f"<s>{self.inlines(node.children)}</s>"
+
+    def code(self, text: str) -> str:
+        return f"<code>{escape(text, quote=False)}</code>"
+
+    def link(self, node: Link) -> str:
+        return f'<a href="{escape(node.url)}">{self.inlines(node.children)}</a>'
+
+    def heading(self, node: Heading) -> str:
+        return f"<b>{self.inlines(without_strong(node.children))}</b>"
+
+    def code_block(self, node: CodeBlock) -> str:
+        text = escape(node.text, quote=False)
+        if not node.lang:
+            return f"<pre>{text}</pre>"
+        return f'<pre><code class="language-{escape(node.lang)}">{text}</code></pre>'
+
+    def quote(self, node: Quote) -> str:
+        # Telegram refuses a quote inside a quote; lists may bring one in, so the tags are removed as text.
+        inner = self.document(node.blocks).replace("<blockquote>", "").replace("</blockquote>", "")
+        return f"<blockquote>{inner}</blockquote>"

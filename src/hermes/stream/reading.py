@@ -1,0 +1,318 @@
+"""Reads markdown into the tree with markdown-it; the only module that knows that parser.
+
+Imported at the first text that has markup. Budgets keep hostile input linear: a paragraph or a text that
+is over its budget is kept as plain text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from hermes.stream.markdown import (
+    INLINE_MARKUP,
+    Align,
+    Block,
+    Code,
+    CodeBlock,
+    Document,
+    Emphasis,
+    Heading,
+    Image,
+    Inline,
+    ItemList,
+    LineBreak,
+    Link,
+    Paragraph,
+    Quote,
+    Rule,
+    Strike,
+    Strong,
+    Style,
+    Table,
+    Text,
+    joined,
+    label_and_url,
+    plain_blocks,
+    plain_inlines,
+    safe_lang,
+    safe_url,
+    trimmed,
+    visible_inlines,
+)
+
+MAX_LINES = 50_000
+MAX_DEPTH = 20
+# Markup characters that one paragraph, and one text, may hold before it counts as hostile.
+MAX_MARKS_OF_PARAGRAPH = 10_000
+MAX_MARKS = 150_000
+
+_MARKS = re.compile(r"[\\`*_\[\]!&<~]")
+_STYLES: dict[str, type[Style]] = {"strong": Strong, "em": Emphasis, "s": Strike}
+
+
+def read(text: str) -> Document:
+    """Read a text whose line ends are newlines."""
+    if text.count("\n") > MAX_LINES:
+        return Document(blocks=plain_blocks(text))
+    return _Reading(text).document()
+
+
+def read_inlines(text: str) -> tuple[Inline, ...]:
+    return _Reading("").inlines(text)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_DEPTH})
+    parser.enable(["table", "strikethrough"])
+    # The tree decides itself which links are safe, and keeps addresses readable.
+    parser.validateLink = _any_link  # type: ignore[method-assign]
+    parser.normalizeLink = _same_link  # type: ignore[method-assign]
+    parser.normalizeLinkText = _same_link  # type: ignore[method-assign,assignment]
+    return parser
+
+
+def _any_link(url: str) -> bool:
+    return True
+
+
+def _same_link(url: str) -> str:
+    return url
+
+
+class _Reading:
+    """One text being read: the parser's tokens turned into blocks."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._marks_left = MAX_MARKS
+        self._env: dict[str, object] = {}
+        self._stands_alone = True
+
+    def document(self) -> Document:
+        parser = _parser()
+        tokens: list[Token] = []
+        parser.block.parse(self._text, parser, self._env, tokens)
+        source = tuple(self._text.split("\n"))
+        blocks: list[Block] = []
+        spans: list[tuple[int, int] | None] = []
+        for group in _top_level(tokens):
+            assert group[0].map is not None
+            start, end = group[0].map
+            self._stands_alone = not self._env.get("references")
+            found = self._top_block(group, source[start:end])
+            alone = self._stands_alone and len(found) == 1
+            blocks += found
+            spans += [(start, end) if alone else None] * len(found)
+        return Document(blocks=tuple(blocks), source=source, spans=tuple(spans))
+
+    def _top_block(self, group: Sequence[Token], source: Sequence[str]) -> tuple[Block, ...]:
+        # The parser drops what is nested deeper than it goes; here nothing may be lost.
+        if any(token.level >= MAX_DEPTH - 1 for token in group):
+            return plain_blocks("\n".join(source))
+        return self._blocks(iter(group), "")
+
+    def _blocks(self, tokens: Iterator[Token], close: str) -> tuple[Block, ...]:
+        blocks: list[Block] = []
+        for token in tokens:
+            if token.type == close:
+                break
+            block = self._block(token, tokens)
+            if block is not None:
+                blocks.append(block)
+        return tuple(blocks)
+
+    def _block(self, token: Token, tokens: Iterator[Token]) -> Block | None:
+        match token.type:
+            case "paragraph_open":
+                children = self._until_close(tokens)
+                return Paragraph(children=children) if children else None
+            case "heading_open":
+                children = trimmed(joined(_on_one_line(self._until_close(tokens))))
+                return Heading(level=int(token.tag[1:]), children=children) if children else None
+            case "fence":
+                self._stands_alone = self._stands_alone and _is_closed(token)
+                return CodeBlock(lang=safe_lang(token.info), text=token.content.rstrip("\n"))
+            case "code_block":
+                return CodeBlock(lang="", text=token.content.rstrip("\n"))
+            case "blockquote_open":
+                blocks = self._blocks(tokens, "blockquote_close")
+                return Quote(blocks=blocks) if blocks else None
+            case "bullet_list_open" | "ordered_list_open":
+                return self._list(token, tokens)
+            case "table_open":
+                return self._table(tokens)
+            case "hr":
+                return Rule()
+            case unknown:
+                raise AssertionError(f"markdown-it gave an unknown block: {unknown}")
+
+    def _until_close(self, tokens: Iterator[Token]) -> tuple[Inline, ...]:
+        content = next(tokens).content
+        next(tokens)
+        return self.inlines(content)
+
+    def _list(self, opening: Token, tokens: Iterator[Token]) -> ItemList:
+        ordered = opening.type == "ordered_list_open"
+        close = "ordered_list_close" if ordered else "bullet_list_close"
+        items: list[tuple[Block, ...]] = []
+        tight = True
+        for token in tokens:
+            if token.type == close:
+                break
+            inside = list(_up_to(tokens, "list_item_close", token.level))
+            own_paragraphs = (t for t in inside if t.type == "paragraph_open" and t.level == token.level + 1)
+            tight = tight and all(t.hidden for t in own_paragraphs)
+            items.append(self._blocks(iter(inside), ""))
+        start = opening.attrGet("start")
+        return ItemList(
+            ordered=ordered, start=1 if start is None else int(start), items=tuple(items), tight=tight
+        )
+
+    def _table(self, tokens: Iterator[Token]) -> Table:
+        rows: list[list[tuple[Inline, ...]]] = []
+        aligns: list[Align] = []
+        for token in tokens:
+            match token.type:
+                case "table_close":
+                    break
+                case "tr_open":
+                    rows.append([])
+                case "th_open" | "td_open":
+                    if token.type == "th_open":
+                        style = str(token.attrGet("style") or "")
+                        aligns.append(Align(style.removeprefix("text-align:") or "none"))
+                    rows[-1].append(self._until_close(tokens))
+        header, *body = (tuple(row) for row in rows)
+        return Table(aligns=tuple(aligns), header=header, rows=tuple(body))
+
+    def inlines(self, content: str) -> tuple[Inline, ...]:
+        if not INLINE_MARKUP.search(content):
+            return plain_inlines(content)
+        marks = len(_MARKS.findall(content))
+        self._marks_left -= marks
+        if marks > MAX_MARKS_OF_PARAGRAPH or self._marks_left < 0:
+            self._stands_alone = False
+            return plain_inlines(content)
+        tokens: list[Token] = []
+        parser = _parser()
+        parser.inline.parse(content, parser, self._env, tokens)
+        return trimmed(_Inlines().read(tokens))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Frame:
+    """What was opened and not yet closed; without a kind, its inlines belong to what is around it."""
+
+    kind: str = ""
+    url: str = ""
+    inlines: list[Inline] = field(default_factory=list)
+
+
+class _Inlines:
+    """Nests a flat run of inline tokens. A style inside itself adds nothing, so its inner marks vanish."""
+
+    def __init__(self) -> None:
+        self._frames: list[_Frame] = [_Frame()]
+        self._open: set[str] = set()
+
+    def read(self, tokens: Sequence[Token]) -> tuple[Inline, ...]:
+        for token in tokens:
+            kind, _, edge = token.type.rpartition("_")
+            if edge == "open":
+                fresh = kind not in self._open
+                self._open.add(kind)
+                self._frames.append(_Frame(kind=kind if fresh else "", url=str(token.attrGet("href") or "")))
+            elif edge == "close":
+                frame = self._frames.pop()
+                self._open.discard(frame.kind)
+                self._frames[-1].inlines.extend(_closed(frame))
+            else:
+                self._frames[-1].inlines.extend(self._leaf(token))
+        return joined(self._frames[0].inlines)
+
+    def _leaf(self, token: Token) -> list[Inline]:
+        match token.type:
+            case "text" | "text_special":
+                return [Text(text=_on_line(token.content))]
+            case "code_inline":
+                return [Code(text=token.content)] if token.content else []
+            case "softbreak":
+                return [LineBreak()]
+            case "hardbreak":
+                return [LineBreak(hard=True)]
+            case "image":
+                return [self._image(token)]
+            case unknown:
+                raise AssertionError(f"markdown-it gave an unknown inline: {unknown}")
+
+    def _image(self, token: Token) -> Inline:
+        inside = joined(_on_one_line(_Inlines().read(token.children or ())))
+        alt = " ".join(visible_inlines(inside).split())
+        url = safe_url(str(token.attrGet("src") or ""))
+        # A link cannot hold another link, which is what an image becomes in a chat.
+        if url is None or "link" in self._open:
+            return Text(text=alt)
+        return Image(url=url, alt=alt)
+
+
+def _closed(frame: _Frame) -> Sequence[Inline]:
+    if frame.kind == "link":
+        return _link(frame.url, frame.inlines)
+    if not frame.kind:
+        return frame.inlines
+    children = joined(frame.inlines)
+    return [_STYLES[frame.kind](children=children)] if children else []
+
+
+def _link(target: str, inlines: list[Inline]) -> tuple[Inline, ...]:
+    label = trimmed(joined(_on_one_line(inlines)))
+    url = safe_url(target)
+    if url is not None:
+        return (Link(url=url, children=label or (Text(text=url),)),)
+    shown = visible_inlines(label)
+    return (*label, Text(text=label_and_url(shown, _on_line(target)).removeprefix(shown)))
+
+
+def _on_one_line(inlines: Sequence[Inline]) -> list[Inline]:
+    flat: list[Inline] = []
+    for inline in inlines:
+        if isinstance(inline, LineBreak):
+            flat.append(Text(text=" "))
+        elif isinstance(inline, Strong | Emphasis | Strike):
+            flat.append(type(inline)(children=joined(_on_one_line(inline.children))))
+        else:
+            flat.append(inline)
+    return flat
+
+
+def _on_line(text: str) -> str:
+    """The text with every blank that an entity can smuggle in made a space."""
+    return text if text.isprintable() else re.sub(r"[^\S\xa0\t]", " ", text)
+
+
+def _is_closed(fence: Token) -> bool:
+    assert fence.map is not None
+    lines = fence.map[1] - fence.map[0]
+    return lines == fence.content.count("\n") + 2 and fence.content[-1:] in ("", "\n")
+
+
+def _top_level(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    start = 0
+    for number, token in enumerate(tokens):
+        if token.level == 0 and token.nesting <= 0:
+            yield tokens[start : number + 1]
+            start = number + 1
+
+
+def _up_to(tokens: Iterator[Token], close: str, level: int) -> Iterator[Token]:
+    for token in tokens:
+        if token.type == close and token.level == level:
+            return
+        yield token

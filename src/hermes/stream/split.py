@@ -1,0 +1,256 @@
+"""Splits a markdown text into parts that each fit into one message once they are printed.
+
+Parts are filled from the front, and each cut depends only on the text before the overflow, so a growing
+text keeps its first cuts. Each part is markdown again: fences are closed and reopened, styles continue.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from hermes.domain.capabilities import Flavour, TextUnit
+from hermes.stream.cut import Blocks, Ribbon, cut, front, loosened
+from hermes.stream.flavours.plain import PlainPrinter
+from hermes.stream.markdown import Block, Document, Heading, parse, plain_blocks, visible_block
+from hermes.stream.print import printer
+
+MIN_LIMIT = 20
+
+# How full a message must be, as a fraction, before it may end at a boundary of this sort.
+_BLOCK_FILL = 1 / 3
+_LINE_FILL = 1 / 2
+_SENTENCE_FILL = 1 / 2
+
+_SENTENCE_END = re.compile(r"[.!?…][\"')\]»”’]*(?=\s)|[。！？][」』）]*")
+_MAX_GUESSES = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One message's worth of markdown source."""
+
+    text: str
+
+
+def fits(text: str, *, limit: int, unit: TextUnit, flavour: Flavour) -> bool:
+    """Whether the text, printed, is within the limit."""
+    prints = printer(flavour)
+    used = -unit.measure(prints.gap)
+    for block in parse(text).blocks:
+        used += unit.measure(prints.gap) + unit.measure(prints.block(block))
+        if used > limit:
+            return False
+    return True
+
+
+def split(text: str, *, limit: int, unit: TextUnit, flavour: Flavour) -> tuple[Part, ...]:
+    """The parts of a text in order; none if there is nothing to show. The limit is at least 20."""
+    if limit < MIN_LIMIT:
+        raise ValueError(f"a message of {limit} {unit} cannot hold a text: {MIN_LIMIT} is the least")
+    return _Splitting(parse(text), limit, unit, printer(flavour)).parts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """A block that waits for its message; `span` is its lines in the source while it is still whole."""
+
+    block: Block
+    span: tuple[int, int] | None = None
+
+
+class _Splitting:
+    """One text on its way into parts: pieces move from `_waiting` (next one last) to `_current`."""
+
+    def __init__(self, doc: Document, limit: int, unit: TextUnit, prints: PlainPrinter) -> None:
+        self._doc = doc
+        self._limit = limit
+        self._measure = unit.measure
+        self._prints = prints
+        self._gap = unit.measure(prints.gap)
+        spans = doc.spans or (None,) * len(doc.blocks)
+        pieces = [_Piece(block=block, span=span) for block, span in zip(doc.blocks, spans, strict=True)]
+        self._waiting = pieces[::-1]
+        self._current: list[_Piece] = []
+        self._used = 0
+        self._parts: list[Part] = []
+
+    def parts(self) -> tuple[Part, ...]:
+        while self._waiting or self._current:
+            if not self._waiting:
+                self._finish()
+                continue
+            piece = self._waiting.pop()
+            size = self._size(piece.block)
+            if size <= self._room():
+                self._add(piece, size)
+            elif self._current and self._used >= self._limit * _BLOCK_FILL:
+                self._finish_before(piece)
+            else:
+                self._begin(piece)
+        return tuple(self._parts)
+
+    def _room(self) -> int:
+        return self._limit - self._used - self._gap if self._current else self._limit
+
+    def _size(self, block: Block) -> int:
+        return self._measure(self._prints.block(block))
+
+    def _add(self, piece: _Piece, size: int) -> None:
+        self._used += size + (self._gap if self._current else 0)
+        self._current.append(piece)
+
+    def _begin(self, piece: _Piece) -> None:
+        """Put the beginning of a block that is too long into the room, and let the rest wait."""
+        alone = not self._current
+        search = _Search(piece.block, self._room(), self._size_of_all)
+        halves = search.gentle() or (search.between_characters() if alone else None)
+        if halves is None and not alone:
+            self._finish_before(piece)
+            return
+        if halves is None:
+            looser = loosened(piece.block)
+            halves = ((), looser) if looser is not None else search.anywhere()
+        head, tail = halves
+        self._wait(tail)
+        for begun in head:
+            self._add(_Piece(block=begun), self._size(begun))
+        if head:
+            self._finish()
+
+    def _wait(self, blocks: Iterable[Block]) -> None:
+        self._waiting.extend(_Piece(block=block) for block in reversed(tuple(blocks)))
+
+    def _size_of_all(self, blocks: Blocks) -> int:
+        return sum(map(self._size, blocks)) + self._gap * (len(blocks) - 1) if blocks else 0
+
+    def _finish_before(self, piece: _Piece) -> None:
+        """End the message before a piece and before the headings that lead to it."""
+        self._waiting.append(piece)
+        while len(self._current) > 1 and isinstance(self._current[-1].block, Heading):
+            self._waiting.append(self._current.pop())
+        self._finish()
+
+    def _finish(self) -> None:
+        pieces, self._current, self._used = self._current, [], 0
+        first, last = pieces[0].span, pieces[-1].span
+        if first and last and all(piece.span for piece in pieces):
+            self._parts.append(Part(text="\n".join(self._doc.source[first[0] : last[1]])))
+            return
+        blocks = tuple(piece.block for piece in pieces)
+        source = printer(Flavour.COMMONMARK).document(blocks)
+        if parse(source).blocks != blocks:
+            plain = tuple(line for block in blocks for line in plain_blocks(visible_block(block)))
+            if plain != blocks:
+                # No markdown gives exactly these blocks: rather lose their styles than any of their text.
+                self._wait(plain)
+                return
+        self._parts.append(Part(text=source))
+
+
+class _Search:
+    """The search for the place where a block that is too long is cut to fill a room."""
+
+    def __init__(self, block: Block, room: int, size_of: Callable[[Blocks], int]) -> None:
+        self._block = block
+        self._front = front(block, room)
+        self._room = room
+        self._size_of = size_of
+        self._ribbon = Ribbon.of(block, room)
+        self._starts: Sequence[int] | None = None
+        self._reach = self._furthest()
+
+    def gentle(self) -> tuple[Blocks, Blocks] | None:
+        """Cut between blocks, lines, sentences or words, in this order of liking."""
+        for place in (self._last_seam(), self._last_line(), self._last_sentence(), self._last_blank()):
+            if place and (halves := self._cut(place)):
+                return halves
+        return None
+
+    def between_characters(self) -> tuple[Blocks, Blocks] | None:
+        """Cut between two characters as a reader sees them; code and addresses only if they come first."""
+        ribbon = self._ribbon
+        for stretches in ([*ribbon.solid, *ribbon.dear], ribbon.solid):
+            place = self._reach
+            while place > 0 and (earlier := self._earlier_if_not_free(place, stretches)) < place:
+                place = earlier
+            if place and (halves := self._cut(place)):
+                return halves
+        return None
+
+    def anywhere(self) -> tuple[Blocks, Blocks]:
+        """Cut even through a character that has more marks than the message has room."""
+        halves = self._cut(self._reach)
+        assert halves is not None, "a message of the least size holds at least one code point"
+        return halves
+
+    def _furthest(self) -> int:
+        """The last place on the ribbon up to which the block fits."""
+        low, high = 0, min(len(self._ribbon.text), self._room) + 1
+        size_low, size_high = 0, self._room + 1
+        place = high - 1
+        for guess in itertools.count():
+            if high - low <= 1:
+                return low
+            size = self._size_of(cut(self._front, place)[0])
+            if size <= self._room:
+                low, size_low = place, size
+            else:
+                high, size_high = place, size
+            # Sizes grow almost evenly, so interpolation is near at once; halving ends what it does not.
+            share = (self._room - size_low) / (size_high - size_low) if guess < _MAX_GUESSES else 0.5
+            place = min(max(low + int((high - low) * share), low + 1), high - 1)
+        raise AssertionError("the search ends when its bounds meet")
+
+    def _cut(self, place: int) -> tuple[Blocks, Blocks] | None:
+        head, tail = cut(self._block, place)
+        if not head or self._size_of(head) > self._room:
+            return None
+        return head, tail
+
+    def _last_seam(self) -> int:
+        seams = self._ribbon.seams
+        number = bisect_right(seams, self._reach)
+        return seams[number - 1] if number and seams[number - 1] >= self._reach * _BLOCK_FILL else 0
+
+    def _last_line(self) -> int:
+        return self._last("\n", int(self._reach * _LINE_FILL))
+
+    def _last_sentence(self) -> int:
+        start = int(self._reach * _SENTENCE_FILL)
+        ends = [found.end() for found in _SENTENCE_END.finditer(self._ribbon.text, start, self._reach + 1)]
+        return next((end for end in reversed(ends) if end <= self._reach and self._is_free(end)), 0)
+
+    def _last_blank(self) -> int:
+        return max(self._last(blank, 1) for blank in " \n\t\u3000")
+
+    def _last(self, blank: str, start: int) -> int:
+        place = self._reach + 1
+        while (place := self._ribbon.text.rfind(blank, start, place)) > 0:
+            if self._is_free(place):
+                return place
+        return 0
+
+    def _is_free(self, place: int) -> bool:
+        stretches = [*self._ribbon.solid, *self._ribbon.dear]
+        return self._earlier_if_not_free(place, stretches) == place
+
+    def _earlier_if_not_free(self, place: int, stretches: Sequence[tuple[int, int]]) -> int:
+        """The place itself if one may cut there, else the beginning of what would be broken."""
+        for start, end in stretches:
+            if start < place < end:
+                return start
+        if self._starts is None:
+            text = self._ribbon.text
+            self._starts = range(len(text) + 1) if text.isascii() else _character_starts(text)
+        return self._starts[bisect_right(self._starts, place) - 1]
+
+
+def _character_starts(text: str) -> Sequence[int]:
+    """Where the characters that a reader sees (grapheme clusters) begin, and where the last one ends."""
+    import regex  # type: ignore[import-untyped]
+
+    return [*(found.start() for found in regex.finditer(r"\X", text)), len(text)]

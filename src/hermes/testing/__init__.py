@@ -1,0 +1,1 @@
+"""Public fakes and suites: clock, model, platform, crash kit, conformance."""

@@ -1,0 +1,159 @@
+"""A whole gateway for a journey: a scripted model, the fake world, a real store, a clock. Reads like a
+conversation: people write, `settle()` lets everything happen, and `world.seen()` is what they see."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hermes.agent.loop import AgentLoop, LoopLimits
+from hermes.control.gateway import Gateway, Parts
+from hermes.control.runtime import Runtime
+from hermes.domain.clock import Clock, SystemClock
+from hermes.domain.errors import HermesError
+from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.ports import Agent, ModelRequest, Store
+from hermes.domain.settings import PlatformSettings, Profile, Settings, StreamingSettings
+from hermes.domain.tool import Tool
+from hermes.state.sqlite import SqliteStore
+from hermes.testing.model import Say, ScriptedModel, echo
+from hermes.testing.platform import KINDS, PlainFake, fake_platform
+from hermes.testing.tools import world_tools
+from hermes.testing.world import World
+
+PATIENCE = 20.0
+
+
+def open_settings(**changes: object) -> Settings:
+    """Settings of a gateway where everybody on the fake platform may speak, with quick drafts."""
+    chosen: dict[str, object] = {
+        "platforms": {"fake": PlatformSettings(allow_all_users=True)},
+        "streaming": StreamingSettings(edit_interval=0.0, buffer_threshold=1),
+        **changes,
+    }
+    return Settings(**chosen)  # type: ignore[arg-type]
+
+
+@dataclass(slots=True, kw_only=True)
+class Journey:
+    """One life of a gateway over a database file. Start another over the same file to see it recover."""
+
+    folder: Path
+    world: World = field(default_factory=World)
+    script: Sequence[Say] | Callable[[ModelRequest], Say] = echo
+    kind: str = "edits"
+    settings: Settings = field(default_factory=open_settings)
+    clock: Clock = field(default_factory=SystemClock)
+    tools: Sequence[Tool] | None = None
+    limits: LoopLimits | None = None
+    agents: Sequence[str] = ("main",)
+    wrap_store: Callable[[Store], Store] = lambda store: store
+    wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
+    model: ScriptedModel = field(init=False)
+    database: SqliteStore = field(init=False)
+    store: Store = field(init=False)
+    gateway: Gateway = field(init=False)
+    platform: PlainFake = field(init=False)
+    _host: asyncio.Task[None] | None = field(init=False, default=None)
+
+    async def __aenter__(self) -> Journey:
+        self.database = await SqliteStore(self.folder / "state.db").open()
+        self.store = self.wrap_store(self.database)
+        self.model = ScriptedModel(self.script)
+        self.platform = fake_platform(self.kind, self.world)
+        runtimes = {AgentId(name): self._runtime(AgentId(name)) for name in self.agents}
+        self.gateway = Gateway(
+            Parts(
+                store=self.store,
+                runtimes=runtimes,
+                settings=self.settings,
+                clock=self.clock,
+                capabilities={"fake": KINDS[self.kind]},
+            )
+        )
+        await self.gateway.start()
+        self.connect()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.disconnect()
+        await self.gateway.stop(grace=1.0)
+        await self.database.close()
+
+    def _runtime(self, agent: AgentId) -> Runtime:
+        tools = self.tools if self.tools is not None else world_tools(self.world.effect)
+        loop = AgentLoop(
+            provider=self.model,
+            tools=tools,
+            model="scripted",
+            system="You are a test.",
+            clock=self.clock,
+            limits=self.limits,
+        )
+        profile = Profile(agent=agent, home=self.folder, settings=self.settings)
+        return Runtime(profile=profile, agent=self.wrap_agent(loop), store=self.store.scoped(agent))
+
+    # --- the platform's connection ---
+
+    def connect(self) -> None:
+        self.gateway.attach("fake", self.platform)
+        self._host = asyncio.create_task(self._receive(), name="fake platform")
+
+    async def disconnect(self) -> None:
+        self.gateway.detach("fake")
+        if self._host is not None:
+            self._host.cancel()
+            await asyncio.wait([self._host])
+            self._host = None
+
+    async def _receive(self) -> None:
+        while True:
+            cursor = await self.gateway.cursor("fake")
+            try:
+                await self.platform.run(self._accept, cursor)
+            except HermesError:
+                await asyncio.sleep(0.01)
+
+    async def _accept(self, items: Sequence[object], cursor: str | None) -> None:
+        await self.gateway.accept("fake", items, cursor)  # type: ignore[arg-type]
+
+    # --- reading ---
+
+    async def until(self, what: Callable[[], bool], patience: float = PATIENCE) -> None:
+        """Wait for something to become true; fail with what people see if it does not."""
+        end = time.monotonic() + patience
+        while not what():
+            if time.monotonic() > end:
+                raise AssertionError(f"it did not come to it; people see {self.world.seen()}")
+            await asyncio.sleep(0.003)
+
+    async def until_seen(self, *texts: str, chat: str | None = None) -> list[str]:
+        """Wait until each text stands in some message that people see."""
+        await self.until(
+            lambda: all(any(text in seen for seen in self.world.seen(chat)) for text in texts)
+        )
+        return self.world.seen(chat)
+
+    async def until_idle(self) -> None:
+        """Wait until no row is waiting anywhere."""
+        end = time.monotonic() + PATIENCE
+        while not await self.idle():
+            if time.monotonic() > end:
+                raise AssertionError(f"it did not come to rest; people see {self.world.seen()}")
+            await asyncio.sleep(0.005)
+
+    async def idle(self) -> bool:
+        def look(tx: object) -> bool:
+            store = tx
+            pending = store.inbox.pending(0, 1)  # type: ignore[attr-defined]
+            due = store.recovery.due(0, 1)  # type: ignore[attr-defined]
+            waiting = store.outbox.waiting("fake", 0, 1)  # type: ignore[attr-defined]
+            return not pending and not due and not waiting
+
+        return await self.database.read(look)
+
+
+MAIN = MAIN_AGENT

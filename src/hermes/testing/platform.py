@@ -1,0 +1,110 @@
+"""A fake platform: the adapter of the `World`'s chat service, in kinds that differ in what they can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.capabilities import Capabilities, Flavour, Grade
+from hermes.domain.ids import DeliveryId
+from hermes.domain.message import Body, Inbound, Receipt, ReplyTo, What
+from hermes.domain.ports import Accept
+from hermes.testing.world import Update
+
+EDITS = Capabilities(
+    flavour=Flavour.COMMONMARK,
+    edit_interval=0.0,
+    deletes=True,
+    history=True,
+    buttons=Grade.FULL,
+    threads=Grade.FULL,
+)
+PLAIN = Capabilities(flavour=Flavour.PLAIN)
+KEYED = Capabilities(flavour=Flavour.PLAIN, dedupe_seconds=86_400.0)
+KINDS = {"edits": EDITS, "plain": PLAIN, "keyed": KEYED}
+
+
+class ChatService(Protocol):
+    """What the adapter calls: the world itself, or the world behind a socket."""
+
+    async def poll(self, after: int, limit: int = 100) -> Sequence[Update]: ...
+
+    async def ack(self, upto: int) -> None: ...
+
+    async def send(
+        self, chat: str, text: str, key: str, buttons: list[str] | None = None, reply_to: str | None = None
+    ) -> str: ...
+
+    async def edit(self, ref: str, text: str) -> None: ...
+
+    async def delete(self, ref: str) -> None: ...
+
+
+class Searchable(Protocol):
+    async def find(self, chat: str, key: str) -> str | None: ...
+
+
+class PlainFake:
+    """Sends, and nothing else."""
+
+    def __init__(self, service: ChatService, capabilities: Capabilities = PLAIN, name: str = "fake") -> None:
+        self._service = service
+        self._capabilities = capabilities
+        self._name = name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    async def run(self, accept: Accept, cursor: str | None) -> None:
+        after = int(cursor or 0)
+        while True:
+            news = await self._service.poll(after)
+            after = news[-1].seq
+            await accept([to_inbound(update, self._name) for update in news], str(after))
+            await self._service.ack(after)
+
+    async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
+        buttons = [button.value for button in body.buttons]
+        ref = await self._service.send(to.chat, body.text, key, buttons, reply_to)
+        return Receipt(to=to, ref=ref)
+
+
+class EditingFake(PlainFake):
+    """Edits, deletes, and can look back at what it sent."""
+
+    def __init__(self, service: ChatService, capabilities: Capabilities = EDITS, name: str = "fake") -> None:
+        super().__init__(service, capabilities, name)
+
+    async def edit(self, receipt: Receipt, body: Body) -> None:
+        await self._service.edit(receipt.ref, body.text)
+
+    async def delete(self, receipt: Receipt) -> None:
+        await self._service.delete(receipt.ref)
+
+    async def find_sent(self, to: Address, key: str) -> Receipt | None:
+        find = getattr(self._service, "find")
+        ref = await find(to.chat, key)
+        return None if ref is None else Receipt(to=to, ref=ref)
+
+
+def fake_platform(kind: str, service: ChatService, name: str = "fake") -> PlainFake:
+    capabilities = KINDS[kind]
+    return (EditingFake if capabilities.edits else PlainFake)(service, capabilities, name)
+
+
+def to_inbound(update: Update, platform: str = "fake") -> Inbound:
+    address = Address(platform=platform, chat=update.chat, thread=update.thread)
+    return Inbound(
+        delivery=DeliveryId(update.delivery),
+        source=Source(address=address, kind=Kind(update.kind), user=update.user, user_name=update.user),
+        at=datetime(2026, 1, 5, tzinfo=UTC),
+        what=What.BUTTON if update.button is not None else What.MESSAGE,
+        ref=update.delivery,
+        text=update.text,
+        reply_to=ReplyTo(ref="x", mine=True) if update.reply_to_us else None,
+        button=update.button,
+        group=update.group,
+    )

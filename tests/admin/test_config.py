@@ -1,0 +1,137 @@
+"""`hermes config`, as it is typed and as it answers."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hermes.admin.config import run
+
+
+def ask(home: Path, *args: str, **environ: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code = run(list(args), home, environ, out, err)
+    return code, out.getvalue(), err.getvalue()
+
+
+def test_show_prints_what_counts_and_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "model: {default: m, api_key: secret-1}\ntelegram: {token: secret-2, allowed_users: [7]}\n"
+        "agent: {system_prompt: say secret-3}\nroutes: [{match: {chat_id: 1}, agent: main}]\n"
+    )
+    (tmp_path / ".env").write_text("A_TOKEN=secret-3\n")
+    code, out, err = ask(tmp_path, "show", HERMES_MAX_ITERATIONS="9", OPENAI_API_KEY="secret-4")
+    assert code == 0 and err == "" and "secret-" not in out
+    shown = yaml.safe_load(out)
+    assert shown["agent"]["max_turns"] == 9 and shown["model"]["api_key"] == "***"
+    assert shown["platforms"]["telegram"]["secrets"] == {"token": "***"}
+    assert shown["platforms"]["telegram"]["allowed_users"] == ["7"]
+    assert shown["agent"]["system_prompt"] == "say ***" and shown["routes"][0]["agent"] == "main"
+    assert shown["display"]["busy_input_mode"] == "interrupt"
+
+
+def test_show_speaks_of_problems(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("modle: x\n")
+    code, _, err = ask(tmp_path, "show")
+    assert code == 0 and "1 problem(s)" in err and "hermes config check" in err
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("agent.max_turns", "5\n"),
+        ("model", "default: m\n"),
+        ("model.default", "m\n"),
+        ("model.api_key", "***\n"),
+        ("model.max_tokens", "\n"),
+        ("OPENAI_API_KEY", "***\n"),
+        ("HERMES_MODEL", "\n"),
+        ("streaming.enabled", "true\n"),
+        ("max_running", "256\n"),
+        ("telegram.allowed_users", "- '7'\n"),
+        ("telegram.require_mention", "true\n"),
+        ("platforms.telegram.token", "***\n"),
+        ("platforms.slack.enabled", "\n"),
+        ("agents.work.model", "w\n"),
+        ("routes", ""),
+    ],
+)
+def test_get(tmp_path: Path, key: str, said: str) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "model: m\nagent: {max_turns: 5}\nagents: {work: {model: w}}\n"
+        "telegram: {allowed_users: [7], require_mention: true, token: secret-1}\n"
+    )
+    code, out, err = ask(tmp_path, "get", key, OPENAI_API_KEY="secret-2")
+    assert (code, err) == (0, "")
+    assert out.startswith(said) if key == "model" else out == said
+    assert "secret-" not in out
+
+
+@pytest.mark.parametrize("command", [("get",), ("set",)])
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [("agent.max_turn", "“agent.max_turns”"), ("HERMES_MODLE", "“HERMES_MODEL”"), ("__class__", "not a known"),
+     ("terminal.backend", "not used yet"), ("agent.max_turns.x", "not a known"), ("", "not a known")],
+)  # fmt: skip
+def test_unknown_keys_are_answered_with_the_nearest(
+    tmp_path: Path, command: tuple[str], key: str, words: str
+) -> None:
+    code, out, err = ask(tmp_path, *command, key, *(["1"] if command == ("set",) else []))
+    assert (code, out) == (2, "") and words in err and err.count("\n") == 1
+
+
+def test_set_and_path(tmp_path: Path) -> None:
+    home = tmp_path / "new"
+    code, out, _ = ask(home, "set", "agent.max_turns", "8")
+    assert code == 0 and out == f"agent.max_turns is set in {home / 'config.yaml'}\n"
+    code, out, _ = ask(home, "set", "model.api_key", "secret-1", OPENAI_API_KEY="other")
+    assert code == 0 and "OPENAI_API_KEY is set in" in out and "environment, which counts" in out
+    assert "secret-1" not in out
+    code, out, _ = ask(home, "set", "agent.max_turns", "9", HERMES_MAX_ITERATIONS="3")
+    assert "which counts" in out
+    code, out, _ = ask(home, "path")
+    assert out == f"{home / 'config.yaml'}\n{home / '.env'}\n"
+    code, out, err = ask(home, "set", "agent.max_turns", "many")
+    assert (code, out) == (2, "") and "whole number" in err
+
+
+def test_check(tmp_path: Path) -> None:
+    assert ask(tmp_path, "check") == (0, "config ok\n", "")
+    file = tmp_path / "config.yaml"
+    file.write_text("terminal: {}\nagent:\n  max_turn: 3\n")
+    code, out, _ = ask(tmp_path, "check")
+    assert code == 1
+    assert out.splitlines() == [
+        f"{file}:3: “agent.max_turn” is not a known setting. Did you mean “agent.max_turns”?",
+        f"note: {file}:1: “terminal” is known, but not used yet.",
+    ]
+    file.write_text("terminal: {}\n")
+    assert ask(tmp_path, "check")[0] == 0
+
+
+def test_check_shows_no_secret_and_no_control_characters(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("agent: {max_turns: secret-1}\n\"a\\e[31mb\": 1\n")
+    _, out, _ = ask(tmp_path, "check", A_KEY="secret-1")
+    assert "secret-1" not in out and "\x1b" not in out
+
+
+def test_help_and_wrong_use(tmp_path: Path) -> None:
+    code, out, err = ask(tmp_path, "--help")
+    assert code == 0 and err == "" and all(name in out for name in ("show", "get", "set", "path", "check"))
+    for name in ("show", "get", "set", "path", "check"):
+        code, out, _ = ask(tmp_path, name, "--help")
+        assert code == 0 and "." in out
+    for args in ([], ["nonsense"], ["get"], ["set", "a"]):
+        code, out, err = ask(tmp_path, *args)
+        assert code == 2 and out == "" and "usage" in err
+
+
+def test_a_home_that_is_a_file(tmp_path: Path) -> None:
+    home = tmp_path / "file"
+    home.write_text("")
+    for args in (["show"], ["check"], ["set", "model", "x"]):
+        code, out, err = ask(home, *args)
+        assert (code, out) == (2, "") and str(home) in err

@@ -1,0 +1,67 @@
+"""Catching everything is allowed in few places, each of which logs, records the fact and goes on.
+
+Cleaning up and raising again is no catching: a handler that ends in a bare `raise` is fine anywhere."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.shape.tree import parsed, short, sources
+
+# File → why it may catch everything. An entry that is not needed fails the test.
+ALLOWED = {
+    "control/session.py": "the actor: a turn that breaks is recorded as failed and the session lives on",
+    "control/lane.py": "the lane: a message that breaks is recorded and the next one goes out",
+    "entry/host.py": "the adapter host: an adapter that breaks is reported and started again",
+    "state/sqlite.py": "the writer thread: whatever a unit raised is handed to whoever asked for it",
+}
+BROAD = {"Exception", "BaseException"}
+
+
+def _names(node: ast.expr | None) -> set[str]:
+    parts = node.elts if isinstance(node, ast.Tuple) else [node] if node is not None else []
+    return {ast.unparse(part).removeprefix("builtins.") for part in parts}
+
+
+def _broad(tree: ast.Module) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            last = node.body[-1]
+            again = isinstance(last, ast.Raise) and last.exc is None
+            if (node.type is None or _names(node.type) & BROAD) and not again:
+                yield node.lineno
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+            yield from (argument.lineno for argument in node.args if _names(argument) & BROAD)
+
+
+def test_everything_is_caught_only_where_it_may_be() -> None:
+    places = [
+        f"{short(path)}:{line}"
+        for path in sources()
+        if short(path) not in ALLOWED
+        for line in _broad(parsed(path))
+    ]
+    assert not places, f"catches everything: {', '.join(places)}"
+
+
+def test_every_exception_is_needed() -> None:
+    needed = {short(path) for path in sources() if any(_broad(parsed(path)))}
+    assert not (ALLOWED.keys() - needed), f"no broad except there: {sorted(ALLOWED.keys() - needed)}"
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("try: f()\nexcept Exception: pass", 1),
+        ("try: f()\nexcept: pass", 1),
+        ("try: f()\nexcept (OSError, BaseException) as e: log(e)", 1),
+        ("with contextlib.suppress(Exception): f()", 1),
+        ("try: f()\nexcept BaseException:\n    undo()\n    raise", 0),
+        ("try: f()\nexcept OSError: pass", 0),
+    ],
+)
+def test_a_broad_except_is_noticed(text: str, count: int) -> None:
+    assert len(list(_broad(ast.parse(text)))) == count

@@ -1,0 +1,99 @@
+"""The reference mentions every command, setting, hook and event there is, read from the code itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+
+import pytest
+
+from tests.shape.tree import FOLDERS, PACKAGE, ROOT, constant, load, sources
+
+# Keys that have no name of their own in the reference, and why.
+NOT_NAMED = {"platforms.<name>.extra": "stands for the platform's own keys, told by its manifest"}
+
+
+def _text(name: str) -> str:
+    path = ROOT / name
+    if not path.is_file():
+        pytest.fail(f"{name} does not exist yet.", pytrace=False)
+    return path.read_text(encoding="utf-8")
+
+
+def _missing(page: str, words: Iterable[str]) -> list[str]:
+    """Words that do not stand alone on the page: `/new` is not mentioned by `/newest`."""
+    text = _text(page)
+    return [word for word in words if not re.search(rf"(?<![\w.]){re.escape(word)}(?![\w-])", text)]
+
+
+def _expect(page: str, kind: str, words: Iterable[str]) -> None:
+    known = list(words)
+    assert known, f"no {kind} found: the test has lost sight of the code"
+    missing = _missing(page, known)
+    assert not missing, f"{page} does not mention {kind}: {', '.join(missing)}"
+
+
+def _keys(kind: type, prefix: str = "") -> Iterator[str]:
+    """`model.default`, `agents.<name>.model`, `routes[].match.platform` … for every leaf."""
+    hints = typing.get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        yield from _leaves(hints[field.name], prefix + field.name)
+
+
+def _leaves(hint: object, path: str) -> Iterator[str]:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    nested = [part for part in arguments if dataclasses.is_dataclass(part)]
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        yield from _keys(hint, path + ".")
+    elif origin in (dict, Mapping) and nested:
+        yield from _leaves(nested[0], path + ".<name>")
+    elif origin in (tuple, list) and nested:
+        yield from _leaves(nested[0], path + "[]")
+    elif origin in (typing.Union, types.UnionType) and nested:
+        yield from _leaves(nested[0], path)
+    elif path not in NOT_NAMED:
+        yield path
+
+
+def test_slash_commands() -> None:
+    why = "it must map each slash command's name to its object"
+    for path in sources(PACKAGE / "control" / "commands"):  # a command registers itself when imported
+        if path.stem != "__init__":
+            load(f"hermes.control.commands.{path.stem}", why)
+    names = constant("hermes.control.commands.registry", "COMMANDS", why)
+    _expect("docs/reference/commands.md", "slash commands", (f"/{name.lstrip('/')}" for name in names))
+
+
+def test_command_line() -> None:
+    names = constant("hermes.cli", "COMMANDS", "it must map each command's name to one line about it")
+    _expect("docs/reference/cli.md", "commands", (f"hermes {name}" for name in names))
+
+
+def test_settings() -> None:
+    settings = constant("hermes.domain.settings", "Settings", "it is the root of all settings")
+    _expect("docs/reference/settings.md", "settings", _keys(settings))
+
+
+def test_events() -> None:
+    why = "it must be the union of its kinds"
+    unions = [constant("hermes.domain.event", name, why) for name in ("Live", "Record")]
+    kinds = [kind.__name__ for union in unions for kind in typing.get_args(union)]
+    _expect("docs/reference/events.md", "events", kinds)
+
+
+def test_hooks() -> None:
+    names = constant("hermes.domain.hooks", "EVENTS", "it must be a tuple of the hooks' names")
+    _expect("docs/reference/hooks.md", "hooks", names)
+
+
+def test_the_first_pages() -> None:
+    _expect("README.md", "the two commands", ["./hermes", "./test"])
+    _expect("ARCHITECTURE.md", "folders", [f"{name}/" for name in FOLDERS])
+
+
+def test_a_missing_word_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "_text", lambda name: "`/newest` and `/stop`, `agent:start`, command:*")
+    assert _missing("page", ["/new", "/stop", "agent:start", "command:*", "start-up"]) == ["/new", "start-up"]

@@ -1,0 +1,66 @@
+"""What only answers a question loads nothing: no SDK, no database, no event loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.shape.tree import PACKAGE, SRC
+
+# Everything loaded after the interpreter itself was up goes to the last line, as JSON.
+PROBE = """
+import json, runpy, sys
+before = set(sys.modules)
+try:
+    {action}
+except SystemExit as end:
+    if end.code not in (None, 0):
+        raise
+print("\\n" + json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+COMMAND = "sys.argv = ['hermes', {!r}]; runpy.run_module('hermes', run_name='__main__')"
+PLATFORMS = "from hermes.plugins import platform_manifests as all; assert len(list(all())) >= {}"
+
+
+def _loaded(action: str) -> set[str]:
+    for needed in ("__init__.py", "__main__.py", "cli.py", "plugins.py"):
+        if not (PACKAGE / needed).is_file():
+            pytest.fail(f"src/hermes/{needed} does not exist yet.", pytrace=False)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", PROBE.format(action=action)],
+        env=os.environ | {"PYTHONPATH": str(SRC)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = json.loads(done.stdout.splitlines()[-1])
+    return {name.split(".")[0] for name in names}
+
+
+def _foreign(loaded: set[str]) -> list[str]:
+    """Whatever belongs neither to Python nor to Hermes: aiohttp, apsw, yaml, any platform's SDK …"""
+    return sorted(loaded - sys.stdlib_module_names - {"hermes", "__main__", "__mp_main__"})
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_answering_loads_nothing(option: str) -> None:
+    loaded = _loaded(COMMAND.format(option))
+    assert not _foreign(loaded)
+    assert not loaded & {"asyncio", "sqlite3", "ssl"}
+
+
+def test_listing_platforms_loads_no_sdk() -> None:
+    folders = [path.parent for path in (PACKAGE / "entry" / "platforms").glob("*/manifest.py")]
+    assert not _foreign(_loaded(PLATFORMS.format(len(folders))))
+
+
+def test_the_probe_sees() -> None:
+    assert {"yaml", "asyncio"} <= _loaded("import yaml, asyncio")
+    assert "yaml" in _foreign(_loaded("import yaml, json"))

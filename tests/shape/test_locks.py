@@ -1,0 +1,114 @@
+"""The locks name no machine, pin everything by hash, and belong to the dependencies of pyproject.toml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.shape.tree import ROOT, pyproject
+
+LOCKS = ["requirements.lock", "requirements-dev.lock", "tools/bootstrap-pip.lock", "tools/bootstrap-uv.lock"]
+ADDRESS = re.compile(
+    r"https?:|file:|ssh:|git\+|^\s*-[ief]\b|--(index|extra|find|trusted|proxy)|@\s*\w"
+    r"|\b[a-z0-9-]+\.(com|org|net|io|dev|cloud|internal|local|example)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def _addresses(text: str) -> list[str]:
+    return [match[0] for match in ADDRESS.finditer(text)]
+
+
+def _pins(lock: str) -> dict[str, Requirement]:
+    """Name → pinned requirement; fails on a line that is neither a pin nor a hash."""
+    pins: dict[str, Requirement] = {}
+    for block in re.split(r"\n(?=\S)", (ROOT / lock).read_text(encoding="utf-8").strip()):
+        pin, *hashes = (line.strip().removesuffix("\\").strip() for line in block.splitlines())
+        requirement = Requirement(pin)
+        assert re.fullmatch(r"==[^,*]+", str(requirement.specifier)), f"{lock}: {pin} is not pinned"
+        assert hashes, f"{lock}: {pin} has no hash"
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", line) for line in hashes), f"{lock}: {pin}"
+        pins[canonicalize_name(requirement.name)] = requirement
+    return pins
+
+
+def _wanted(*, dev: bool) -> list[Requirement]:
+    project = pyproject()["project"]
+    texts = project["dependencies"] + (project["optional-dependencies"]["dev"] if dev else [])
+    return [Requirement(text) for text in texts]
+
+
+def _reachable(start: Iterable[str]) -> set[str]:
+    """Everything the packages may need, by the metadata of what is installed here."""
+    seen: set[str] = set()
+    waiting = list(start)
+    while waiting:
+        name = canonicalize_name(waiting.pop())
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            needs = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:  # for another platform only
+            continue
+        waiting += [need.name for need in map(Requirement, needs) if "extra ==" not in str(need.marker)]
+    return seen
+
+
+@pytest.mark.parametrize("name", [*LOCKS, "pyproject.toml"])
+def test_no_address(name: str) -> None:
+    found = _addresses((ROOT / name).read_text(encoding="utf-8"))
+    assert not found, f"{name} names a place: {found}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--index-url https://mirror.example/simple",
+        "--find-links /opt/wheels",
+        "-f wheels",
+        "# from mirror.internal",
+        "aiohttp @ file:///tmp/x.whl",
+        "https://host/x.whl",
+    ],
+)
+def test_an_address_is_noticed(line: str) -> None:
+    assert _addresses(f"aiohttp==1\n{line}\n")
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_everything_is_pinned_by_hash(lock: str) -> None:
+    assert _pins(lock)
+
+
+@pytest.mark.parametrize(("lock", "dev"), [("requirements.lock", False), ("requirements-dev.lock", True)])
+def test_lock_belongs_to_pyproject(lock: str, dev: bool) -> None:
+    pins, wanted = _pins(lock), _wanted(dev=dev)
+    names = [canonicalize_name(need.name) for need in wanted]
+    missing = [name for name in names if name not in pins]
+    assert not missing, f"{lock} lacks {missing}: run tools/lock"
+    stale = [
+        str(need)
+        for need, name in zip(wanted, names, strict=True)
+        if not need.specifier.contains(str(pins[name].specifier).removeprefix("=="), prereleases=True)
+    ]
+    assert not stale, f"{lock} does not satisfy {stale}: run tools/lock"
+    surplus = pins.keys() - _reachable(names)
+    assert not surplus, f"{lock} pins what nobody needs: {sorted(surplus)}: run tools/lock"
+
+
+def test_what_is_tested_is_what_runs() -> None:
+    runtime, tested = _pins("requirements.lock"), _pins("requirements-dev.lock")
+    different = [name for name, pin in runtime.items() if tested[name].specifier != pin.specifier]
+    assert not different, f"the two locks differ in {different}: run tools/lock"
+
+
+def test_no_other_lock_file() -> None:
+    """uv.lock and pylock.toml write the index and every file's address."""
+    assert not [path.name for path in map(Path, ("uv.lock", "pylock.toml")) if (ROOT / path).exists()]

@@ -1,0 +1,55 @@
+"""Names a reader can trust: no empty words, a header on every module, the same files per platform."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tests.shape.tree import PACKAGE, classes, parsed, short, sources
+
+EMPTY_WORDS = {"manager", "helper", "util", "utility", "common", "base", "handler"}
+HEADER_LINES = 5
+PLATFORM_FILES = {"__init__.py", "manifest.py", "adapter.py", "convert.py"}
+
+
+def _words(name: str) -> set[str]:
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
+    return {word.lower() for word in words} | {word.lower().removesuffix("s") for word in words}
+
+
+def test_modules_and_classes_have_telling_names() -> None:
+    wrong = []
+    for path in sources():
+        module = path.parent.name if path.stem == "__init__" else path.stem
+        names = [module, *(kind.name for kind in classes(parsed(path)))]
+        wrong += [f"{short(path)}: {name}" for name in names if _words(name) & EMPTY_WORDS]
+    assert not wrong, f"names that say nothing ({', '.join(sorted(EMPTY_WORDS))}): {wrong}"
+
+
+def test_words_are_split() -> None:
+    assert _words("HTTPHandler") & EMPTY_WORDS
+    assert _words("string_utils") & EMPTY_WORDS
+    assert not _words("Database") & EMPTY_WORDS
+
+
+def test_every_module_opens_with_a_short_header() -> None:
+    wrong = []
+    for path in sources():
+        header = (ast.get_docstring(parsed(path)) or "").strip()
+        first = header.split("\n\n")[0]
+        if not header:
+            wrong.append(f"{short(path)}: no docstring")
+        elif len(first.splitlines()) > HEADER_LINES:
+            wrong.append(f"{short(path)}: its first paragraph is longer than {HEADER_LINES} lines")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_platform_has_the_same_files() -> None:
+    platforms = PACKAGE / "entry" / "platforms"
+    folders = [path for path in sorted(platforms.iterdir()) if path.is_dir() and path.name != "__pycache__"]
+    wrong = []
+    for folder in folders:
+        there = {path.name for path in folder.iterdir() if path.name != "__pycache__"}
+        if there != PLATFORM_FILES:
+            wrong.append(f"{folder.name}: {sorted(there ^ PLATFORM_FILES)}")
+    assert not wrong, f"a platform has exactly {sorted(PLATFORM_FILES)}; too much or missing: {wrong}"

@@ -1,0 +1,277 @@
+"""What the loader understands: layers, places, older names, variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.errors import UserError
+from hermes.domain.settings import HostedAgent, PlatformSettings, Route, RouteMatch, Settings
+from hermes.domain.turn import BusyMode
+from hermes.state.setting_names import is_key_like, is_later
+from hermes.state.settings import Loaded, key_variable, load_settings
+
+
+def load(home: Path, config: str = "", env: str = "", **environ: str) -> Loaded:
+    (home / "config.yaml").write_text(config)
+    (home / ".env").write_text(env)
+    (home / ".env").chmod(0o600)
+    loaded = load_settings(home, environ)
+    assert loaded.problems == ()
+    return loaded
+
+
+def test_nothing_said_is_the_defaults(tmp_path: Path) -> None:
+    assert load_settings(tmp_path / "not-there", {}).settings == Settings()
+    assert load(tmp_path).settings == Settings()
+    assert load(tmp_path, "# only a comment\n").settings == Settings()
+    assert load(tmp_path, "model:\nagent:\n  max_turns:\nplatforms: ~\nroutes:\n").settings == Settings()
+
+
+def test_the_environment_beats_the_secrets_file_beats_the_config_file(tmp_path: Path) -> None:
+    config = "model: from-yaml\nagent: {max_turns: 1}\ntimezone: UTC\n"
+    env = "HERMES_MODEL=from-file\nHERMES_MAX_ITERATIONS=2\n"
+    settings = load(tmp_path, config, env, HERMES_MODEL="from-environment", HERMES_TIMEZONE="").settings
+    assert settings.model.default == "from-environment"
+    assert settings.agent.max_turns == 2
+    assert settings.timezone == "UTC"
+
+
+def test_enabled_false_beats_every_token(tmp_path: Path) -> None:
+    config = "telegram: {enabled: false}\ndiscord: {enabled: true}\n"
+    loaded = load(tmp_path, config, "TELEGRAM_BOT_TOKEN=12345:abc\n", TELEGRAM_ENABLED="true", DISCORD_ENABLED="0")
+    assert loaded.settings.platforms["telegram"].enabled is False
+    assert loaded.settings.platforms["discord"].enabled is False
+    found = loaded.find("telegram", "TELEGRAM_BOT_TOKEN")
+    assert found is not None and found.reveal() == "12345:abc"
+
+
+def test_the_model_in_all_its_forms(tmp_path: Path) -> None:
+    assert load(tmp_path, "model: a/b\n").settings.model.default == "a/b"
+    assert load(tmp_path, "model: {model: a}\n").settings.model.default == "a"
+    whole = "model: {default: a, model: b, provider: custom, base_url: 'http://h/v1', context_length: 8_000}\n"
+    model = load(tmp_path, whole).settings.model
+    assert (model.default, model.provider, model.base_url, model.context_length) == ("a", "custom", "http://h/v1", 8000)
+
+
+@pytest.mark.parametrize(
+    ("config", "environ", "provider", "key"),
+    [
+        ("", {"OPENAI_API_KEY": "one"}, "auto", "one"),
+        ("model: {api_key: two}", {"OPENAI_API_KEY": "one"}, "auto", "one"),
+        ("model: {api_key: two}", {}, "auto", "two"),
+        ("", {"OPENROUTER_API_KEY": "three"}, "openrouter", "three"),
+        ("", {"OPENROUTER_API_KEY": "three", "OPENAI_BASE_URL": "http://h/v1"}, "auto", ""),
+        ("", {"OPENROUTER_API_KEY": "three", "OPENAI_BASE_URL": "https://openrouter.ai.evil.net/v1"}, "auto", ""),
+        ("", {"OPENROUTER_API_KEY": "3", "OPENAI_API_KEY": "1", "OPENAI_BASE_URL": "http://h/v1"}, "auto", "1"),
+        ("model: {provider: anthropic}", {"OPENAI_API_KEY": "1", "ANTHROPIC_API_KEY": "4"}, "anthropic", "4"),
+        ("model: {provider: anthropic}", {"OPENAI_API_KEY": "one"}, "anthropic", ""),
+        ("", {"OPENAI_API_KEY": "1", "HERMES_INFERENCE_PROVIDER": "deepseek"}, "deepseek", ""),
+    ],
+)
+def test_a_key_goes_only_to_its_own_provider(
+    tmp_path: Path, config: str, environ: dict[str, str], provider: str, key: str
+) -> None:
+    model = load(tmp_path, config, **environ).settings.model
+    assert (model.provider, model.api_key.reveal()) == (provider, key)
+
+
+def test_the_key_variable_of_a_provider() -> None:
+    assert key_variable("auto") == key_variable("custom:mine") == "OPENAI_API_KEY"
+    assert key_variable("kimi-coding") == "KIMI_CODING_API_KEY"
+
+
+def test_gateway_keys_stand_in_two_places_and_top_level_wins(tmp_path: Path) -> None:
+    config = """
+gateway:
+  max_running: 5
+  cache_mb: 6
+  group_sessions_per_user: false
+  allowed_users: [a]
+  streaming: {enabled: false, cursor: x}
+max_running: 7
+streaming: {cursor: y}
+"""
+    settings = load(tmp_path, config).settings
+    assert (settings.gateway.max_running, settings.gateway.cache_mb) == (7, 6)
+    assert settings.group_sessions_per_user is False and settings.allowed_users == ("a",)
+    assert (settings.streaming.enabled, settings.streaming.cursor) == (False, "y")
+
+
+def test_platform_blocks_of_three_places_are_merged(tmp_path: Path) -> None:
+    config = """
+gateway:
+  platforms:
+    telegram: {enabled: false, require_mention: true, allowed_users: [1]}
+platforms:
+  telegram: {allowed_users: [2], home_channel: {chat_id: -100, thread_id: 7, platform: telegram, name: x}}
+telegram:
+  enabled: yes
+  extra: {proxy: "http://me:hidden-word@host"}
+  free_response_channels: [a, b]
+  mention_patterns: ["x{1,2}", y]
+  channel_prompts: {"5": short}
+  bot_token: "12345:abcdef"
+"""
+    loaded = load(tmp_path, config)
+    block = loaded.settings.platforms["telegram"]
+    assert (block.enabled, block.allowed_users) == (True, ("2",))
+    assert (block.home_channel, block.home_thread) == ("-100", "7")
+    assert block.extra == {
+        "require_mention": "true",
+        "free_response_channels": "a,b",
+        "mention_patterns": "x{1,2}\ny",
+        "channel_prompts.5": "short",
+    }
+    assert set(block.secrets) == {"bot_token", "proxy"}
+    for word in ("hidden-word", "abcdef"):
+        assert word not in repr(loaded)
+    assert loaded.secrets.redact("with hidden-word and 12345:abcdef") == "with *** and ***"
+    mention = loaded.find("telegram", "TELEGRAM_REQUIRE_MENTION")
+    assert mention is not None and mention.reveal() == "true"
+    assert loaded.find("telegram", "TELEGRAM_NOTHING") is None
+
+
+def test_variables_of_platforms_and_their_exceptions(tmp_path: Path) -> None:
+    loaded = load(
+        tmp_path,
+        TELEGRAM_ALLOWED_USERS="1, 2,,3",
+        TELEGRAM_HOME_CHANNEL_THREAD_ID="9",
+        SLACK_ALLOW_ALL_USERS="true",
+        MATRIX_HOME_ROOM="!room:server",
+        EMAIL_HOME_ADDRESS="me@here",
+        QQBOT_HOME_CHANNEL="q",
+        QQ_ALLOWED_USERS="u",
+        WHATSAPP_CLOUD_ALLOWED_USERS="c",
+        GATEWAY_ALLOWED_USERS="g",
+        GATEWAY_ALLOW_ALL_USERS="yes",
+    )
+    blocks = loaded.settings.platforms
+    assert blocks["telegram"] == PlatformSettings(allowed_users=("1", "2", "3"), home_thread="9")
+    assert blocks["slack"].allow_all_users
+    assert blocks["matrix"].home_channel == "!room:server"
+    assert blocks["email"].home_channel == "me@here"
+    assert blocks["qqbot"] == PlatformSettings(home_channel="q", allowed_users=("u",))
+    assert blocks["whatsapp_cloud"].allowed_users == ("c",) and "whatsapp" not in blocks
+    assert loaded.settings.allowed_users == ("g",) and loaded.settings.allow_all_users
+
+
+def test_a_plugin_platform_is_known_when_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("zulip: {site: here}\nroutes:\n- {match: {platform: zulip}, agent: main}\n")
+    loaded = load_settings(tmp_path, {"ZULIP_ALLOWED_USERS": "z"}, platforms=["zulip"])
+    assert loaded.problems == ()
+    assert loaded.settings.platforms["zulip"] == PlatformSettings(allowed_users=("z",), extra={"site": "here"})
+
+
+def test_values_keep_their_spelling_and_words_are_not_switches(tmp_path: Path) -> None:
+    config = "approvals: {mode: off}\nallowed_users: [007, -1001234567890123456789, no, 1e3]\nmodel: 3.50\n"
+    settings = load(tmp_path, config).settings
+    assert settings.approvals.mode == "off" and settings.model.default == "3.50"
+    assert settings.allowed_users == ("007", "-1001234567890123456789", "no", "1e3")
+
+
+def test_references_to_variables(tmp_path: Path) -> None:
+    config = """
+model:
+  default: ${NAME}-x
+  base_url: ${URL:-http://here/v1}
+  api_key: ${MY_KEY}
+agent: {max_turns: "${TURNS}", system_prompt: "keep $${NAME} and $5 and ${}"}
+"""
+    loaded = load(tmp_path, config, "NAME=file\nTURNS=9\nMY_KEY=abcdefgh\n", NAME="env")
+    model = loaded.settings.model
+    assert (model.default, model.base_url, model.api_key.reveal()) == ("env-x", "http://here/v1", "abcdefgh")
+    assert loaded.settings.agent.max_turns == 9
+    assert loaded.settings.agent.system_prompt == "keep ${NAME} and $5 and ${}"
+    assert loaded.notes == ()
+
+
+def test_anchors_and_merge_keys(tmp_path: Path) -> None:
+    config = "agents:\n  a: &a {model: x, provider: p}\n  b: {<<: *a, model: y}\n"
+    agents = load(tmp_path, config).settings.agents
+    assert agents == {"a": HostedAgent(model="x", provider="p"), "b": HostedAgent(model="y", provider="p")}
+
+
+def test_agents_and_routes(tmp_path: Path) -> None:
+    config = """
+agents:
+  work: {model: m, enabled_toolsets: [web, files], disabled_toolsets: "a, b"}
+  empty:
+default_agent: work
+routes:
+  - match: {platform: telegram, chat_id: -100, kind: dm}
+    agent: work
+  - {match: {}, agent: main}
+"""
+    settings = load(tmp_path, config).settings
+    assert settings.agents["work"].enabled_toolsets == ("web", "files")
+    assert settings.agents["work"].disabled_toolsets == ("a", "b")
+    assert settings.agents["empty"] == HostedAgent() and settings.default_agent == "work"
+    assert settings.routes == (
+        Route(match=RouteMatch(platform="telegram", chat_id="-100", kind="private"), agent="work"),
+        Route(match=RouteMatch(), agent="main"),
+    )
+
+
+def test_an_agent_with_an_unreadable_list_of_toolsets_has_none(tmp_path: Path) -> None:
+    for wrong in ("enabled_toolsets: {a: 1}", "enabled_toolset: [web]", "disabled_toolsets: ['${NOT_SET}']"):
+        (tmp_path / "config.yaml").write_text(f"agents: {{work: {{{wrong}}}}}\n")
+        loaded = load_settings(tmp_path, {})
+        assert loaded.problems and loaded.settings.agents["work"].enabled_toolsets == ("none",)
+
+
+def test_known_names_of_the_existing_product_are_notes(tmp_path: Path) -> None:
+    config = """
+_config_version: 33
+session_reset: {mode: idle}
+quick_commands: {x: {type: exec}}
+terminal: {backend: docker}
+agent: {reasoning_effort: high}
+gateway: {multiplex_profiles: true, session_reset: {mode: none}}
+display: {platforms: {telegram: {tool_progress: all}}}
+cron: {wrap_response: false}
+"""
+    loaded = load(tmp_path, config)
+    assert [note.line for note in loaded.notes] == [2, 3, 4, 5, 6, 7, 7, 8, 9]
+    assert all("not used yet" in note.message for note in loaded.notes)
+    assert is_later("terminal.anything.below") and not is_later("agent.max_turns")
+
+
+def test_notes_are_no_problems(tmp_path: Path) -> None:
+    (tmp_path / "config.yml").write_text("model: x\n")
+    (tmp_path / "config.yaml").write_text("model: {api_key: abcdefgh}\n")
+    (tmp_path / ".env").write_text("A=1\nA=2\n")
+    (tmp_path / ".env").chmod(0o644)
+    loaded = load_settings(tmp_path, {})
+    assert loaded.problems == ()
+    text = "\n".join(map(str, loaded.notes))
+    assert "config.yml is not read" in text and "chmod 600" in text
+    assert "config.yaml:1: model.api_key is a secret" in text and ".env:2: A was set in line 1" in text
+
+
+def test_only_a_home_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for home in (file, file / "below", Path("/nul\0byte")):
+        with pytest.raises(UserError) as caught:
+            load_settings(home, {})
+        assert caught.value.hint
+
+
+def test_line_ends_and_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_bytes(b"\xef\xbb\xbfmodel: x\r\nagent:\r\n  max_turns: bad\r\n")
+    loaded = load_settings(tmp_path, {})
+    assert loaded.settings.model.default == "x" and [problem.line for problem in loaded.problems] == [3]
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("OPENAI_API_KEY", True), ("apiKey", True), ("token", True), ("client_secret", True), ("SUDO_PASSWORD", True),
+        ("FAL_KEY", True), ("AWS_ACCESS_KEY_ID", True), ("max_tokens", False), ("KEYBOARD", False), ("PWD", False),
+        ("SSH_AUTH_SOCK", False), ("TOKEN_FILE", False), ("record_keys", True), ("", False), ("_", False),
+    ],
+)  # fmt: skip
+def test_key_like_names(name: str, secret: bool) -> None:
+    assert is_key_like(name) is secret

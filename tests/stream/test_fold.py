@@ -1,0 +1,331 @@
+"""A feed folded into the view of a turn, and a turn's records as text."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes.domain.event import (
+    Answered,
+    Asked,
+    Ending,
+    Entry,
+    Failed,
+    Finished,
+    ModelSaid,
+    QuestionKind,
+    Record,
+    Reset,
+    Retrying,
+    Seen,
+    Snapshot,
+    Stopped,
+    Summarised,
+    TextDelta,
+    ThoughtDelta,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    Undone,
+    UserSaid,
+    Verdict,
+)
+from hermes.domain.ids import CallId, QuestionId, TurnId
+from hermes.domain.tool import Effect, ToolCall
+from hermes.domain.turn import TurnState
+from hermes.stream.fold import (
+    CaughtUp,
+    Fold,
+    Progress,
+    Spoken,
+    ToolState,
+    answer_text,
+    choices,
+    preview,
+    question_text,
+    transcript_text,
+)
+
+MANY = settings(
+    max_examples=2000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 150,
+    deadline=None,
+    derandomize=True,
+    database=None,
+)
+
+
+def entry(seq: int, record: Record) -> Entry:
+    return Entry(seq=seq, turn=TurnId("turn_1"), at=datetime(2026, 1, 2, tzinfo=UTC), record=record)
+
+
+def entries(*records: Record) -> list[Entry]:
+    return [entry(seq, record) for seq, record in enumerate(records, 1)]
+
+
+def call(id: str = "c1", name: str = "read_file", arguments: str = '{"path": "notes.txt"}') -> ToolCall:
+    return ToolCall(id=CallId(id), name=name, arguments=arguments)
+
+
+def started(id: str = "c1", name: str = "read_file") -> ToolStarted:
+    return ToolStarted(call=CallId(id), name=name, effect=Effect.READ, key="k")
+
+
+def finished(id: str = "c1", *, failed: bool = False, unknown: bool = False) -> ToolFinished:
+    return ToolFinished(call=CallId(id), text="out", failed=failed, unknown=unknown)
+
+
+def asked(id: str = "q1", kind: QuestionKind = QuestionKind.CLARIFY) -> Asked:
+    return Asked(question=QuestionId(id), kind=kind, text="Which?", options=("a", "b"))
+
+
+def folded(*items: Seen) -> Fold:
+    fold = Fold()
+    for item in items:
+        fold.see(item)
+    return fold
+
+
+def delta(text: str) -> TextDelta:
+    return TextDelta(text=text)
+
+
+SAID = ModelSaid(text="Whole.")
+
+
+@pytest.mark.parametrize(
+    ("items", "text"),
+    [
+        ([delta("Hel"), delta("lo")], "Hello"),
+        ([Snapshot(text="Hello"), delta(" you")], "Hello you"),
+        ([delta("Hel"), Snapshot(text="Hello")], "Hello"),
+        ([delta("Half"), Reset()], ""),
+        ([delta("Half"), Reset(), delta("Whole")], "Whole"),
+        ([delta("Half"), Retrying(reason="x", after=1.0), delta(" more")], "Half more"),
+        ([delta("Half"), entry(1, SAID)], "Whole."),
+        ([entry(1, SAID), Reset()], "Whole."),
+        ([entry(1, SAID), entry(1, SAID), delta("Next")], "Whole.\n\nNext"),
+        ([entry(1, SAID), delta("Ne"), entry(1, SAID), Snapshot(text="Next")], "Whole.\n\nNext"),
+        ([entry(1, ModelSaid(text="One and ", ending=Ending.LENGTH)), delta("two")], "One and two"),
+        ([entry(1, ModelSaid(text="A", ending=Ending.BROKEN)), entry(2, ModelSaid(text="B"))], "AB"),
+        (
+            [
+                entry(1, ModelSaid(text="A", ending=Ending.LENGTH)),
+                entry(2, UserSaid(text="x", steering=True)),
+                delta("B"),
+            ],
+            "A\n\nB",
+        ),
+        ([entry(1, ModelSaid(text="Par", partial=True)), entry(2, Stopped())], "Par"),
+        ([delta("<thi"), delta("nk>x</think>Hi")], "Hi"),
+        ([delta("<think>x"), entry(1, ModelSaid(text="<think>x</think>Hi"))], "Hi"),
+        ([ThoughtDelta(text="hm"), ToolOutput(call=CallId("c"), text="x")], ""),
+        ([delta("See\nMEDIA:/tmp/a.p")], "See"),
+        ([delta("See [[as_doc")], "See"),
+        ([delta("NO_RE")], ""),
+        ([delta("NO_RE"), delta("GRETS")], "NO_REGRETS"),
+        ([delta("Hm."), entry(1, ModelSaid(text="[SILENT]")), entry(2, Finished())], ""),
+        ([entry(3, SAID), entry(4, Undone(since=3))], ""),
+        ([entry(3, SAID), entry(4, Summarised(upto=2, text="s"))], "Whole."),
+    ],
+)
+def test_the_visible_text(items: list[Seen], text: str) -> None:
+    assert folded(*items).text == text
+
+
+def test_tools_are_lines_between_the_texts() -> None:
+    feed: list[Seen] = [
+        entry(
+            1, ModelSaid(text="Let me look.", calls=(call(), call("c2", "terminal", '{"command":"`ls`"}')))
+        ),
+        entry(2, started()),
+        entry(3, started("c2", "terminal")),
+        entry(4, finished("c2", failed=True)),
+    ]
+    fold = folded(*feed, delta("Hm"))
+    assert fold.draft() == "Let me look.\n\n📖 `read_file notes.txt` …\n💻 `terminal 'ls'` … failed\n\nHm"
+    assert fold.draft(Progress.OFF) == fold.text == "Let me look.\n\nHm"
+    fold.see(entry(5, finished()))
+    assert [(tool.plain, tool.state) for tool in fold.tools] == [
+        ("read_file notes.txt", ToolState.DONE),
+        ("terminal `ls`", ToolState.FAILED),
+    ]
+    assert '{"path": "notes.txt"}' in fold.draft(Progress.VERBOSE)
+
+
+def test_a_call_that_runs_again_keeps_its_line_and_an_end_leaves_none_running() -> None:
+    fold = folded(entry(1, ModelSaid(calls=(call(),))), entry(2, started()), entry(3, started()))
+    assert [tool.state for tool in fold.tools] == [ToolState.RUNNING]
+    fold.see(entry(4, Stopped(reason="enough")))
+    assert [tool.state for tool in fold.tools] == [ToolState.UNKNOWN]
+    assert (fold.state, fold.reason) == (TurnState.STOPPED, "enough")
+
+
+def test_a_call_settled_without_a_start_is_shown_and_an_unheard_one_is_not() -> None:
+    said = entry(1, ModelSaid(calls=(call(),)))
+    assert len(folded(said, entry(2, finished(failed=True))).tools) == 1
+    assert folded(said, entry(2, finished("c9"))).tools == ()
+
+
+def test_long_rows_internal_tools_and_repeated_tools() -> None:
+    many = [entry(seq, started(f"c{seq}", f"tool_{seq}")) for seq in range(1, 10)]
+    assert folded(*many).draft().startswith("… 3 earlier\n⚙️ `tool_4` …\n")
+    assert folded(entry(1, started(name="_plan"))).draft() == ""
+    same = [entry(seq, started(f"c{seq}")) for seq in range(1, 4)]
+    assert folded(*same).draft(Progress.NEW).count("\n") == 0
+    assert folded(*same).draft(Progress.ALL).count("\n") == 2
+
+
+def test_questions_open_and_close() -> None:
+    fold = folded(entry(1, asked()), entry(2, asked("q2")))
+    assert (fold.question, fold.state) == (asked(), TurnState.WAITING)
+    fold.see(entry(3, Answered(question=QuestionId("q1"), verdict=Verdict.REPLY, text="a")))
+    assert (fold.question, fold.state) == (asked("q2"), TurnState.WAITING)
+    fold.see(entry(4, Answered(question=QuestionId("q2"), verdict=Verdict.EXPIRED)))
+    assert (fold.question, fold.state) == (None, TurnState.RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("record", "state", "reason", "note"),
+    [
+        (Finished(note="n"), TurnState.DONE, "", "n"),
+        (Failed(reason="r"), TurnState.FAILED, "r", ""),
+        (Stopped(), TurnState.STOPPED, "", ""),
+    ],
+)
+def test_ends(record: Record, state: TurnState, reason: str, note: str) -> None:
+    fold = folded(entry(1, asked()), entry(2, record))
+    assert (fold.state, fold.reason, fold.note, fold.question) == (state, reason, note, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ("", ""),
+        ("{}", ""),
+        ('{"n": 1, "other": "x", "command": "ls\\n -l"}', "ls -l"),
+        ('{"n": 1, "other": "x"}', "x"),
+        ('{"command": " ", "path": "p"}', "p"),
+        ("not { json", "not { json"),
+        ("[1, 2]", "[1, 2]"),
+        ('{"path": "' + "x" * 60 + '"}', "x" * 47 + "…"),
+        ('{"path": "a\\u202eb\\u001b[0m"}', "ab[0m"),
+        ("[" * 100_000, "[" * 47 + "…"),
+    ],
+)
+def test_previews(arguments: str, shown: str) -> None:
+    assert preview(arguments) == shown
+
+
+def test_question_text() -> None:
+    approval = Asked(question=QuestionId("q"), kind=QuestionKind.APPROVAL, text="Sure?")
+    assert choices(approval) == ("once", "session", "always", "deny")
+    assert question_text(asked()) == "Which?\n\n1. a\n2. b"
+    assert question_text(Asked(question=QuestionId("q"), kind=QuestionKind.CLARIFY, text="?")) == "?"
+
+
+@pytest.mark.parametrize(
+    ("heard", "whole", "left"),
+    [
+        ("", "abc", CaughtUp(text="abc")),
+        ("ab", "abc", CaughtUp(text="c")),
+        ("abc\n", "abc", CaughtUp(text="")),
+        ("abx", "abc", CaughtUp(text="abc", void=True)),
+        ("<think>y</think>ab", "abc", CaughtUp(text="c")),
+        ("a <", "a <", CaughtUp(text="<")),
+    ],
+)
+def test_what_is_left_to_show_when_a_call_closes(heard: str, whole: str, left: CaughtUp) -> None:
+    spoken = Spoken()
+    spoken.more(heard)
+    assert spoken.close(whole) == left
+    assert spoken.text == ""
+
+
+# --- records as text
+
+
+@pytest.mark.parametrize(
+    ("records", "answer", "transcript"),
+    [
+        ([], "", ""),
+        ([UserSaid(text="hi"), ModelSaid(text="Hello \n"), Finished()], "Hello", "Hello"),
+        ([ModelSaid(text="Hello"), Finished(note="n")], "Hello\n\nn", "Hello\n\nn"),
+        (
+            [
+                ModelSaid(text="Look", calls=(call(),)),
+                started(),
+                finished(),
+                ModelSaid(text="Done"),
+                Finished(),
+            ],
+            "Done",
+            "Look\n\nDone",
+        ),
+        ([ModelSaid(text="Look", calls=(call(),)), Failed(reason="broke")], "broke", "Look\n\nbroke"),
+        ([ModelSaid(text="Par", partial=True), Stopped()], "Par", "Par"),
+        (
+            [ModelSaid(text="A ", ending=Ending.LENGTH), ModelSaid(text="B", ending=Ending.LENGTH)],
+            "A B",
+            "A B",
+        ),
+        ([ModelSaid(text="<think>x</think>\nMEDIA:/a.png")], "MEDIA:/a.png", "MEDIA:/a.png"),
+    ],
+)
+def test_texts_of_a_turn(records: list[Record], answer: str, transcript: str) -> None:
+    assert answer_text(entries(*records)) == answer
+    assert transcript_text(entries(*records)) == transcript
+
+
+def test_the_answer_without_its_footer() -> None:
+    assert answer_text(entries(ModelSaid(text="Hi"), Finished(note="n")), footer=False) == "Hi"
+
+
+# --- properties
+
+RECORDS: st.SearchStrategy[Record] = st.one_of(
+    st.builds(UserSaid, text=st.just("x")),
+    st.builds(
+        ModelSaid,
+        text=st.text(alphabet="ab<\n", max_size=6),
+        calls=st.sampled_from([(), (call(),), (call(), call("c2", "_x"))]),
+        ending=st.sampled_from(Ending),
+    ),
+    st.sampled_from([started(), started("c2", "_x"), finished(), finished("c2", unknown=True)]),
+    st.sampled_from([asked(), Answered(question=QuestionId("q1"), verdict=Verdict.ONCE)]),
+    st.builds(Undone, since=st.integers(0, 10)),
+    st.sampled_from([Finished(), Failed(reason="r"), Stopped()]),
+)
+LIVE: st.SearchStrategy[Seen] = st.one_of(
+    st.builds(TextDelta, text=st.text(alphabet="ab<\n", max_size=6)),
+    st.builds(Snapshot, text=st.text(alphabet="ab<\n", max_size=6)),
+    st.just(Reset()),
+)
+
+
+@MANY
+@given(st.lists(RECORDS, max_size=12), st.data())
+def test_a_feed_with_replays_folds_like_its_records(records: list[Record], data: st.DataObject) -> None:
+    story = entries(*records)
+    fold = Fold()
+    for place, item in enumerate(story):
+        for live in data.draw(st.lists(LIVE, max_size=3)):
+            fold.see(live)
+        for again in story[data.draw(st.integers(0, place)) : place]:
+            fold.see(again)
+        fold.see(item)
+    fold.see(Reset())
+    plain = folded(*story)
+    assert (fold.draft(), fold.state, fold.question) == (plain.draft(), plain.state, plain.question)
+
+
+@MANY
+@given(st.text(max_size=60), st.lists(st.integers(0, 60), max_size=8))
+def test_deltas_fold_like_a_snapshot(text: str, places: list[int]) -> None:
+    edges = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
+    pieces = [delta(text[start:end]) for start, end in pairwise(edges)]
+    assert folded(*pieces).text == folded(Snapshot(text=text)).text

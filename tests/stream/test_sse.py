@@ -1,0 +1,357 @@
+"""Server-sent events: what is written is what is read, and a feed becomes the events of the API."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes.domain.errors import Refused
+from hermes.domain.event import (
+    Answered,
+    Asked,
+    Ending,
+    Entry,
+    Failed,
+    Finished,
+    ModelSaid,
+    QuestionKind,
+    Record,
+    Reset,
+    Retrying,
+    Seen,
+    Snapshot,
+    Stopped,
+    TextDelta,
+    ThoughtDelta,
+    ToolFinished,
+    ToolStarted,
+    Usage,
+    UserSaid,
+    Verdict,
+)
+from hermes.domain.ids import CallId, QuestionId, TurnId
+from hermes.domain.tool import Effect, ToolCall
+from hermes.stream.sse import ChatChunks, Event, Parser, RunEvents, comment, event, json_event, parse
+
+MANY = settings(
+    max_examples=2000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 150,
+    deadline=None,
+    derandomize=True,
+    database=None,
+)
+START = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def entry(seq: int, record: Record) -> Entry:
+    return Entry(seq=seq, turn=TurnId("turn_1"), at=START + timedelta(seconds=seq), record=record)
+
+
+def call(id: str = "c1", name: str = "terminal", arguments: str = '{"command": "ls -l"}') -> ToolCall:
+    return ToolCall(id=CallId(id), name=name, arguments=arguments)
+
+
+def started(id: str = "c1", name: str = "terminal") -> ToolStarted:
+    return ToolStarted(call=CallId(id), name=name, effect=Effect.ONCE, key="k")
+
+
+# --- the format
+
+
+@pytest.mark.parametrize(
+    ("written", "wire"),
+    [
+        (event("a"), b"data: a\n\n"),
+        (event(""), b"data: \n\n"),
+        (event("a\nb\r\nc\rd"), b"data: a\ndata: b\ndata: c\ndata: d\n\n"),
+        (event("x", name="n", id=7, retry=100), b"event: n\nid: 7\nretry: 100\ndata: x\n\n"),
+        (json_event({"a": "ä\n"}), b'data: {"a":"\\u00e4\\n"}\n\n'),
+        (comment("keep\nalive"), b": keep\n: alive\n\n"),
+        (event("\ud800"), b"data: ?\n\n"),
+    ],
+)
+def test_encoding(written: bytes, wire: bytes) -> None:
+    assert written == wire
+
+
+@pytest.mark.parametrize("bad", ["a\nb", "a\rb", "a\0b"])
+def test_a_name_or_id_cannot_break_out(bad: str) -> None:
+    with pytest.raises(ValueError, match="one line"):
+        event("x", name=bad)
+    with pytest.raises(ValueError, match="one line"):
+        event("x", id=bad)
+
+
+@pytest.mark.parametrize(
+    ("wire", "events"),
+    [
+        (b"data: a\n\n", [Event(data="a")]),
+        (b"\xef\xbb\xbfdata: a\r\n\r\n", [Event(data="a")]),
+        (b"data:a\r\rdata:  b\r\r", [Event(data="a"), Event(data=" b")]),
+        (b"data\n\ndata\ndata\n\n", [Event(data=""), Event(data="\n")]),
+        (b": hi\n\nevent: x\n\ndata: a\n\n", [Event(data="a")]),
+        (b"id: 1\n\ndata: a\n\nid\ndata: b\n\n", [Event(data="a", id="1"), Event(data="b")]),
+        (b"id: 1\nid: 2\0\ndata: a\n\n", [Event(data="a", id="1")]),
+        (b"foo: x\n data: y\ndata: a\n\n", [Event(data="a")]),
+        (b"data: \xff\xc3\xa4\n\n", [Event(data="\ufffdä")]),
+        (b"data: unfinished\n", []),
+    ],
+)
+def test_parsing_at_every_cut(wire: bytes, events: list[Event]) -> None:
+    assert list(parse([wire])) == events
+    assert list(parse(bytes([byte]) for byte in wire)) == events
+    for place in range(len(wire) + 1):
+        assert list(parse([wire[:place], b"", wire[place:]])) == events
+
+
+def test_the_parser_remembers_retry_and_id() -> None:
+    parser = Parser(last_id="3")
+    assert parser.feed(b"retry: 50\nretry: x\ndata: a\n\nid: 9\n\n") == [Event(data="a", id="3")]
+    assert (parser.retry, parser.last_id) == (50, "9")
+
+
+def test_an_endless_event_is_refused_but_endless_comments_are_not() -> None:
+    parser = Parser(limit=100)
+    for _ in range(100):
+        assert parser.feed(b": keep-alive\n") == []
+    with pytest.raises(Refused):
+        for _ in range(100):
+            parser.feed(b"data: more\n")
+    with pytest.raises(Refused):
+        Parser(limit=100).feed(b"x" * 101)
+
+
+LINES = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=30)
+WORDS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"), max_size=12)
+EVENTS = st.lists(st.tuples(LINES, st.none() | WORDS, st.none() | WORDS, st.booleans()), max_size=8)
+
+
+@MANY
+@given(
+    EVENTS,
+    st.lists(st.integers(0, 2000), max_size=20),
+    st.sampled_from([b"\n", b"\r", b"\r\n"]),
+    st.booleans(),
+)
+def test_what_is_written_is_read(
+    written: list[tuple[str, str | None, str | None, bool]], places: list[int], end: bytes, bom: bool
+) -> None:
+    wire, expected, last = b"\xef\xbb\xbf" if bom else b"", [], ""
+    for data, name, id, noise in written:
+        last = last if id is None else id
+        expected.append(Event(data=data, name=name or "message", id=last))
+        wire += event(data, name=name, id=id, retry=5 if noise else None) + (comment(data) if noise else b"")
+    wire = wire.replace(b"\n", end)
+    edges = [0, *sorted(place % (len(wire) + 1) for place in places), len(wire)]
+    assert list(parse(wire[a:b] for a, b in itertools.pairwise(edges))) == expected
+    assert list(parse(bytes([byte]) for byte in wire)) == expected
+
+
+# --- runs
+
+
+def run_events(feed: list[Seen], *, after: int = -1) -> list[tuple[str, dict[str, Any]]]:
+    encoder = RunEvents("run_1", now=lambda: 5.0, after=after)
+    found = []
+    for one in parse(encoder.see(item) for item in feed):
+        data = json.loads(one.data)
+        assert data.pop("run_id") == "run_1"
+        assert isinstance(data.pop("timestamp"), float)
+        assert one.name == "message"
+        found.append((one.id, data))
+    return found
+
+
+WITH_TOOL: list[Seen] = [
+    entry(1, UserSaid(text="hi")),
+    ThoughtDelta(text="hm"),
+    Retrying(reason="busy", after=1.0),
+    TextDelta(text="<think>x</think>Let me "),
+    TextDelta(text="look."),
+    entry(
+        2, ModelSaid(text="Let me look.", thought="hm", calls=(call(),), usage=Usage(prompt=5, completion=2))
+    ),
+    entry(3, started()),
+    entry(5, ToolFinished(call=CallId("c1"), text="out", failed=True)),
+    TextDelta(text="Do"),
+    TextDelta(text="ne."),
+    entry(6, ModelSaid(text="Done.", usage=Usage(prompt=9, completion=1))),
+    entry(7, Finished(note="a note")),
+]
+
+
+def test_a_run_with_a_tool() -> None:
+    usage = {"input_tokens": 14, "output_tokens": 3, "total_tokens": 17}
+    tool = {"tool": "terminal", "tool_call_id": "c1"}
+    assert run_events(WITH_TOOL) == [
+        ("1", {"event": "message.delta", "delta": "Let me "}),
+        ("1", {"event": "message.delta", "delta": "look."}),
+        ("2", {"event": "reasoning.available", "text": "hm"}),
+        ("3", {"event": "tool.started", "preview": "ls -l", **tool}),
+        ("5", {"event": "tool.completed", "duration": 2.0, "error": True, "unknown": False, **tool}),
+        ("5", {"event": "message.delta", "delta": "\n\nDo"}),
+        ("5", {"event": "message.delta", "delta": "ne."}),
+        ("7", {"event": "run.completed", "output": "Done.", "usage": usage, "note": "a note"}),
+    ]
+
+
+def test_a_finished_run_is_replayed_from_its_entries() -> None:
+    entries: list[Seen] = [item for item in WITH_TOOL if isinstance(item, Entry)]
+    deltas = [data["delta"] for _, data in run_events(entries) if data["event"] == "message.delta"]
+    assert deltas == ["Let me look.", "\n\nDone."]
+    assert run_events([*entries, *entries]) == run_events(entries)
+
+
+def test_who_comes_back_gets_only_what_is_new_and_in_place_of_what_was_half_said() -> None:
+    entries: list[Seen] = [item for item in WITH_TOOL if isinstance(item, Entry)]
+    seen = run_events(entries, after=5)
+    assert [(id, data["event"]) for id, data in seen] == [("6", "message.snapshot"), ("7", "run.completed")]
+    assert seen[0][1]["text"] == "Done."
+    assert seen[1][1]["output"] == "Done."
+    live = run_events([*entries[:4], TextDelta(text="Done.")], after=5)
+    assert [data["event"] for _, data in live] == ["message.reset", "message.delta"]
+    joined = run_events([*entries[:4], Snapshot(text="Do"), TextDelta(text="ne.")], after=5)
+    assert [data["event"] for _, data in joined] == ["message.snapshot", "message.delta"]
+
+
+def test_snapshot_reset_and_a_different_end() -> None:
+    feed: list[Seen] = [
+        Snapshot(text="Half a"),
+        Reset(),
+        TextDelta(text="Other"),
+        entry(1, ModelSaid(text="Corrected")),
+        entry(2, Stopped(reason="enough")),
+    ]
+    assert run_events(feed) == [
+        ("", {"event": "message.snapshot", "text": "Half a"}),
+        ("", {"event": "message.reset"}),
+        ("", {"event": "message.delta", "delta": "Other"}),
+        ("1", {"event": "message.snapshot", "text": "Corrected"}),
+        ("2", {"event": "run.cancelled", "reason": "enough"}),
+    ]
+
+
+def test_approvals_show_the_exact_command() -> None:
+    command = "rm -rf x\nrm -rf y"
+    asked = Asked(question=QuestionId("q1"), kind=QuestionKind.APPROVAL, text="Sure?", call=CallId("c1"))
+    feed: list[Seen] = [
+        entry(1, ModelSaid(calls=(call(arguments=json.dumps({"command": command})),))),
+        entry(2, asked),
+        entry(3, Answered(question=QuestionId("q1"), verdict=Verdict.SESSION)),
+        entry(4, Answered(question=QuestionId("other"), verdict=Verdict.ONCE)),
+        entry(5, Failed(reason="broke")),
+    ]
+    request, responded, failed = (data for _, data in run_events(feed))
+    assert request["command"] == command
+    assert request["choices"] == ["once", "session", "always", "deny"]
+    assert responded == {"event": "approval.responded", "choice": "session", "resolved": 1}
+    assert failed == {"event": "run.failed", "error": "broke"}
+
+
+def test_internal_tools_are_shown_nowhere() -> None:
+    feed: list[Seen] = [
+        entry(1, ModelSaid(calls=(call(name="_plan"),))),
+        entry(2, started(name="_plan")),
+        entry(3, ToolFinished(call=CallId("c1"), text="ok")),
+    ]
+    assert run_events(feed) == []
+    assert chat_events(feed) == []
+
+
+# --- chat completions
+
+
+def chat_events(feed: list[Seen], end: str = "") -> list[Event]:
+    chunks = ChatChunks(id="chatcmpl-1", model="m", created=9)
+    written = [chunks.see(item) for item in feed]
+    return list(parse([*written, chunks.end(end) if end else b""]))
+
+
+def content(events: list[Event]) -> str:
+    words = ""
+    for one in events:
+        if one.name == "message" and one.data != "[DONE]":
+            chunk = json.loads(one.data)
+            assert (chunk["id"], chunk["model"], chunk["created"]) == ("chatcmpl-1", "m", 9)
+            assert chunk["object"] == "chat.completion.chunk"
+            words += chunk["choices"][0]["delta"].get("content", "")
+    return words
+
+
+def test_a_chat_stream() -> None:
+    events = chat_events([*WITH_TOOL, *WITH_TOOL[4:6]])
+    assert content(events) == "Let me look.\n\nDone.\n\na note"
+    first, last = json.loads(events[0].data), json.loads(events[-2].data)
+    assert first["choices"][0] == {
+        "index": 0,
+        "delta": {"role": "assistant", "content": ""},
+        "finish_reason": None,
+    }
+    assert last["choices"][0] == {"index": 0, "delta": {}, "finish_reason": "stop"}
+    assert last["usage"] == {"prompt_tokens": 14, "completion_tokens": 3, "total_tokens": 17}
+    assert events[-1].data == "[DONE]"
+    progress = [json.loads(one.data) for one in events if one.name == "hermes.tool.progress"]
+    same = {"tool": "terminal", "emoji": "💻", "label": "ls -l", "toolCallId": "c1"}
+    assert progress == [{**same, "status": "running"}, {**same, "status": "completed"}]
+
+
+@pytest.mark.parametrize(
+    ("last", "reason", "hermes"),
+    [
+        (Finished(), "length", None),
+        (Failed(reason="broke"), "error", {"failed": True, "error": "broke", "error_code": "agent_failed"}),
+        (Stopped(reason="x"), "stop", {"failed": False, "error": "x", "error_code": "agent_stopped"}),
+    ],
+)
+def test_how_a_chat_stream_ends(last: Record, reason: str, hermes: dict[str, object] | None) -> None:
+    events = chat_events([entry(1, ModelSaid(text="Half", ending=Ending.LENGTH)), entry(2, last)])
+    chunk = json.loads(events[-2].data)
+    assert content(events) == "Half"
+    assert chunk["choices"][0]["finish_reason"] == reason
+    assert chunk.get("hermes") == (hermes and {"completed": False, "partial": True, **hermes})
+
+
+def test_a_cut_reply_goes_on_in_the_same_paragraph() -> None:
+    feed: list[Seen] = [
+        entry(1, ModelSaid(text="One and ", ending=Ending.BROKEN, partial=True)),
+        TextDelta(text="two."),
+        entry(2, ModelSaid(text="two.")),
+    ]
+    assert content(chat_events(feed)) == "One and two."
+
+
+def test_words_that_went_out_are_said_again_visibly() -> None:
+    feed: list[Seen] = [
+        TextDelta(text="Half"),
+        Reset(),
+        TextDelta(text="Whole"),
+        entry(1, ModelSaid(text="Whole")),
+    ]
+    assert content(chat_events(feed)) == "Half\n\n— interrupted, saying it again —\n\nWhole"
+    assert content(chat_events([Reset(), *feed[2:]])) == "Whole"
+
+
+def test_a_client_tool_and_a_question() -> None:
+    wanted = Asked(question=QuestionId("q"), kind=QuestionKind.CLIENT_TOOL, text="", call=CallId("c1"))
+    asked = Asked(question=QuestionId("r"), kind=QuestionKind.CLARIFY, text="Which?", options=("a", "b"))
+    events = chat_events([entry(1, ModelSaid(calls=(call(),))), entry(2, wanted)], end="tool_calls")
+    calls = json.loads(events[1].data)["choices"][0]["delta"]["tool_calls"]
+    function = {"name": "terminal", "arguments": '{"command": "ls -l"}'}
+    assert calls == [{"index": 0, "id": "c1", "type": "function", "function": function}]
+    assert json.loads(events[-2].data)["choices"][0]["finish_reason"] == "tool_calls"
+    assert content(chat_events([entry(1, asked)])) == "Which?\n\n1. a\n2. b"
+
+
+@MANY
+@given(st.lists(st.text(max_size=8), max_size=20))
+def test_a_chat_stream_carries_every_word(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    feed: list[Seen] = [TextDelta(text=piece) for piece in pieces]
+    said = content(chat_events([*feed, entry(1, ModelSaid(text=text)), entry(2, Finished())]))
+    assert said == (text if "<" not in text else said).lstrip("\n")
