@@ -73,9 +73,15 @@ def test_get(tmp_path: Path, key: str, said: str) -> None:
 @pytest.mark.parametrize("command", [("get",), ("set",)])
 @pytest.mark.parametrize(
     ("key", "words"),
-    [("agent.max_turn", "“agent.max_turns”"), ("HERMES_MODLE", "“HERMES_MODEL”"), ("__class__", "not a known"),
-     ("terminal.backend", "not used yet"), ("agent.max_turns.x", "not a known"), ("", "not a known")],
-)  # fmt: skip
+    [
+        ("agent.max_turn", "“agent.max_turns”"),
+        ("HERMES_MODLE", "“HERMES_MODEL”"),
+        ("__class__", "not a known"),
+        ("terminal.backend", "not used yet"),
+        ("agent.max_turns.x", "not a known"),
+        ("", "not a known"),
+    ],
+)
 def test_unknown_keys_are_answered_with_the_nearest(
     tmp_path: Path, command: tuple[str], key: str, words: str
 ) -> None:
@@ -91,6 +97,9 @@ def test_set_and_path(tmp_path: Path) -> None:
     assert code == 0 and "OPENAI_API_KEY is set in" in out and "environment, which counts" in out
     assert "secret-1" not in out
     code, out, _ = ask(home, "set", "agent.max_turns", "9", HERMES_MAX_ITERATIONS="3")
+    assert "which counts" in out
+    ask(home, "set", "TELEGRAM_ALLOWED_USERS", "1")
+    code, out, _ = ask(home, "set", "telegram.allowed_users", "2")
     assert "which counts" in out
     code, out, _ = ask(home, "path")
     assert out == f"{home / 'config.yaml'}\n{home / '.env'}\n"
@@ -113,7 +122,7 @@ def test_check(tmp_path: Path) -> None:
 
 
 def test_check_shows_no_secret_and_no_control_characters(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("agent: {max_turns: secret-1}\n\"a\\e[31mb\": 1\n")
+    (tmp_path / "config.yaml").write_text('agent: {max_turns: secret-1}\n"a\\e[31mb": 1\n')
     _, out, _ = ask(tmp_path, "check", A_KEY="secret-1")
     assert "secret-1" not in out and "\x1b" not in out
 

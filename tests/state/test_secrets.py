@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import pickle
+import subprocess
 import sys
 from pathlib import Path
 
@@ -31,7 +32,9 @@ def test_found_by_name_and_shown_as_stars() -> None:
 
 
 def test_redaction() -> None:
-    secrets = Secrets({"A": "secret", "B": "secret-longer", "C": "short", "D": "a+b/c d=é"}, also=["unnamed-value"])
+    secrets = Secrets(
+        {"A": "secret", "B": "secret-longer", "C": "short", "D": "a+b/c d=é"}, also=["unnamed-value"]
+    )
     assert secrets.redact("secret-longer secret short unnamed-value") == "*** *** short ***"
     assert secrets.redact("x?k=a%2Bb%2Fc%20d%3D%C3%A9&y") == "x?k=***&y"
     assert secrets.redact('{"k": "a+b/c d=\\u00e9"}') == '{"k": "***"}'
@@ -57,7 +60,7 @@ def test_log_records_are_redacted_with_arguments_and_exceptions() -> None:
     logger.info("plain very-secret")
     logger.info("with %s and %d", "very-secret", 5)
     logger.info({"a": "very-secret"})
-    logger.info("wrong %d %s", "very-secret")
+    logger.info("wrong %d %s", "very-secret")  # noqa: PLE1206
     logger.info("in a mapping %(key)s", {"key": "very-secret"})
     logger.info("elsewhere", extra={"place": "very-secret"}, stack_info=True)
     try:
@@ -74,7 +77,9 @@ def test_no_secret_in_what_is_printed_of_loaded_settings(tmp_path: Path) -> None
         "model: {api_key: yaml-secret-1}\nslack: {app_token: yaml-secret-2, url: 'https://me:yaml-secret-3@h'}\n"
         "discord: {extra: {nested: {token: yaml-secret-4}}}\n"
     )
-    (tmp_path / ".env").write_text("FAL_KEY=file-secret-1\nA_TOKEN=file-secret-2\nDB_URL=pg://u:file-secret-3@h/d\n")
+    (tmp_path / ".env").write_text(
+        "FAL_KEY=file-secret-1\nA_TOKEN=file-secret-2\nDB_URL=pg://u:file-secret-3@h/d\n"
+    )
     environ = {"A_TOKEN": "environ-secret-1", "PROXY": "http://u:environ-secret-2@h", "HARMLESS": "value-1"}
     loaded = load_settings(tmp_path, environ)
     printed = f"{loaded} {loaded!r} {loaded.settings} {loaded.secrets} {loaded.problems} {loaded.notes}"
@@ -113,9 +118,12 @@ def test_lines_of_the_secrets_file(line: str, value: str) -> None:
 
 
 def test_importing_the_loader_is_cheap() -> None:
-    import subprocess
-
-    code = "import sys, hermes.state.settings, hermes.state.profiles; print({'yaml', 'ruamel', 'difflib'} & set(sys.modules))"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
-                         env={"PYTHONPATH": "src"})  # fmt: skip
+    code = (
+        "import sys, hermes.state.settings, hermes.state.profiles;"
+        "print({'yaml', 'ruamel', 'difflib'} & set(sys.modules))"
+    )
+    environ = {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ
+    )
     assert out.stdout.strip() == "set()"

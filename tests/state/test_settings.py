@@ -8,7 +8,6 @@ import pytest
 
 from hermes.domain.errors import UserError
 from hermes.domain.settings import HostedAgent, PlatformSettings, Route, RouteMatch, Settings
-from hermes.domain.turn import BusyMode
 from hermes.state.setting_names import is_key_like, is_later
 from hermes.state.settings import Loaded, key_variable, load_settings
 
@@ -40,7 +39,9 @@ def test_the_environment_beats_the_secrets_file_beats_the_config_file(tmp_path: 
 
 def test_enabled_false_beats_every_token(tmp_path: Path) -> None:
     config = "telegram: {enabled: false}\ndiscord: {enabled: true}\n"
-    loaded = load(tmp_path, config, "TELEGRAM_BOT_TOKEN=12345:abc\n", TELEGRAM_ENABLED="true", DISCORD_ENABLED="0")
+    loaded = load(
+        tmp_path, config, "TELEGRAM_BOT_TOKEN=12345:abc\n", TELEGRAM_ENABLED="true", DISCORD_ENABLED="0"
+    )
     assert loaded.settings.platforms["telegram"].enabled is False
     assert loaded.settings.platforms["discord"].enabled is False
     found = loaded.find("telegram", "TELEGRAM_BOT_TOKEN")
@@ -50,9 +51,16 @@ def test_enabled_false_beats_every_token(tmp_path: Path) -> None:
 def test_the_model_in_all_its_forms(tmp_path: Path) -> None:
     assert load(tmp_path, "model: a/b\n").settings.model.default == "a/b"
     assert load(tmp_path, "model: {model: a}\n").settings.model.default == "a"
-    whole = "model: {default: a, model: b, provider: custom, base_url: 'http://h/v1', context_length: 8_000}\n"
+    whole = (
+        "model: {default: a, model: b, provider: custom, base_url: 'http://h/v1', context_length: 8_000}\n"
+    )
     model = load(tmp_path, whole).settings.model
-    assert (model.default, model.provider, model.base_url, model.context_length) == ("a", "custom", "http://h/v1", 8000)
+    assert (model.default, model.provider, model.base_url, model.context_length) == (
+        "a",
+        "custom",
+        "http://h/v1",
+        8000,
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,8 +71,18 @@ def test_the_model_in_all_its_forms(tmp_path: Path) -> None:
         ("model: {api_key: two}", {}, "auto", "two"),
         ("", {"OPENROUTER_API_KEY": "three"}, "openrouter", "three"),
         ("", {"OPENROUTER_API_KEY": "three", "OPENAI_BASE_URL": "http://h/v1"}, "auto", ""),
-        ("", {"OPENROUTER_API_KEY": "three", "OPENAI_BASE_URL": "https://openrouter.ai.evil.net/v1"}, "auto", ""),
-        ("", {"OPENROUTER_API_KEY": "3", "OPENAI_API_KEY": "1", "OPENAI_BASE_URL": "http://h/v1"}, "auto", "1"),
+        (
+            "",
+            {"OPENROUTER_API_KEY": "three", "OPENAI_BASE_URL": "https://openrouter.ai.evil.net/v1"},
+            "auto",
+            "",
+        ),
+        (
+            "",
+            {"OPENROUTER_API_KEY": "3", "OPENAI_API_KEY": "1", "OPENAI_BASE_URL": "http://h/v1"},
+            "auto",
+            "1",
+        ),
         ("model: {provider: anthropic}", {"OPENAI_API_KEY": "1", "ANTHROPIC_API_KEY": "4"}, "anthropic", "4"),
         ("model: {provider: anthropic}", {"OPENAI_API_KEY": "one"}, "anthropic", ""),
         ("", {"OPENAI_API_KEY": "1", "HERMES_INFERENCE_PROVIDER": "deepseek"}, "deepseek", ""),
@@ -158,10 +176,14 @@ def test_variables_of_platforms_and_their_exceptions(tmp_path: Path) -> None:
 
 
 def test_a_plugin_platform_is_known_when_it_is_named(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("zulip: {site: here}\nroutes:\n- {match: {platform: zulip}, agent: main}\n")
+    (tmp_path / "config.yaml").write_text(
+        "zulip: {site: here}\nroutes:\n- {match: {platform: zulip}, agent: main}\n"
+    )
     loaded = load_settings(tmp_path, {"ZULIP_ALLOWED_USERS": "z"}, platforms=["zulip"])
     assert loaded.problems == ()
-    assert loaded.settings.platforms["zulip"] == PlatformSettings(allowed_users=("z",), extra={"site": "here"})
+    assert loaded.settings.platforms["zulip"] == PlatformSettings(
+        allowed_users=("z",), extra={"site": "here"}
+    )
 
 
 def test_values_keep_their_spelling_and_words_are_not_switches(tmp_path: Path) -> None:
@@ -268,9 +290,10 @@ def test_line_ends_and_byte_order_mark(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "secret"),
     [
-        ("OPENAI_API_KEY", True), ("apiKey", True), ("token", True), ("client_secret", True), ("SUDO_PASSWORD", True),
-        ("FAL_KEY", True), ("AWS_ACCESS_KEY_ID", True), ("max_tokens", False), ("KEYBOARD", False), ("PWD", False),
-        ("SSH_AUTH_SOCK", False), ("TOKEN_FILE", False), ("record_keys", True), ("", False), ("_", False),
+        ("OPENAI_API_KEY", True), ("apiKey", True), ("token", True), ("client_secret", True),
+        ("SUDO_PASSWORD", True), ("FAL_KEY", True), ("AWS_ACCESS_KEY_ID", True), ("record_keys", True),
+        ("max_tokens", False), ("KEYBOARD", False), ("PWD", False), ("SSH_AUTH_SOCK", False),
+        ("TOKEN_FILE", False), ("", False), ("_", False),
     ],
 )  # fmt: skip
 def test_key_like_names(name: str, secret: bool) -> None:

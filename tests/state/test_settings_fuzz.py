@@ -17,19 +17,13 @@ from hermes.state.textfile import TextFile
 EXAMPLES = 20_000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 200
 many = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 
-NAMES = st.sampled_from(
-    """model default provider base_url api_key agent max_turns agents routes match platform chat_id kind telegram
-    enabled allowed_users home_channel token extra gateway platforms streaming display busy_input_mode timezone
-    default_agent approvals mode timeout terminal work main zzz <<""".split()
-)
-LEAVES = st.one_of(
-    st.sampled_from(
-        """true no 0 -1 1.5 .nan ~ null "x 'y [ ] { } - & * &a *a !!int !x | > % @ ` ? : # , ${A} ${B} $${A} off
-        queue telegram work ../.. 1e999 "\\x00" "\\ud800" {} []""".split()
-    ),
-    st.text(max_size=8),
-    st.integers().map(str),
-)
+WORDS = """model default provider base_url api_key agent max_turns agents routes match platform chat_id kind
+    telegram enabled allowed_users home_channel token extra gateway platforms streaming display timezone
+    busy_input_mode default_agent approvals mode timeout terminal work main zzz <<"""
+NAMES = st.sampled_from(WORDS.split())
+PIECES = """true no 0 -1 1.5 .nan ~ null "x 'y [ ] { } - & * &a *a !!int !x | > % @ ` ? : # , ${A} ${B} $${A}
+    off queue telegram work ../.. 1e999 "\\x00" "\\ud800" {} []"""
+LEAVES = st.one_of(st.sampled_from(PIECES.split()), st.text(max_size=8), st.integers().map(str))
 LINES = st.builds(
     lambda indent, name, separator, leaf: " " * indent + name + separator + leaf,
     st.integers(0, 6),
@@ -42,7 +36,9 @@ YAMLISH = st.lists(st.one_of(LINES, LINES, ITEMS, LEAVES, st.just("---")), max_s
 ENVISH = st.lists(
     st.one_of(
         st.text(max_size=20),
-        st.builds(lambda name, leaf: f"{name}={leaf}", st.sampled_from(["A", "HERMES_MODEL", "export B"]), LEAVES),
+        st.builds(
+            lambda name, leaf: f"{name}={leaf}", st.sampled_from(["A", "HERMES_MODEL", "export B"]), LEAVES
+        ),
     ),
     max_size=6,
 ).map("\n".join)
@@ -70,7 +66,9 @@ def test_any_bytes(config: bytes, env: bytes) -> None:
 
 
 @many
-@given(YAMLISH, ENVISH, st.dictionaries(st.sampled_from(["A", "HERMES_TIMEZONE", "OPENAI_BASE_URL"]), st.text()))
+@given(
+    YAMLISH, ENVISH, st.dictionaries(st.sampled_from(["A", "HERMES_TIMEZONE", "OPENAI_BASE_URL"]), st.text())
+)
 def test_any_yaml_like_text(config: str, env: str, environ: dict[str, str]) -> None:
     load(config.encode("utf-8", "surrogatepass"), env.encode("utf-8", "surrogatepass"), environ)
 
@@ -84,7 +82,7 @@ def test_any_text(config: str) -> None:
 @many
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0")), ENVISH)
 def test_a_variable_is_read_back_as_it_was_written(value: str, env: str) -> None:
-    assert '\n' not in spell_value(value)
+    assert "\n" not in spell_value(value)
     text = with_variable(env, "MY_NAME", value)
     entries = parse_dotenv(TextFile(text=text), Findings(""))
     before = parse_dotenv(TextFile(text=env), Findings(""))

@@ -32,6 +32,7 @@ CASES = {
     "a recursive alias": ("allowed_users: &a [*a]", 1, "refers to nothing"),
     "deep nesting": ("allowed_users: " + "[" * 90_000, 1, "deeper than"),
     "deep closed nesting": ("allowed_users: " + "[" * 60 + "]" * 60, 1, "deeper than"),
+    "merging a value": ("agent:\n  <<: 5", 2, "take in a mapping"),
     "a list as a name": ("? [a]\n: b", 1, "name must be"),
     "a name that is missing": ("agent:\n  ~: 5", 2, "name is missing"),
     "a duplicate key": ("timezone: UTC\ntimezone: Europe/Berlin", 2, "stands twice"),
@@ -123,6 +124,14 @@ def test_an_alias_bomb_is_one_problem_and_costs_nothing(tmp_path: Path) -> None:
     loaded = load(tmp_path, "terminal:\n  " + BOMB.replace("\n", "\n  ").rstrip() + AFTER)
     (problem,) = loaded.problems
     assert problem.line == 6 and "aliases expand" in problem.message
+    assert loaded.settings.logging.level == "ERROR"
+
+
+def test_aliases_that_pile_up_nesting_are_bounded(tmp_path: Path) -> None:
+    pile = ["telegram:", "  a0: &a0 " + "{x: " * 28 + "1" + "}" * 28]
+    pile += [f"  a{n}: &a{n} " + "{x: " * 28 + f"*a{n - 1}" + "}" * 28 for n in range(1, 40)]
+    loaded = load(tmp_path, "\n".join(pile) + AFTER)
+    assert loaded.problems[0].line == 3 and "deeper than" in loaded.problems[0].message
     assert loaded.settings.logging.level == "ERROR"
 
 

@@ -42,7 +42,11 @@ def test_a_value_is_changed_and_everything_else_stays(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").chmod(0o640)
     written = set_setting(tmp_path, "agent.max_turns", "7")
     assert config(tmp_path) == CONFIG.replace("max_turns: 5 ", "max_turns: 7 ")
-    assert (written.file, written.name, written.secret) == (tmp_path / "config.yaml", "agent.max_turns", False)
+    assert (written.file, written.name, written.secret) == (
+        tmp_path / "config.yaml",
+        "agent.max_turns",
+        False,
+    )
     assert stat.S_IMODE(os.stat(tmp_path / "config.yaml").st_mode) == 0o640
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml"]
 
@@ -86,9 +90,14 @@ def test_what_is_written_is_read_back(
 
 @pytest.mark.parametrize(
     "before",
-    ["", "telegram: {enabled: true}\n", "platforms:\n  telegram:\n", "gateway: {platforms: {telegram: {allowed_users: []}}}\n",
-     "platforms: {telegram: {allowed_users: [1]}}\ntelegram: {allowed_users: [2]}\n"],
-)  # fmt: skip
+    [
+        "",
+        "telegram: {enabled: true}\n",
+        "platforms:\n  telegram:\n",
+        "gateway: {platforms: {telegram: {allowed_users: []}}}\n",
+        "platforms: {telegram: {allowed_users: [1]}}\ntelegram: {allowed_users: [2]}\n",
+    ],
+)
 def test_a_platform_is_changed_where_its_block_stands(tmp_path: Path, before: str) -> None:
     (tmp_path / "config.yaml").write_text(before)
     set_setting(tmp_path, "telegram.allowed_users", "7,8")
@@ -116,7 +125,9 @@ def test_an_agent_is_made_by_setting_its_model(tmp_path: Path) -> None:
     ],
 )
 def test_secrets_and_variables_go_to_the_secrets_file(tmp_path: Path, key: str, variable: str) -> None:
-    (tmp_path / ".env").write_text(f"# keys\nA=1\nexport {variable}='old\nvalue' # x\nB=2\n{variable}=older\nC='3'")
+    (tmp_path / ".env").write_text(
+        f"# keys\nA=1\nexport {variable}='old\nvalue' # x\nB=2\n{variable}=older\nC='3'"
+    )
     (tmp_path / ".env").chmod(0o644)
     written = set_setting(tmp_path, key, "a b#c=$d\"e'")
     assert (written.name, written.secret) == (variable, True)
@@ -168,7 +179,9 @@ def test_what_is_refused_changes_nothing(tmp_path: Path, key: str, value: str, w
     assert config(tmp_path) == CONFIG and (tmp_path / ".env").read_text() == "A=1\n"
 
 
-@pytest.mark.parametrize("broken", ["model: 'x\n", "a: 1\na: 2\n", "a: [*b]\n", "agent: 5\n", "x: " + "[" * 500])
+@pytest.mark.parametrize(
+    "broken", ["model: 'x\n", "a: 1\na: 2\n", "a: [*b]\n", "agent: 5\n", "x: " + "[" * 500]
+)
 def test_a_broken_file_is_not_touched(tmp_path: Path, broken: str) -> None:
     (tmp_path / "config.yaml").write_text(broken)
     with pytest.raises(UserError):

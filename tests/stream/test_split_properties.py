@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import regex
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from hermes.domain.capabilities import Flavour, TextUnit
@@ -45,6 +45,8 @@ def scaled(sample: int, full: int) -> Callable[[Callable[..., None]], Callable[.
         derandomize=True,
         deadline=None,
         database=None,
+        # Shrinking these documents takes minutes; the case that failed says enough.
+        phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),
     )
 
@@ -169,13 +171,13 @@ def check_limits(case: Case, docs: Sequence[Document]) -> None:
 def check_nothing_is_lost(case: Case, docs: Sequence[Document]) -> None:
     """The parts' words are the text's words in order, and no character is torn between two parts."""
     whole = squeezed(visible(parse(case.text).blocks))
-    characters = [found for found in regex.finditer(r"\X", whole)]
-    starts = {found.start() for found in characters}
+    characters = list(regex.finditer(r"\X", whole))
+    starts = {*(found.start() for found in characters), len(whole)}
     largest = max((alone(case, found[0]) for found in characters), default=0)
     at = 0
     for doc in docs:
         if at:
-            at += whole[at : at + 1] == " "
+            at += whole[at : at + 1] == "\n"
             assert at in starts or largest > case.limit
         part = squeezed(visible(doc.blocks))
         assert whole[at : at + len(part)] == part
@@ -195,7 +197,7 @@ def check_fences_are_closed(parts: Sequence[Part]) -> None:
 def check_solid_things_are_whole(case: Case, docs: Sequence[Document]) -> None:
     wanted = Counter(node for node in solids(parse(case.text).blocks) if case.fits_alone(node))
     found = Counter(node for doc in docs for node in solids(doc.blocks))
-    assert wanted <= found
+    assert not wanted - found
 
 
 def check_code_stays_code(case: Case, docs: Sequence[Document]) -> None:
@@ -207,7 +209,7 @@ def check_code_stays_code(case: Case, docs: Sequence[Document]) -> None:
 
 
 def squeezed(text: str) -> str:
-    return " ".join(text.split())
+    return "\n".join(text.split())
 
 
 def alone(case: Case, character: str) -> int:

@@ -15,7 +15,7 @@ from hermes.domain.settings import Secret
 from hermes.domain.text import showable
 from hermes.state.profiles import prepare_home
 from hermes.state.setting_keys import find_key, value_at
-from hermes.state.settings import CONFIG_FILE, SECRETS_FILE, Loaded, load_settings
+from hermes.state.settings import CONFIG_FILE, SECRETS_FILE, Loaded, check_text, load_settings
 from hermes.state.settings_write import set_setting
 
 OK, PROBLEMS, WRONG_USE = 0, 1, 2
@@ -137,11 +137,10 @@ def _set(home: Path, environ: Mapping[str, str], key: str, value: str, out: Text
     if written.secret:
         if environ.get(written.name, value) != value:
             out.write(f"{written.name} is also set in the environment, which counts.\n")
-    else:
-        loaded = load_settings(home, environ)
-        alone = load_settings(home, {})
-        if value_at(loaded.settings, key) != value_at(alone.settings, key):
-            out.write("A variable in the environment says something else, which counts.\n")
+    elif "${" not in value:
+        file, _ = check_text((home / CONFIG_FILE).read_text(encoding="utf-8"))
+        if value_at(load_settings(home, environ).settings, key) != value_at(file, key):
+            out.write("A variable in .env or in the environment says something else, which counts.\n")
     return OK
 
 

@@ -17,7 +17,8 @@ This page is made from `src/hermes/domain/settings.py` by `hermes.admin.referenc
 
 `config.yaml` holds the settings, `.env` the secrets. The environment beats `.env`, and `.env` beats
 `config.yaml`; only `enabled: false` of a platform in `config.yaml` beats every variable.
-`hermes config check` tells what is wrong, with file and line. How to change settings: [the guide](../guides/settings.md).
+`hermes config check` tells what is wrong, with file and line.
+How to change settings: [the guide](../guides/settings.md).
 """
 
 

@@ -17,7 +17,7 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.event import Asked, Entry, Seen
 from hermes.domain.message import Body, Receipt
-from hermes.domain.ports import Deletes, Edits, Platform, Store
+from hermes.domain.ports import Deletes, Edits, Platform, Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.turn import ReplyPlace, Turn
 from hermes.stream.drafts import DraftPace, draft_text
@@ -135,11 +135,19 @@ class Draft:
             draft=True,
             state=OutState.ATTEMPTING,
         )
-        await self._store.write(lambda tx: tx.outbox.add(row))
+
+        def begin_draft(tx: Tx) -> None:
+            tx.outbox.add(row)
+
+        await self._store.write(begin_draft)
         reply_to = self._reply.ref if number % PARTS_PER_SEGMENT == 0 else None
         receipt = await self._send(platform, row, body, reply_to)
         shown = replace(row, state=OutState.SHOWN, receipt=receipt)
-        await self._store.write(lambda tx: tx.outbox.save(shown))
+
+        def keep_receipt(tx: Tx) -> None:
+            tx.outbox.save(shown)
+
+        await self._store.write(keep_receipt)
         return _Part(row=shown, text=body.text)
 
     async def _send(self, platform: Platform, row: OutboxRow, body: Body, reply_to: str | None) -> Receipt:

@@ -86,16 +86,18 @@ class Workers(Generic[K]):
     def _enter(self, key: K) -> None:
         worker = self._start(key)
         self._active[key] = worker
-        task = asyncio.create_task(worker.live(), name=f"{self._name} {key}")
+        task = asyncio.create_task(self._employ(key, worker), name=f"{self._name} {key}")
+        task.add_done_callback(_report)
         self._tasks[key] = task
-        task.add_done_callback(lambda done: self._leave(key, done))
 
-    def _leave(self, key: K, task: asyncio.Task[None]) -> None:
-        del self._active[key], self._tasks[key]
-        if not task.cancelled() and task.exception() is not None:
-            log.error("%s.died key=%s", self._name, key, exc_info=task.exception())
-        if self._more:
-            self._find_more()
+    async def _employ(self, key: K, worker: Worker) -> None:
+        """The worker's decision to leave and its leaving are one step: no ring can fall between them."""
+        try:
+            await worker.live()
+        finally:
+            del self._active[key], self._tasks[key]
+            if self._more:
+                self._find_more()
 
     def _find_more(self) -> None:
         if not self._closed and (self._refill is None or self._refill.done()):
@@ -115,3 +117,9 @@ class Workers(Generic[K]):
                         break
                     self._enter(key)
                 self._cursor = n
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        log.error("worker.died task=%s", task.get_name(), exc_info=error)

@@ -16,10 +16,15 @@ class Findings:
         self.problems: list[SettingsError] = []
         self.notes: list[SettingsError] = []
 
+    @property
+    def full(self) -> bool:
+        """Whether further problems are only counted, so that no effort should go into wording them."""
+        return len(self.problems) >= MOST_FINDINGS
+
     def problem(self, line: int | None, message: str, hint: str) -> None:
         self.count += 1
         # A file that is no settings file at all would fill the screen otherwise.
-        if len(self.problems) < MOST_FINDINGS:
+        if not self.full:
             self.problems.append(SettingsError(message, file=self.file, line=line, hint=hint))
 
     def note(self, line: int | None, message: str, hint: str = "") -> None:

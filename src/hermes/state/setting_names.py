@@ -86,15 +86,19 @@ def is_later(dotted: str) -> bool:
     return any(".".join(parts[:count]) in LATER for count in range(1, len(parts) + 1))
 
 
+def _prefix(platform: str) -> str:
+    return _PREFIXES.get(platform, platform.upper().replace("-", "_"))
+
+
 def platform_variable(platform: str, key: str) -> str:
     """The variable that says what `key` says in the block of a platform."""
     if key == "token" and platform in _TOKENS:
         return _TOKENS[platform]
-    return f"{_PREFIXES.get(platform, platform.upper())}_{key.upper()}"
+    return f"{_prefix(platform)}_{key.upper()}"
 
 
 def platform_variables(platform: str, env: tuple[str, ...]) -> tuple[str, ...]:
     """The variables of a field of a platform block, from their pattern `<P>_…`."""
     if env == ("<P>_HOME_CHANNEL",) and platform in _HOMES:
         return _HOMES[platform]
-    return tuple(name.replace("<P>", _PREFIXES.get(platform, platform.upper())) for name in env)
+    return tuple(name.replace("<P>", _prefix(platform)) for name in env)

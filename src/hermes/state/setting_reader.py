@@ -130,7 +130,7 @@ class Reader:
         if is_later(path):
             self.found.note(line, f"“{label}” is known, but not used yet.")
             return
-        meant = suggestion(path, siblings)
+        meant = "" if self.found.full else suggestion(path, siblings)
         self.found.problem(
             line,
             f"“{label}” is not a known setting.",

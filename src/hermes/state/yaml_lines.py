@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.domain.text import one_line, storable
-from hermes.state.findings import MOST_FINDINGS, Findings
+from hermes.state.findings import Findings
 from hermes.state.textfile import UNREADABLE, TextFile
 
 if TYPE_CHECKING:
@@ -43,12 +43,14 @@ class Scalar:
 class Listing:
     items: list[Node]
     line: int
+    height: int = 1
 
 
 @dataclass(slots=True)
 class Mapping:
     pairs: dict[str, tuple[int, Node]]
     line: int
+    height: int = 1
 
     def get(self, name: str) -> Node | None:
         pair = self.pairs.get(name)
@@ -56,6 +58,10 @@ class Mapping:
 
 
 Node = Scalar | Listing | Mapping
+
+
+def _height(node: Node) -> int:
+    return 0 if isinstance(node, Scalar) else node.height
 
 
 class _Broken(Exception):
@@ -97,7 +103,7 @@ def _read_blocks(file: TextFile, found: Findings) -> Mapping:
             part = _top(composer.compose(block, offset), found)
         except _Broken as broken:
             found.problem(broken.line, broken.message, broken.hint)
-            if len(found.problems) >= MOST_FINDINGS:
+            if found.full:
                 break
             continue
         for name, (line, node) in part.pairs.items():
@@ -178,7 +184,7 @@ class _Composer:
 
         self.nodes += 1
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(event)
+            return self._alias(event, depth)
         if isinstance(event, yaml.ScalarEvent):
             node: Node = self._scalar(event)
             self._remember(event, node, 1)
@@ -202,7 +208,7 @@ class _Composer:
         if anchor is not None:
             self.anchors[anchor] = (node, size)
 
-    def _alias(self, event: yaml.Event) -> Node:
+    def _alias(self, event: yaml.Event, depth: int) -> Node:
         anchor = str(getattr(event, "anchor", ""))
         known = self.anchors.get(anchor)
         if known is None:
@@ -210,6 +216,10 @@ class _Composer:
                 event, f"“*{one_line(anchor)}” refers to nothing above.", "Define it before."
             )
         node, size = known
+        if depth + _height(node) > MOST_DEPTH:
+            return self._problem(
+                event, f"This alias nests deeper than {MOST_DEPTH} levels.", "Write it flatter."
+            )
         self.nodes += size
         if self.nodes > MOST_NODES:
             # Each further alias would say the same; one line of an alias bomb is enough.
@@ -247,7 +257,8 @@ class _Composer:
         items: list[Node] = []
         while not isinstance(item := self._next(), yaml.SequenceEndEvent):
             items.append(self._node(item, depth + 1))
-        return Listing(items=items, line=self._line(event))
+        height = 1 + max(map(_height, items), default=0)
+        return Listing(items=items, line=self._line(event), height=height)
 
     def _mapping(self, event: yaml.Event, depth: int) -> Mapping:
         import yaml
@@ -268,7 +279,10 @@ class _Composer:
         for node in merged:
             if isinstance(node, Mapping):
                 own = {**node.pairs, **own}
-        return Mapping(pairs=own, line=self._line(event))
+            elif not (isinstance(node, Scalar) and node.unreadable):
+                self.found.problem(node.line, "“<<” can only take in a mapping.", "Name one with “*”.")
+        height = 1 + max((_height(node) for _, node in own.values()), default=0)
+        return Mapping(pairs=own, line=self._line(event), height=height)
 
     def _explained(self, error: yaml.MarkedYAMLError) -> _Broken:
         said = f"{error.context or ''} {error.problem or ''}"

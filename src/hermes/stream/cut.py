@@ -61,8 +61,6 @@ class Ribbon:
         ribbon = cls(enough=enough)
         ribbon._block(block)
         ribbon.text = "".join(ribbon._pieces)
-        if "://" in ribbon.text:
-            ribbon.dear += (found.span() for found in _ADDRESS.finditer(ribbon.text))
         return ribbon
 
     @classmethod
@@ -135,7 +133,11 @@ class Ribbon:
             start = self._length
             match inline:
                 case Text():
-                    self._put(inline.text[: self.enough + 1])
+                    text = inline.text[: self.enough + 1]
+                    self._put(text)
+                    if "://" in text:
+                        found = (address.span() for address in _ADDRESS.finditer(text))
+                        self.dear += ((start + first, start + last) for first, last in found)
                 case Strong() | Emphasis() | Strike():
                     self._inlines(inline.children)
                 case Code():
@@ -235,7 +237,8 @@ def _cut_list(block: ItemList, at: int) -> tuple[Blocks, Blocks]:
 
 def _items(block: ItemList, start: int, end: int | None) -> Blocks:
     items = block.items[start:end]
-    return (replace(block, items=items, start=block.start + start),) if items else ()
+    number = block.start + start if block.ordered else block.start
+    return (replace(block, items=items, start=number),) if items else ()
 
 
 def _cut_table(block: Table, at: int) -> tuple[Blocks, Blocks]:
@@ -323,7 +326,8 @@ def _first_row_loosened(table: Table) -> Blocks:
 def _inline_loosened(inline: Inline) -> tuple[Inline, ...] | None:
     match inline:
         case Strong() | Emphasis() | Strike():
-            return inline.children
+            first, *rest = inline.children
+            return (first, replace(inline, children=tuple(rest))) if rest else (first,)
         case Code():
             return (Text(text=inline.text),)
         case Link() | Image():

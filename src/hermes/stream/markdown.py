@@ -129,6 +129,12 @@ class Document:
     source: tuple[str, ...] = field(default=(), compare=False, repr=False)
     spans: tuple[tuple[int, int] | None, ...] = field(default=(), compare=False, repr=False)
 
+    def lines(self, start: int, end: int) -> str:
+        """The source from one line up to another, without the blank lines at its end."""
+        while end > start and not self.source[end - 1].strip():
+            end -= 1
+        return "\n".join(self.source[start:end])
+
 
 # A text without any of these is a few paragraphs of plain lines, and no parser is needed to see that.
 _MARKUP = re.compile(r"[\\`*_\[&<>~#|\t]|^ *(?:[-+=]|\d+[.)])|^ {4}|  $", re.MULTILINE)
@@ -314,7 +320,7 @@ def _restyled(style: Style, children: tuple[Inline, ...]) -> Style | None:
 def _plain_document(text: str) -> Document:
     blocks = plain_blocks(text)
     if len(blocks) <= 1:
-        return Document(blocks=blocks, source=(text,), spans=((0, 1),) if blocks else ())
+        return Document(blocks=blocks, source=(text.strip("\n"),), spans=((0, 1),) if blocks else ())
     source = text.split("\n")
     spans: list[tuple[int, int]] = []
     start: int | None = None

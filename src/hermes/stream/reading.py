@@ -138,9 +138,9 @@ class _Reading:
                 return Heading(level=int(token.tag[1:]), children=children) if children else None
             case "fence":
                 self._stands_alone = self._stands_alone and _is_closed(token)
-                return CodeBlock(lang=safe_lang(token.info), text=token.content.rstrip("\n"))
+                return _code(token.content, safe_lang(token.info))
             case "code_block":
-                return CodeBlock(lang="", text=token.content.rstrip("\n"))
+                return _code(token.content, "")
             case "blockquote_open":
                 blocks = self._blocks(tokens, "blockquote_close")
                 return Quote(blocks=blocks) if blocks else None
@@ -295,6 +295,10 @@ def _on_one_line(inlines: Sequence[Inline]) -> list[Inline]:
 def _on_line(text: str) -> str:
     """The text with every blank that an entity can smuggle in made a space."""
     return text if text.isprintable() else re.sub(r"[^\S\xa0\t]", " ", text)
+
+
+def _code(content: str, lang: str) -> CodeBlock | None:
+    return CodeBlock(lang=lang, text=content.rstrip("\n")) if content.strip() else None
 
 
 def _is_closed(fence: Token) -> bool:

@@ -15,7 +15,19 @@ from dataclasses import dataclass
 from hermes.domain.capabilities import Flavour, TextUnit
 from hermes.stream.cut import Blocks, Ribbon, cut, front, loosened
 from hermes.stream.flavours.plain import PlainPrinter
-from hermes.stream.markdown import Block, Document, Heading, parse, plain_blocks, visible_block
+from hermes.stream.markdown import (
+    Block,
+    Code,
+    CodeBlock,
+    Document,
+    Heading,
+    Paragraph,
+    Text,
+    parse,
+    plain_blocks,
+    visible,
+    visible_block,
+)
 from hermes.stream.print import printer
 
 MIN_LIMIT = 20
@@ -105,15 +117,13 @@ class _Splitting:
 
     def _begin(self, piece: _Piece) -> None:
         """Put the beginning of a block that is too long into the room, and let the rest wait."""
-        alone = not self._current
         search = _Search(piece.block, self._room(), self._size_of_all)
-        halves = search.gentle() or (search.between_characters() if alone else None)
-        if halves is None and not alone:
+        halves = search.gentle()
+        if halves is None and self._current:
             self._finish_before(piece)
             return
         if halves is None:
-            looser = loosened(piece.block)
-            halves = ((), looser) if looser is not None else search.anywhere()
+            halves = search.between_characters() or _forced(piece.block, search)
         head, tail = halves
         self._wait(tail)
         for begun in head:
@@ -136,19 +146,33 @@ class _Splitting:
 
     def _finish(self) -> None:
         pieces, self._current, self._used = self._current, [], 0
-        first, last = pieces[0].span, pieces[-1].span
-        if first and last and all(piece.span for piece in pieces):
-            self._parts.append(Part(text="\n".join(self._doc.source[first[0] : last[1]])))
-            return
         blocks = tuple(piece.block for piece in pieces)
+        spans = [piece.span for piece in pieces if piece.span is not None]
+        if len(spans) == len(pieces):
+            self._parts.append(Part(text=self._doc.lines(spans[0][0], spans[-1][1])))
+            return
         source = printer(Flavour.COMMONMARK).document(blocks)
-        if parse(source).blocks != blocks:
-            plain = tuple(line for block in blocks for line in plain_blocks(visible_block(block)))
+        again = parse(source).blocks
+        if again != blocks and not (self._size_of_all(again) <= self._limit and _words(again) == _words(blocks)):
+            # No markdown gives these blocks: rather lose their markup than any of their text.
+            plain = tuple(bare for block in blocks for bare in plain_blocks(visible_block(block)))
             if plain != blocks:
-                # No markdown gives exactly these blocks: rather lose their styles than any of their text.
                 self._wait(plain)
                 return
         self._parts.append(Part(text=source))
+
+
+def _words(blocks: Blocks) -> list[str]:
+    return visible(blocks).split()
+
+
+def _forced(block: Block, search: _Search) -> tuple[Blocks, Blocks]:
+    """Break into a message of its own what does not fit into one: first what is around it, then itself."""
+    bare = isinstance(block, Paragraph) and isinstance(block.children[0], Text | Code)
+    if (bare or isinstance(block, CodeBlock)) and (halves := search.through_dear()):
+        return halves
+    looser = loosened(block)
+    return ((), looser) if looser is not None else search.anywhere()
 
 
 class _Search:
@@ -171,21 +195,24 @@ class _Search:
         return None
 
     def between_characters(self) -> tuple[Blocks, Blocks] | None:
-        """Cut between two characters as a reader sees them; code and addresses only if they come first."""
-        ribbon = self._ribbon
-        for stretches in ([*ribbon.solid, *ribbon.dear], ribbon.solid):
-            place = self._reach
-            while place > 0 and (earlier := self._earlier_if_not_free(place, stretches)) < place:
-                place = earlier
-            if place and (halves := self._cut(place)):
-                return halves
-        return None
+        """Cut between two characters as a reader sees them."""
+        return self._cut_before_reach([*self._ribbon.solid, *self._ribbon.dear])
+
+    def through_dear(self) -> tuple[Blocks, Blocks] | None:
+        """Cut between two characters even of inline code or an address."""
+        return self._cut_before_reach(self._ribbon.solid)
 
     def anywhere(self) -> tuple[Blocks, Blocks]:
         """Cut even through a character that has more marks than the message has room."""
         halves = self._cut(self._reach)
         assert halves is not None, "a message of the least size holds at least one code point"
         return halves
+
+    def _cut_before_reach(self, stretches: Sequence[tuple[int, int]]) -> tuple[Blocks, Blocks] | None:
+        place = self._reach
+        while place > 0 and (earlier := self._earlier_if_not_free(place, stretches)) < place:
+            place = earlier
+        return self._cut(place)
 
     def _furthest(self) -> int:
         """The last place on the ribbon up to which the block fits."""

@@ -14,11 +14,12 @@ from hermes.control.gateway import Gateway, Parts
 from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
-from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.ports import Agent, ModelRequest, Store
+from hermes.domain.ids import AgentId
+from hermes.domain.ports import Agent, ModelRequest, Store, Tx
 from hermes.domain.settings import PlatformSettings, Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
 from hermes.state.sqlite import SqliteStore
+from hermes.testing.clock import settle
 from hermes.testing.model import Say, ScriptedModel, echo
 from hermes.testing.platform import KINDS, PlainFake, fake_platform
 from hermes.testing.tools import world_tools
@@ -146,14 +147,19 @@ class Journey:
             await asyncio.sleep(0.005)
 
     async def idle(self) -> bool:
-        def look(tx: object) -> bool:
-            store = tx
-            pending = store.inbox.pending(0, 1)  # type: ignore[attr-defined]
-            due = store.recovery.due(0, 1)  # type: ignore[attr-defined]
-            waiting = store.outbox.waiting("fake", 0, 1)  # type: ignore[attr-defined]
-            return not pending and not due and not waiting
+        """Everything was acknowledged, and no row waits for somebody to act on it."""
 
-        return await self.database.read(look)
+        def look(tx: Tx) -> bool:
+            waiting = tx.outbox.waiting("fake", 0, 1)
+            return not (tx.inbox.pending(0, 1) or tx.recovery.due(0, 1) or waiting)
 
+        return self.world.all_acked and await self.database.read(look)
 
-MAIN = MAIN_AGENT
+    async def until_taken(self) -> None:
+        """Wait until everything that was written is acknowledged and out of the inbox."""
+        end = time.monotonic() + PATIENCE
+        while not self.world.all_acked or await self.database.read(lambda tx: tx.inbox.pending(0, 1)):
+            if time.monotonic() > end:
+                raise AssertionError("the inbox did not become empty")
+            await asyncio.sleep(0.003)
+        await settle()

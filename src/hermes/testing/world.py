@@ -106,6 +106,10 @@ class World:
             if not message.deleted and (chat is None or message.chat == chat)
         ]
 
+    @property
+    def all_acked(self) -> bool:
+        return self._acked == len(self.updates)
+
     def did(self, deed: Deed) -> list[Logged]:
         return [entry for entry in self.log if entry.deed is deed]
 

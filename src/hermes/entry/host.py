@@ -1,0 +1,170 @@
+"""The adapter host: keeps one account's adapter alive.
+
+Its life: it takes the account's lease and waits while somebody else has it; makes the adapter; runs it from
+the stored cursor, attached to delivery for as long as it runs; and when the adapter ends or breaks, backs off
+and begins again. What only an operator can mend (no login, a missing package) parks it: it says so and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from hermes.control.gateway import Gateway
+from hermes.domain.clock import Clock
+from hermes.domain.errors import HermesError, Lost, NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.message import Inbound
+from hermes.domain.ports import Platform
+
+log = logging.getLogger("hermes.host")
+LEASE_SECONDS = 60.0
+FIRST_DELAY = 1.0
+LONGEST_DELAY = 300.0
+HEALTHY_SECONDS = 60.0
+_RENEW_SECONDS = 20.0
+_SETTLED_SECONDS = 3.0
+_LEASE_DELAY = 5.0
+_GOODBYE_SECONDS = 5.0
+
+
+class HostState(StrEnum):
+    """waiting → connecting → connected ⇄ retrying; parked until an operator acts; stopped with the gateway."""
+
+    WAITING = "waiting"
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    RETRYING = "retrying"
+    PARKED = "parked"
+    STOPPED = "stopped"
+
+
+class Lease(Protocol):
+    """The right to use the account; nobody else has it as long as it is renewed in time."""
+
+    async def take(self, seconds: float) -> bool: ...
+
+    async def release(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One account on one platform: its credential (`telegram`, `telegram@work`), and how its adapter is made."""
+
+    name: str
+    make: Callable[[], Awaitable[Platform]]
+    lease: Lease
+
+
+Report = Callable[[str, HostState, str], None]
+"""Told of every change: the account, its state, and a sentence why."""
+
+
+class Host:
+    def __init__(self, account: Account, gateway: Gateway, clock: Clock, report: Report) -> None:
+        self._account = account
+        self._gateway = gateway
+        self._clock = clock
+        self._report = report
+        self._told: tuple[HostState, str] | None = None
+        self._failures = 0
+        self._began = 0.0
+
+    async def live(self) -> None:
+        try:
+            while not await self._try():
+                pass
+        finally:
+            await self._let_go()
+
+    async def _try(self) -> bool:
+        """One connection, from lease to end. True when there is nothing more to try."""
+        try:
+            await self._own()
+            await self._connect()
+            error: HermesError = Unreachable("the platform closed the connection")
+        except (NeedsLogin, Refused, UserError) as problem:
+            log.warning("host.parked account=%s why=%s", self._account.name, problem)
+            self._tell(HostState.PARKED, str(problem))
+            return True
+        except HermesError as problem:
+            error = problem
+        except Exception as broken:  # the adapter host is one of the three places that may catch everything
+            log.exception("host.broke account=%s", self._account.name)
+            error = Unreachable(f"the adapter broke ({type(broken).__name__})")
+        await self._back_off(error)
+        return False
+
+    async def _own(self) -> None:
+        while not await self._account.lease.take(LEASE_SECONDS):
+            self._tell(HostState.WAITING, "another gateway uses this account")
+            await self._clock.sleep(_LEASE_DELAY)
+
+    async def _connect(self) -> None:
+        name = self._account.name
+        self._began = self._clock.monotonic()
+        self._tell(HostState.CONNECTING)
+        platform = await self._account.make()
+        cursor = await self._gateway.cursor(name)
+        self._gateway.attach(name, platform)
+        running = asyncio.create_task(platform.run(self._accept, cursor), name=f"adapter {name}")
+        keeping = asyncio.create_task(self._keep(), name=f"lease {name}")
+        try:
+            done, _ = await asyncio.wait((running, keeping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._gateway.detach(name)
+            running.cancel()
+            keeping.cancel()
+            await asyncio.wait((running, keeping), timeout=_GOODBYE_SECONDS)
+        for task in done:
+            if task.cancelled():
+                raise Unreachable("the adapter gave up by itself")
+            task.result()
+
+    async def _keep(self) -> None:
+        """Call an adapter connected that has lived for a moment, and hold its lease."""
+        await self._clock.sleep(_SETTLED_SECONDS)
+        self._tell(HostState.CONNECTED)
+        while True:
+            await self._clock.sleep(_RENEW_SECONDS)
+            if not await self._account.lease.take(LEASE_SECONDS):
+                raise Lost("another gateway has taken the account")
+
+    async def _accept(self, items: Sequence[Inbound], cursor: str | None) -> None:
+        await self._gateway.accept(self._account.name, items, cursor)
+        self._tell(HostState.CONNECTED)
+
+    async def _back_off(self, error: HermesError) -> None:
+        if self._clock.monotonic() - self._began >= HEALTHY_SECONDS:
+            self._failures = 0
+        self._failures += 1
+        told = error.after if isinstance(error, Unreachable) else None
+        seconds = told if told is not None else back_off(self._failures)
+        log.info("host.retry account=%s after=%.1f why=%s", self._account.name, seconds, error)
+        self._tell(HostState.RETRYING, f"{error}; trying again in {seconds:.0f} s")
+        await self._clock.sleep(seconds)
+
+    async def _let_go(self) -> None:
+        try:
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                await self._account.lease.release()
+        except (HermesError, TimeoutError) as error:
+            # It runs out by itself.
+            log.info("host.lease_left account=%s why=%s", self._account.name, error)
+        if self._told is None or self._told[0] is not HostState.PARKED:
+            self._tell(HostState.STOPPED)
+
+    def _tell(self, state: HostState, why: str = "") -> None:
+        if self._told != (state, why):
+            self._told = (state, why)
+            self._report(self._account.name, state, why)
+
+
+def back_off(failures: int) -> float:
+    """Seconds to wait after so many failures in a row: 1 s, doubling up to 5 min, a quarter more or less."""
+    full: float = min(FIRST_DELAY * 2 ** min(failures - 1, 16), LONGEST_DELAY)
+    return min(full * (0.75 + random.random() / 2), LONGEST_DELAY)

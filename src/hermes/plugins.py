@@ -1,0 +1,114 @@
+"""Every extension point on one screen. A plugin is a package with entry points in one of these groups, and
+what Hermes brings along registers by the same means. Nothing is read before somebody asks, and a plugin
+that breaks is told of in one sentence and never stops the rest."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hermes.domain.capabilities import Manifest
+from hermes.domain.errors import UserError
+
+if TYPE_CHECKING:
+    from hermes.domain.ports import Platform, Provider
+    from hermes.domain.settings import ModelSettings, PlatformSettings, Secret
+    from hermes.domain.tool import Tool
+
+    FindSecret = Callable[[str], Secret | None]
+    MakeProvider = Callable[[ModelSettings], Provider]
+    MakePlatform = Callable[[PlatformSettings, FindSecret], Platform]
+
+log = logging.getLogger("hermes.plugins")
+T = TypeVar("T")
+
+PLATFORMS = "hermes.platforms"
+TOOLS = "hermes.tools"
+PROVIDERS = "hermes.providers"
+BACKENDS = "hermes.backends"
+MEMORY = "hermes.memory"
+COMMANDS = "hermes.commands"
+HOOKS = "hermes.hooks"
+
+GROUPS = {
+    PLATFORMS: "a `Manifest`; its adapter is called with (PlatformSettings, find a secret) for a `Platform`",
+    TOOLS: "a `Tool`, or several",
+    PROVIDERS: "called with `ModelSettings` for a `Provider`; the entry's name is the provider's",
+    BACKENDS: "where commands run; read from a later version on",
+    MEMORY: "what an agent knows beyond a session; read from a later version on",
+    COMMANDS: "a module whose functions carry the `@command` of `hermes.control.commands.registry`",
+    HOOKS: "functions that follow events; read from a later version on",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One thing that a plugin offers."""
+
+    name: str
+    value: Any
+
+
+def platform_manifests() -> tuple[Manifest, ...]:
+    """The platforms there are, by name. Manifests are plain data: no adapter and no SDK is imported."""
+    found = (entry for entry in _load(PLATFORMS) if _is(Manifest, entry, PLATFORMS))
+    return tuple(sorted((entry.value for entry in found), key=lambda manifest: manifest.name))
+
+
+def tools() -> tuple[Tool, ...]:
+    from hermes.domain.tool import Tool
+
+    offered: list[Tool] = []
+    for entry in _load(TOOLS):
+        values = entry.value if isinstance(entry.value, Iterable) else (entry.value,)
+        offered += [value for value in values if _is(Tool, Found(name=entry.name, value=value), TOOLS)]
+    return tuple(offered)
+
+
+def providers() -> Mapping[str, MakeProvider]:
+    return {entry.name: entry.value for entry in _load(PROVIDERS)}
+
+
+def load_commands() -> None:
+    """Slash commands register themselves when their module is imported."""
+    for _ in _load(COMMANDS):
+        pass
+
+
+def load_adapter(manifest: Manifest) -> MakePlatform:
+    """The adapter of a platform; this is where its SDK is imported."""
+    module, _, name = manifest.adapter.partition(":")
+    try:
+        adapter: MakePlatform = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        needs = ", ".join(manifest.requires) or "its packages"
+        raise UserError(
+            f"{manifest.title} cannot be used: {error}.", hint=f"Install {needs}, then start again."
+        ) from error
+    return adapter
+
+
+def _load(group: str) -> Iterator[Found]:
+    from importlib.metadata import entry_points
+
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+        try:
+            value = entry.load()
+        except Exception as error:  # foreign code may raise anything while it is imported
+            _tell(group, entry.name, f"{type(error).__name__}: {error}")
+            continue
+        yield Found(name=entry.name, value=value)
+
+
+def _is(kind: type[T], entry: Found, group: str) -> bool:
+    if isinstance(entry.value, kind):
+        return True
+    _tell(group, entry.name, f"it is not a {kind.__name__}")
+    return False
+
+
+def _tell(group: str, name: str, why: str) -> None:
+    log.warning("plugin.broken group=%s name=%s: it is left out (%s)", group, name, why)

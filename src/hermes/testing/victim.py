@@ -1,0 +1,94 @@
+"""A gateway in a process of its own, to be killed: `python -m hermes.testing.victim <folder> <port> <kind>`.
+
+The store is real, the model is scripted, the platform and the tools' effects live behind a socket in the test.
+`--kill point:n` ends it there with a real SIGKILL."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+from hermes.agent.loop import AgentLoop
+from hermes.control.gateway import Gateway, Parts
+from hermes.control.runtime import Runtime
+from hermes.domain.clock import SystemClock
+from hermes.domain.errors import HermesError
+from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.settings import DisplaySettings, Profile
+from hermes.domain.turn import BusyMode
+from hermes.state.sqlite import SqliteStore
+from hermes.testing.crash import KillingProvider, KillingService, KillingStore, KillSwitch
+from hermes.testing.harness import open_settings
+from hermes.testing.model import ScriptedModel, obedient
+from hermes.testing.platform import KINDS, PlainFake, fake_platform
+from hermes.testing.tools import world_tools
+from hermes.testing.wire import RemoteWorld
+
+
+async def live(folder: Path, port: int, kind: str, switch: KillSwitch) -> None:
+    settings = open_settings(display=DisplaySettings(busy_input_mode=BusyMode.QUEUE))
+    clock = SystemClock()
+    service = KillingService(RemoteWorld(port), switch)
+    database = await SqliteStore(folder / "state.db").open()
+    store = KillingStore(database, switch)
+    agent = AgentLoop(
+        provider=KillingProvider(ScriptedModel(obedient), switch),
+        tools=world_tools(service.effect),
+        model="scripted",
+        system="",
+        clock=clock,
+    )
+    profile = Profile(agent=MAIN_AGENT, home=folder, settings=settings)
+    runtime = Runtime(profile=profile, agent=agent, store=store.scoped(MAIN_AGENT))
+    gateway = Gateway(
+        Parts(
+            store=store,
+            runtimes={MAIN_AGENT: runtime},
+            settings=settings,
+            clock=clock,
+            capabilities={"fake": KINDS[kind]},
+        )
+    )
+    platform = fake_platform(kind, service)
+    await gateway.start()
+    gateway.attach("fake", platform)
+    receiving = asyncio.create_task(_receive(gateway, platform))
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    print("ready", flush=True)
+    await stop.wait()
+    receiving.cancel()
+    await gateway.stop(grace=10.0)
+    await database.close()
+
+
+async def _receive(gateway: Gateway, platform: PlainFake) -> None:
+    while True:
+        cursor = await gateway.cursor("fake")
+        with contextlib.suppress(HermesError):
+            await platform.run(lambda items, at: gateway.accept("fake", items, at), cursor)
+        await asyncio.sleep(0.05)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("port", type=int)
+    parser.add_argument("kind", choices=sorted(KINDS))
+    parser.add_argument("--kill", default="", metavar="POINT:N")
+    chosen = parser.parse_args()
+    point, _, occurrence = chosen.kill.partition(":")
+    switch = KillSwitch(point=point, occurrence=int(occurrence or 1))
+    asyncio.run(live(chosen.folder, chosen.port, chosen.kind, switch))
+    # Exit without waiting for stray threads: the test waits for this process.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Running and killing a gateway process, life after life, against one world."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hermes.state.sqlite import SqliteStore
+from hermes.testing.wire import WorldServer
+from hermes.testing.world import World
+
+PATIENCE = 40.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Lives:
+    """One database, one world, many processes."""
+
+    folder: Path
+    kind: str
+    world: World = field(default_factory=World)
+    server: WorldServer = field(init=False)
+    process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Lives:
+        self.server = await WorldServer(self.world).__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.kill()
+        await self.server.__aexit__(*exc)
+
+    async def begin(self, kill: str = "") -> None:
+        arguments = [str(self.folder), str(self.server.port), self.kind]
+        if kill:
+            arguments += ["--kill", kill]
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "hermes.testing.victim", *arguments,
+            stdout=asyncio.subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": "src"},
+        )  # fmt: skip
+
+    async def died(self) -> int:
+        assert self.process is not None
+        return await asyncio.wait_for(self.process.wait(), PATIENCE)
+
+    async def kill(self) -> None:
+        if self.process is not None and self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+
+    async def end(self) -> int:
+        """Ask it to stop, as a service is asked."""
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGTERM)
+        return await self.died()
+
+    async def until_answered(self, count: int) -> None:
+        """Wait until the answer to every message m1…m<count> is seen, without a cursor on anything."""
+        end = asyncio.get_running_loop().time() + PATIENCE
+        missing = [f"answer to m{number}:" for number in range(1, count + 1)]
+        while missing or any("▉" in text for text in self.world.seen()):
+            seen = self.world.seen()
+            missing = [text for text in missing if not any(text in one for one in seen)]
+            if asyncio.get_running_loop().time() > end:
+                raise AssertionError(f"never came: {missing}; people see {seen}")
+            await asyncio.sleep(0.01)
+
+    async def leftovers(self) -> list[str]:
+        """What the store still has to do, after the last life ended."""
+        async with SqliteStore(self.folder / "state.db") as store:
+            rows = await store.read(
+                lambda tx: [tx.inbox.pending(0, 9), tx.recovery.due(0, 9), tx.outbox.waiting("fake", 0, 9)]
+            )
+        return [str(row) for row in rows if row]
