@@ -95,7 +95,10 @@ async def test_steering_words_are_heard_after_the_running_tool(tmp_path: Path) -
         await chat.until_idle()
         assert chat.world.seen() == ["You said: and hurry"]
         steering = [record for record in await transcript(chat) if isinstance(record, UserSaid)]
-        assert [(record.text, record.steering) for record in steering] == [("begin", False), ("and hurry", True)]
+        assert [(record.text, record.steering) for record in steering] == [
+            ("begin", False),
+            ("and hurry", True),
+        ]
 
 
 async def test_steering_words_that_come_too_late_are_a_turn_of_their_own(tmp_path: Path) -> None:
@@ -147,7 +150,9 @@ async def test_new_stops_the_old_session_and_begins_another(tmp_path: Path) -> N
         await chat.until_seen("You said: fresh")
         await chat.until_idle()
         last = chat.model.requests[-1]
-        assert [entry.record.text for entry in last.entries if isinstance(entry.record, UserSaid)] == ["fresh"]
+        assert [entry.record.text for entry in last.entries if isinstance(entry.record, UserSaid)] == [
+            "fresh"
+        ]
 
 
 async def test_many_messages_at_once_are_all_answered_in_queue_mode(tmp_path: Path) -> None:

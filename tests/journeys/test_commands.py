@@ -31,7 +31,11 @@ async def test_undo_hides_the_last_turn_from_the_model(tmp_path: Path) -> None:
         await chat.until_seen("Undone: the last turn.")
         chat.world.write("three")
         await chat.until_seen("You said: three")
-        said = [entry.record.text for entry in chat.model.requests[-1].entries if isinstance(entry.record, UserSaid)]
+        said = [
+            entry.record.text
+            for entry in chat.model.requests[-1].entries
+            if isinstance(entry.record, UserSaid)
+        ]
         assert said == ["one", "three"]
 
 
@@ -42,7 +46,11 @@ async def test_retry_says_the_last_message_again(tmp_path: Path) -> None:
         await chat.until_idle()
         chat.world.write("/retry")
         await chat.until(lambda: chat.world.seen().count("You said: again please") == 2)
-        said = [entry.record.text for entry in chat.model.requests[-1].entries if isinstance(entry.record, UserSaid)]
+        said = [
+            entry.record.text
+            for entry in chat.model.requests[-1].entries
+            if isinstance(entry.record, UserSaid)
+        ]
         assert said == ["again please"]
 
 
@@ -64,7 +72,11 @@ async def test_title_sessions_and_resume(tmp_path: Path) -> None:
         await chat.until_seen("Back in “My Plan”")
         chat.world.write("gamma")
         await chat.until_seen("You said: gamma")
-        said = [entry.record.text for entry in chat.model.requests[-1].entries if isinstance(entry.record, UserSaid)]
+        said = [
+            entry.record.text
+            for entry in chat.model.requests[-1].entries
+            if isinstance(entry.record, UserSaid)
+        ]
         assert said == ["alpha", "gamma"]
 
 

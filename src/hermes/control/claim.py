@@ -172,7 +172,11 @@ def _turns(count: int) -> str:
     return "turn" if count == 1 else f"{count} turns"
 
 
-_STATES: dict[type, TurnState] = {Finished: TurnState.DONE, Failed: TurnState.FAILED, Stopped: TurnState.STOPPED}
+_STATES: dict[type, TurnState] = {
+    Finished: TurnState.DONE,
+    Failed: TurnState.FAILED,
+    Stopped: TurnState.STOPPED,
+}
 
 
 def ended_by(records: Sequence[Record]) -> TurnState | None:

@@ -104,9 +104,7 @@ class Delivery:
             log.warning("delivery.home_channel problem=%s", error)
             return
         text = f"⚠️ A message to {row.to} could not be delivered ({row.error}): {one_line(row.body.text, 120)}"
-        report = OutboxRow(
-            key=_REPORT + row.key, to=home, body=Body(text=text), created_at=self._clock.now()
-        )
+        report = OutboxRow(key=_REPORT + row.key, to=home, body=Body(text=text), created_at=self._clock.now())
         task = asyncio.create_task(self._write_report(report), name="undeliverable report")
         self._reports.add(task)
         task.add_done_callback(self._reports.discard)

@@ -36,7 +36,9 @@ class _Part:
 
 
 class Draft:
-    def __init__(self, *, turn: Turn, reply: ReplyPlace, feed: Feed, pace: DraftPace, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, *, turn: Turn, reply: ReplyPlace, feed: Feed, pace: DraftPace, store: Store, clock: Clock
+    ) -> None:
         self._turn = turn
         self._reply = reply
         self._feed = feed
@@ -113,7 +115,9 @@ class Draft:
 
     async def _show(self, platform: Platform, text: str) -> None:
         able = platform.capabilities
-        pieces = split(draft_text(text, self._pace.cursor), limit=able.max_text, unit=able.unit, flavour=able.flavour)
+        pieces = split(
+            draft_text(text, self._pace.cursor), limit=able.max_text, unit=able.unit, flavour=able.flavour
+        )
         for place, piece in enumerate(pieces):
             number = self._segment * PARTS_PER_SEGMENT + place
             part = self._parts.get(number)

@@ -194,7 +194,9 @@ class Gateway:
         if words.session is not None:
             known = tx.sessions.get(words.session)
             if known is None:
-                raise UserError(f"There is no session “{words.session}”.", hint="`hermes sessions list` shows them.")
+                raise UserError(
+                    f"There is no session “{words.session}”.", hint="`hermes sessions list` shows them."
+                )
             return known.id
         now = self._parts.clock.now()
         key = session_key(words.source, words.agent)

@@ -229,7 +229,9 @@ class Taking:
         if given is None:
             return Taken(outcome="ignored: unknown button")
         outcome = answer(tx, given)
-        taken = Taken(outcome=f"button: {'accepted' if outcome.closed else 'refused'}", session=outcome.session)
+        taken = Taken(
+            outcome=f"button: {'accepted' if outcome.closed else 'refused'}", session=outcome.session
+        )
         return self._say(tx, taken, outcome.text)
 
     def _answer(self, tx: Tx, session: Session) -> Taken | None:

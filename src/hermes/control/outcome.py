@@ -85,9 +85,7 @@ class Outcomes:
             rows = self.parts(turn.reply, text, turn=turn.id, segment=len(asked))
         return Conclusion(rows=rows, withdraw=turn.id if asked else None)
 
-    def parts(
-        self, reply: ReplyPlace, text: str, *, turn: TurnId, segment: int = 0
-    ) -> tuple[OutboxRow, ...]:
+    def parts(self, reply: ReplyPlace, text: str, *, turn: TurnId, segment: int = 0) -> tuple[OutboxRow, ...]:
         """A text as rows, each fitting the platform once printed, with room for the mark of a repeat."""
         if not text.strip():
             return ()

@@ -88,7 +88,9 @@ def _thanks(verdict: Verdict) -> str:
             return ""
 
 
-def as_answer(text: str, open_questions: list[Question], by: str | None, *, replies_to_us: bool) -> Answer | None:
+def as_answer(
+    text: str, open_questions: list[Question], by: str | None, *, replies_to_us: bool
+) -> Answer | None:
     """A plain message as the answer of an open question, or None if it is not one.
 
     Any words answer a clarification; an approval takes only an answer word, and only if the message replies to
@@ -123,9 +125,7 @@ def _chosen(question: Question, text: str) -> str:
 class Expiry:
     """Denies questions whose time is over. One task for all of them, however many wait."""
 
-    def __init__(
-        self, *, store: Store, clock: Clock, ring: Callable[[AgentId, SessionId], None]
-    ) -> None:
+    def __init__(self, *, store: Store, clock: Clock, ring: Callable[[AgentId, SessionId], None]) -> None:
         self._store = store
         self._clock = clock
         self._ring = ring

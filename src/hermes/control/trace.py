@@ -33,7 +33,9 @@ def _trace_turn(tx: Tx, turn_id: TurnId) -> list[str]:
         f"turn    {turn.created_at:%H:%M:%S}  {turn.id} in {turn.session}: {turn.state.value}"
         f" (start {turn.attempt}{joined})"
     ]
-    lines += [f"record  {entry.at:%H:%M:%S}  {entry.seq}. {_tell(entry)}" for entry in tx.journal.of_turn(turn_id)]
+    lines += [
+        f"record  {entry.at:%H:%M:%S}  {entry.seq}. {_tell(entry)}" for entry in tx.journal.of_turn(turn_id)
+    ]
     for question in tx.questions.of_turn(turn_id):
         state = question.verdict.value if question.verdict else "open"
         lines.append(f"asked   {question.id}: {one_line(question.text, 50)} ({state})")

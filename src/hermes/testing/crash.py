@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from hermes.domain.event import TextDelta
 from hermes.domain.ids import AgentId
 from hermes.domain.ports import ModelPiece, ModelRequest, Provider, Store, Tx
+from hermes.testing.model import last_words
 
 T = TypeVar("T")
 
@@ -24,7 +25,8 @@ POINTS = (
     "poll.after", "accept.before", "accept.after", "ack.before", "ack.after",
     "take.before", "take.after", "claim.before", "claim.after",
     "model.before", "model.middle", "model.after",
-    "record.before", "record.after", "effect.before", "effect.after",
+    "record.before", "record.after", "read.before", "read.after",
+    "keyed.before", "keyed.after", "once.before", "once.after",
     "attempt.before", "attempt.after", "send.before", "send.after",
 )  # fmt: skip
 DRAFT_POINTS = ("draft.before", "draft.after", "shown.before", "shown.after", "edit.before", "edit.after")
@@ -89,6 +91,8 @@ class KillingProvider:
 
     async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         self._switch.at("model.before")
+        if "poison" in last_words(request):
+            self._switch.at("poison")
         async for piece in self._provider.call(request):
             yield piece
             if isinstance(piece, TextDelta):
@@ -97,7 +101,8 @@ class KillingProvider:
 
 
 class KillingService:
-    """The world behind its socket, with a kill point before and after each call to it."""
+    """The world behind its socket, with a kill point before and after each call to it. Effects are named by
+    their tool, so that each sort of effect can be cut off."""
 
     def __init__(self, service: Any, switch: KillSwitch) -> None:
         self._service = service
@@ -105,9 +110,10 @@ class KillingService:
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
         async def guarded(*args: object, **kwargs: object) -> object:
-            self._switch.at(f"{name}.before")
+            point = args[0] if name == "effect" else name
+            self._switch.at(f"{point}.before")
             result = await getattr(self._service, name)(*args, **kwargs)
-            self._switch.at(f"{name}.after")
+            self._switch.at(f"{point}.after")
             return result
 
         return guarded

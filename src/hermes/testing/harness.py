@@ -20,12 +20,13 @@ from hermes.domain.settings import PlatformSettings, Profile, Settings, Streamin
 from hermes.domain.tool import Tool
 from hermes.state.sqlite import SqliteStore
 from hermes.testing.clock import settle
+from hermes.testing.crash import StoppingStore
 from hermes.testing.model import Say, ScriptedModel, echo
 from hermes.testing.platform import KINDS, PlainFake, fake_platform
 from hermes.testing.tools import world_tools
 from hermes.testing.world import World
 
-PATIENCE = 20.0
+PATIENCE = 8.0
 
 
 def open_settings(**changes: object) -> Settings:
@@ -59,8 +60,11 @@ class Journey:
     gateway: Gateway = field(init=False)
     platform: PlainFake = field(init=False)
     _host: asyncio.Task[None] | None = field(init=False, default=None)
+    _abandoned: bool = field(init=False, default=False)
+    _before: set[asyncio.Task[object]] = field(init=False, default_factory=set)
 
     async def __aenter__(self) -> Journey:
+        self._before = set(asyncio.all_tasks())
         self.database = await SqliteStore(self.folder / "state.db").open()
         self.store = self.wrap_store(self.database)
         self.model = ScriptedModel(self.script)
@@ -80,8 +84,22 @@ class Journey:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        if self._abandoned:
+            return
         await self.disconnect()
         await self.gateway.stop(grace=1.0)
+        await self.database.close()
+
+    async def abandon(self) -> None:
+        """End this life as a crash does: nothing is finished, nothing is told; only the file remains."""
+        self._abandoned = True
+        if isinstance(self.store, StoppingStore):
+            self.store.kill()
+        here = asyncio.current_task()
+        tasks = [task for task in asyncio.all_tasks() if task is not here and task not in self._before]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.database.close()
 
     def _runtime(self, agent: AgentId) -> Runtime:
@@ -133,9 +151,7 @@ class Journey:
 
     async def until_seen(self, *texts: str, chat: str | None = None) -> list[str]:
         """Wait until each text stands in some message that people see."""
-        await self.until(
-            lambda: all(any(text in seen for seen in self.world.seen(chat)) for text in texts)
-        )
+        await self.until(lambda: all(any(text in seen for seen in self.world.seen(chat)) for text in texts))
         return self.world.seen(chat)
 
     async def until_idle(self) -> None:

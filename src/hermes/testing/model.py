@@ -87,15 +87,13 @@ def _pieces(text: str, count: int) -> list[str]:
 
 
 _TOKEN = re.compile(r"m\d+")
-_TOOL = re.compile(r"\b(read|keyed|once|slow)\b")
+_TOOL = re.compile(r"\b(read|keyed|once|danger)\b")
 
 
 def obedient(request: ModelRequest) -> Say:
     """A model for crash runs: calls the tools that the last message names, one a round, then answers with the
     message's token. A function of the transcript alone."""
-    place = max(
-        index for index, entry in enumerate(request.entries) if isinstance(entry.record, UserSaid)
-    )
+    place = max(index for index, entry in enumerate(request.entries) if isinstance(entry.record, UserSaid))
     said = request.entries[place].record
     assert isinstance(said, UserSaid)
     done = sum(1 for entry in request.entries[place:] if isinstance(entry.record, ToolFinished))

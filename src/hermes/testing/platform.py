@@ -60,6 +60,8 @@ class PlainFake:
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
         after = int(cursor or 0)
+        # What is stored was accepted, even if we died before we could say so.
+        await self._service.ack(after)
         while True:
             news = await self._service.poll(after)
             after = news[-1].seq
@@ -85,7 +87,7 @@ class EditingFake(PlainFake):
         await self._service.delete(receipt.ref)
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
-        find = getattr(self._service, "find")
+        find = self._service.find
         ref = await find(to.chat, key)
         return None if ref is None else Receipt(to=to, ref=ref)
 

@@ -21,7 +21,9 @@ def approve(call: Call) -> Reply:
 def deny(call: Call) -> Reply:
     first, _, rest = call.args.partition(" ")
     everything = first.lower() == "all"
-    return _decide(call, Verdict.DENY, everything=everything, text=(rest if everything else call.args)[:_REASON])
+    return _decide(
+        call, Verdict.DENY, everything=everything, text=(rest if everything else call.args)[:_REASON]
+    )
 
 
 def _decide(call: Call, verdict: Verdict, *, everything: bool, text: str) -> Reply:

@@ -12,7 +12,9 @@ from hermes.domain.turn import TurnState
 def help_(call: Call) -> Reply:
     if call.args:
         return Reply(text=resolve(call.args.lstrip("/").lower()).line)
-    return Reply(text="\n".join(f"- {known.line}" for known in sorted(COMMANDS.values(), key=lambda c: c.name)))
+    return Reply(
+        text="\n".join(f"- {known.line}" for known in sorted(COMMANDS.values(), key=lambda c: c.name))
+    )
 
 
 @command("status", "what is running here")

@@ -86,7 +86,9 @@ def read_command(text: str, prefix: str = "/") -> tuple[str, str] | None:
     """A line as (name, arguments), or None if it is plain text (a file path is plain text)."""
     if not text.startswith((prefix, "/")):
         return None
-    first, _, rest = text[1:].partition(" ") if "\n" not in text.split(" ", 1)[0] else text[1:].partition("\n")
+    first, _, rest = (
+        text[1:].partition(" ") if "\n" not in text.split(" ", 1)[0] else text[1:].partition("\n")
+    )
     name = first.partition("@")[0]
     if not _WORD.fullmatch(name):
         return None

@@ -1,0 +1,193 @@
+"""What a new life makes of the old one: copies, parked questions, poison, clients that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from hermes.control.gateway import Submission
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.event import Entry, Finished, Stopped, TextDelta
+from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.settings import ApprovalSettings, DisplaySettings
+from hermes.domain.turn import BusyMode, TurnInput
+from hermes.testing.clock import FakeClock
+from hermes.testing.harness import Journey, open_settings
+from hermes.testing.history import check_history
+from hermes.testing.model import Say, call, obedient
+from hermes.testing.world import Deed, World
+from tests.crash.lives import Lives
+
+QUEUE = DisplaySettings(busy_input_mode=BusyMode.QUEUE)
+TERMINAL = Source(address=Address(platform="terminal", chat="t"), kind=Kind.PRIVATE, user="local")
+
+
+async def test_five_copies_of_each_message_across_three_restarts_are_one_turn_each(
+    tmp_path: Path, full: bool
+) -> None:
+    count = 1000 if full else 100
+    chance = random.Random("copies")
+    world = World()
+    copies = [number for number in range(count) for _ in range(4)]
+    chance.shuffle(copies)
+    settings = open_settings(display=QUEUE)
+    for life in range(4):
+        async with Journey(
+            folder=tmp_path, world=world, script=obedient, kind="plain", settings=settings
+        ) as chat:
+            if life == 0:
+                for number in range(count):
+                    room = str(number % 50)
+                    world.write(f"m{number + 1}", chat=room, user=f"u{room}")
+            for number in copies[life * count : (life + 1) * count]:
+                world.repeat(world.updates[number])
+            if life < 3:
+                await asyncio.sleep(chance.uniform(0.05, 0.3))
+                await chat.abandon()
+            else:
+                await chat.until(lambda: len(world.did(Deed.ACKED)) >= 5 * count, patience=120.0)
+                await chat.until_idle()
+                rows = await chat.database.read(lambda tx: [tx.inbox.find(f"d{n + 1}") for n in range(count)])
+                assert len({row.turn for found in rows for row in found}) == count
+                assert all(len(found) == 1 for found in rows)
+    assert check_history(world) == []
+
+
+async def test_a_hundred_parked_questions_survive_a_kill(tmp_path: Path, full: bool) -> None:
+    count = 100 if full else 20
+    async with Lives(folder=tmp_path, kind="plain") as lives:
+        for number in range(1, count + 1):
+            lives.world.write(f"m{number} danger", chat=f"c{number}", user=f"u{number}")
+        await lives.begin()
+        await _until_asked(lives, count)
+        await lives.kill()
+        await lives.begin()
+        for number in range(1, count + 1):
+            word = "yes" if number % 3 else "no"
+            lives.world.write(word, chat=f"c{number}", user=f"u{number}")
+        await lives.until_answered(count)
+        assert await lives.end() == 0
+        done = sorted(entry.text for entry in lives.world.did(Deed.EFFECT))
+        assert done == sorted(f"m{number}" for number in range(1, count + 1) if number % 3)
+        assert check_history(lives.world) == []
+
+
+async def _until_asked(lives: Lives, count: int) -> None:
+    while sum("May I do" in text for text in lives.world.seen()) < count:
+        await asyncio.sleep(0.01)
+
+
+async def test_nothing_is_held_in_memory_while_questions_wait(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path, script=obedient, kind="plain") as chat:
+        before = len(asyncio.all_tasks())
+        for number in range(1, 31):
+            chat.world.write(f"m{number} danger", chat=f"c{number}", user=f"u{number}")
+        await chat.until(lambda: len(chat.world.seen()) == 30)
+        await chat.until_idle()
+        await chat.until(lambda: len(asyncio.all_tasks()) <= before)
+        assert len(chat.gateway.feeds) == 0
+
+
+async def test_a_question_that_expired_while_we_were_down_is_denied(tmp_path: Path) -> None:
+    clock = FakeClock()
+    world = World()
+    settings = open_settings(approvals=ApprovalSettings(timeout=600.0))
+    async with Journey(
+        folder=tmp_path, world=world, script=obedient, kind="plain", clock=clock, settings=settings
+    ) as chat:
+        world.write("m1 danger")
+        await chat.until_seen("May I do m1?")
+        await chat.abandon()
+    await clock.advance(3600)
+    async with Journey(
+        folder=tmp_path, world=world, script=obedient, kind="plain", clock=clock, settings=settings
+    ) as chat:
+        await chat.until_seen("answer to m1:")
+        assert not world.did(Deed.EFFECT)
+        world.write("/approve")
+        await chat.until_seen("Nothing waits for a decision.")
+
+
+async def test_a_message_that_kills_the_process_is_given_up_after_three_times(tmp_path: Path) -> None:
+    async with Lives(folder=tmp_path, kind="plain") as lives:
+        lives.world.write("m1 poison", chat="p", user="p")
+        for number in range(2, 12):
+            lives.world.write(f"m{number}", chat=f"c{number}", user=f"u{number}")
+        killed = 0
+        for _ in range(3):
+            await lives.begin(kill="poison:1")
+            assert await lives.died() == -signal.SIGKILL
+            killed += 1
+        await lives.begin(kill="poison:1")
+        while not any("stopped the gateway three times" in text for text in lives.world.seen("p")):
+            await asyncio.sleep(0.02)
+        for number in range(2, 12):
+            while not any(f"answer to m{number}:" in text for text in lives.world.seen()):
+                await asyncio.sleep(0.02)
+        assert await lives.end() == 0
+        assert killed == 3
+        assert await lives.leftovers() == []
+
+
+async def test_a_turn_that_made_progress_is_not_blamed_for_crashes(tmp_path: Path) -> None:
+    """Five crashes, each after a new record: the turn is still answered."""
+    world = World()
+    world.write("m1 read read read read read read")
+    for life in range(1, 6):
+        async with Journey(folder=tmp_path, world=world, script=obedient, kind="plain") as chat:
+            await chat.until(lambda life=life: len(world.did(Deed.EFFECT)) >= life)  # type: ignore[misc]
+            await chat.abandon()
+    async with Journey(folder=tmp_path, world=world, script=obedient, kind="plain") as chat:
+        await chat.until_seen("answer to m1:")
+
+
+async def test_a_request_that_lived_with_its_client_is_settled_not_run_again(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    async with Journey(folder=tmp_path, script=[Say(text="slow", hold=hold)]) as chat:
+        words = Submission(agent=MAIN_AGENT, source=TERMINAL, input=TurnInput(text="hi"), ephemeral=True)
+        turn = await chat.gateway.submit(words)
+        await chat.until(lambda: len(chat.model.requests) == 1)
+        await chat.abandon()
+    async with Journey(folder=tmp_path, script=[]) as chat:
+        await chat.until_idle()
+        seen = [item async for item in chat.gateway.watch(MAIN_AGENT, turn.id)]
+        last = seen[-1]
+        assert isinstance(last, Entry) and last.record == Stopped(reason="client gone")
+        assert not chat.model.requests
+
+
+async def test_a_watcher_sees_a_turn_across_a_crash(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    async with Journey(folder=tmp_path, script=[call("read"), Say(text="half", hold=hold)]) as chat:
+        turn = await chat.gateway.submit(
+            Submission(agent=MAIN_AGENT, source=TERMINAL, input=TurnInput(text="hi"))
+        )
+        first: list[object] = []
+        async for item in chat.gateway.watch(MAIN_AGENT, turn.id):
+            first.append(item)
+            if isinstance(item, TextDelta):
+                break
+        await chat.abandon()
+    after = max(item.seq for item in first if isinstance(item, Entry))
+    async with Journey(folder=tmp_path, script=[Say(text="half and whole", pieces=3)]) as chat:
+        rest = [item async for item in chat.gateway.watch(MAIN_AGENT, turn.id, after)]
+        numbers = [item.seq for item in rest if isinstance(item, Entry)]
+        assert numbers == list(range(after + 1, after + 1 + len(numbers)))
+        assert isinstance(rest[-1], Entry) and isinstance(rest[-1].record, Finished)
+        words = "".join(item.text for item in rest if isinstance(item, TextDelta))
+        assert words == "half and whole"
+
+
+@pytest.mark.parametrize("kind", ["edits", "plain"])
+async def test_messages_sent_while_we_were_down_are_answered(tmp_path: Path, kind: str) -> None:
+    world = World()
+    for number in range(1, 21):
+        world.write(f"m{number}", chat=str(number), user=f"u{number}")
+    async with Journey(folder=tmp_path, world=world, script=obedient, kind=kind) as chat:
+        await chat.until_seen(*[f"answer to m{number}:" for number in range(1, 21)])
+        await chat.until_idle()
+    assert check_history(world) == []
