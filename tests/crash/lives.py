@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,7 +41,7 @@ class Lives:
             arguments += ["--kill", kill]
         self.process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "hermes.testing.victim", *arguments,
-            stdout=asyncio.subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": "src"},
+            stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": "src"},
         )  # fmt: skip
 
     async def died(self) -> int:
@@ -54,10 +55,18 @@ class Lives:
 
     async def end(self) -> int:
         """Ask it to stop, as a service is asked."""
-        assert self.process is not None
+        assert self.process is not None and self.process.stdout is not None
+        await self.process.stdout.readline()  # "ready": before that nobody listens to signals
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
         return await self.died()
+
+    async def until(self, what: Callable[[], bool]) -> None:
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while not what():
+            if asyncio.get_running_loop().time() > end:
+                raise AssertionError(f"it did not come to it; people see {self.world.seen()}")
+            await asyncio.sleep(0.005)
 
     async def until_answered(self, count: int) -> None:
         """Wait until the answer to every message m1…m<count> is seen, without a cursor on anything."""

@@ -1,4 +1,4 @@
-"""Crash journeys: each conversation is stopped before and after each of its writes, and goes on in a new life."""
+"""Crash journeys: each conversation is stopped before and after each of its writes, and then goes on."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ async def test_a_hundred_parked_questions_survive_a_kill(tmp_path: Path, full: b
         for number in range(1, count + 1):
             lives.world.write(f"m{number} danger", chat=f"c{number}", user=f"u{number}")
         await lives.begin()
-        await _until_asked(lives, count)
+        await lives.until(lambda: sum("May I do" in text for text in lives.world.seen()) == count)
         await lives.kill()
         await lives.begin()
         for number in range(1, count + 1):
@@ -74,11 +74,6 @@ async def test_a_hundred_parked_questions_survive_a_kill(tmp_path: Path, full: b
         done = sorted(entry.text for entry in lives.world.did(Deed.EFFECT))
         assert done == sorted(f"m{number}" for number in range(1, count + 1) if number % 3)
         assert check_history(lives.world) == []
-
-
-async def _until_asked(lives: Lives, count: int) -> None:
-    while sum("May I do" in text for text in lives.world.seen()) < count:
-        await asyncio.sleep(0.01)
 
 
 async def test_nothing_is_held_in_memory_while_questions_wait(tmp_path: Path) -> None:
@@ -123,11 +118,8 @@ async def test_a_message_that_kills_the_process_is_given_up_after_three_times(tm
             assert await lives.died() == -signal.SIGKILL
             killed += 1
         await lives.begin(kill="poison:1")
-        while not any("stopped the gateway three times" in text for text in lives.world.seen("p")):
-            await asyncio.sleep(0.02)
-        for number in range(2, 12):
-            while not any(f"answer to m{number}:" in text for text in lives.world.seen()):
-                await asyncio.sleep(0.02)
+        await lives.until(lambda: any("three times" in text for text in lives.world.seen("p")))
+        await lives.until(lambda: sum("answer to m" in text for text in lives.world.seen()) == 10)
         assert await lives.end() == 0
         assert killed == 3
         assert await lives.leftovers() == []

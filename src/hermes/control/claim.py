@@ -136,7 +136,7 @@ class Claiming:
         return replace(claim, next=Next.STOP) if stop else claim
 
     def _called_back(self, tx: Tx, turn: Turn, behind: list[Turn]) -> bool:
-        """Whether a waiting turn has to go on: somebody wants it stopped, or other words withdraw its question."""
+        """Whether a waiting turn has to go on: it is to stop, or other words withdraw its question."""
         if turn.stop is not None:
             return True
         if not (_interrupts(behind) or _steers(behind)):

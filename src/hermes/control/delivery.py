@@ -15,7 +15,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.message import Body
 from hermes.domain.ports import Platform, Store
 from hermes.domain.rows import OutboxRow
-from hermes.domain.settings import Settings
+from hermes.domain.settings import PlatformSettings, Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.stream.drafts import draft_pace
@@ -57,10 +57,10 @@ class Delivery:
     def accounts(self) -> tuple[str, ...]:
         return tuple(self._platforms)
 
-    async def close(self, grace: float) -> None:
+    async def close(self, grace: float, hurry: asyncio.Event) -> None:
         for task in self._reports:
             task.cancel()
-        await self._lanes.close(grace)
+        await self._lanes.close(grace, hurry)
 
     # --- work ---
 
@@ -99,7 +99,7 @@ class Delivery:
         if settings is None or not settings.home_channel or row.key.startswith(_REPORT):
             return
         try:
-            home = _home(row.to, settings.home_channel)
+            home = _home(row.to, settings)
         except UserError as error:
             log.warning("delivery.home_channel problem=%s", error)
             return
@@ -114,7 +114,9 @@ class Delivery:
         self.ring(report.to)
 
 
-def _home(near: Address, channel: str) -> Address:
+def _home(near: Address, settings: PlatformSettings) -> Address:
+    channel = settings.home_channel
     if ":" in channel:
         return Address.parse(channel)
-    return Address(platform=near.platform, account=near.account, chat=channel)
+    thread = settings.home_thread or None
+    return Address(platform=near.platform, account=near.account, chat=channel, thread=thread)

@@ -1,8 +1,8 @@
 """The draft of one turn in one chat: a message that grows by edits until the final takes its place.
 
-Each part of a draft is a row before it is posted (`attempting`) and after (`shown`, with its receipt), so that
-after a crash the final edits what is there and never what is uncertain. The words between two edits are only
-in memory: they are in the records, or will be said again."""
+Each part of a draft is a row before it is posted (`attempting`) and after (`shown`, with its receipt), so
+that after a crash the final edits what is there and never what is uncertain. The words between two edits are
+only in memory: they are in the records, or will be said again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hermes.control.feed import Feed
 from hermes.control.outcome import PARTS_PER_SEGMENT
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.event import Asked, Entry, Seen
+from hermes.domain.event import Asked, Entry, Seen, TextDelta
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports import Deletes, Edits, Platform, Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
@@ -51,6 +51,8 @@ class Draft:
         self._loaded = False
         self._broken = False
         self._ended = False
+        self._alarm = False
+        """The lane wakes by itself when the draft is due, so further words need not wake it."""
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -68,7 +70,8 @@ class Draft:
     async def _watch(self, ring: Callable[[], None]) -> None:
         async for seen in self._feed.watch():
             self._see(seen)
-            ring()
+            if not (self._alarm and isinstance(seen, TextDelta)):
+                ring()
         self._ended = True
         ring()
 
@@ -82,7 +85,13 @@ class Draft:
             self._pace = DraftPace(self._pace.interval, self._pace.threshold, self._pace.cursor)
 
     async def step(self, platform: Platform) -> float | None:
-        """Post or edit if it is time; seconds until it is, None if there is nothing to show."""
+        """Post or edit if it is time; seconds until it may be, None if there is nothing to show."""
+        wait = await self._step(platform)
+        self._alarm = wait is not None and wait > 0
+        # More words may make it due sooner, but never sooner than an interval from now.
+        return min(wait, self._pace.interval) if wait and self._pace.interval else wait
+
+    async def _step(self, platform: Platform) -> float | None:
         if self._broken or self._pace.given_up or self._fold.question is not None:
             return None
         text = self._fold.draft()

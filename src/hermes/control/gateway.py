@@ -1,8 +1,8 @@
 """The gateway: what doors talk to. It owns the parts that live, starts them in order and stops them in order.
 
 Start: a new epoch → intake, expiry and upkeep → actors and lanes look for what earlier lives left. Nothing
-waits for anything else: a turn that resumes holds up no new message. Stop: intake closes → running turns reach
-a record → lanes drain → the epoch is closed as clean."""
+waits for anything else: a turn that resumes holds up no new message. Stop: intake closes → running turns
+reach a record → lanes drain → the epoch is closed as clean."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ class Gateway:
         self._tasks: list[asyncio.Task[None]] = []
         self._epoch = 0
         self._closing = False
+        self._hurry = asyncio.Event()
 
     # --- its life ---
 
@@ -131,11 +132,15 @@ class Gateway:
         for actor in self._actors.workers():
             if isinstance(actor, SessionActor):
                 actor.wind_down()
-        await self._actors.close(grace)
-        await self._delivery.close(grace)
+        await self._actors.close(grace, self._hurry)
+        await self._delivery.close(grace, self._hurry)
         now = self._parts.clock.now()
         await self._parts.store.write(lambda tx: tx.recovery.close(self._epoch, now))
         log.info("gateway.stop epoch=%d", self._epoch)
+
+    def hurry(self) -> None:
+        """A stop that is under way gives up its grace; what is cut off goes on after the next start."""
+        self._hurry.set()
 
     # --- platforms ---
 
@@ -285,9 +290,8 @@ class Gateway:
         days = timedelta(days=self._parts.settings.gateway.dedupe_days)
         while True:
             before = self._parts.clock.now() - days
-            while await self._parts.store.write(partial(_prune, before)):
-                await asyncio.sleep(0)
-            await self._parts.clock.sleep(_UPKEEP_SECONDS)
+            pruned = await self._parts.store.write(partial(_prune, before))
+            await self._parts.clock.sleep(0 if pruned else _UPKEEP_SECONDS)
 
 
 _NO_ABILITIES = Capabilities()

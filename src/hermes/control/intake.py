@@ -1,7 +1,7 @@
 """Intake: from an accepted row to its end. Access, then routing, then the session, then a command or a turn.
 
-Rows are taken in the order they came; rows of one chat one after the other, chats beside each other, so a slow
-hook delays only what it gates. Each row ends in one transaction, together with what it caused."""
+Rows are taken in the order they came; rows of one chat one after the other, chats beside each other, so a
+slow hook delays only what it gates. Each row ends in one transaction, together with what it caused."""
 
 from __future__ import annotations
 
@@ -168,7 +168,8 @@ class Taking:
             return Taken(outcome="ignored: empty")
         most = self.world.settings.gateway.max_message_chars
         if len(inbound.text) > most:
-            text = f"Your message has {len(inbound.text):,} characters; {most:,} are the most. Send it as a file."
+            size = f"{len(inbound.text):,} characters; {most:,} are the most"
+            text = f"Your message has {size}. Send it as a file."
             return self._say(tx, Taken(outcome="refused: too long"), text)
         return self._message(tx)
 
@@ -292,7 +293,7 @@ class Taking:
         )
 
     def _unfinished_piece(self, tx: Tx, session: Session) -> Turn | None:
-        """The turn that this row goes on with: not begun, same person, cut at the limit or of the same album."""
+        """The turn this row goes on with: not begun, same person, cut at the limit or of the same album."""
         turns = tx.turns.open_of(session.id)
         last = turns[-1] if turns else None
         if last is None or last.state is not TurnState.ACCEPTED or last.ready_at is None:

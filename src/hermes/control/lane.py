@@ -60,15 +60,18 @@ class Lane:
         self._world = world
         self._drafts: list[Draft] = []
         self._bell = asyncio.Event()
+        self._due = True
 
     def ring(self) -> None:
+        """There may be something in the outbox."""
+        self._due = True
         self._bell.set()
 
     def follow(self, draft: Draft) -> None:
         """Show a turn that begins to speak here."""
         self._drafts.append(draft)
-        draft.start(self.ring)
-        self.ring()
+        draft.start(self._bell.set)
+        self._bell.set()
 
     async def live(self) -> None:
         settled: OutboxRow | None = None
@@ -78,11 +81,15 @@ class Lane:
                 platform = self._world.platform(self._to.credential)
                 if platform is None:
                     return
-                head = await self._world.store.write(self._next(settled))
+                head = _Head()
+                if self._due or settled is not None:
+                    self._due = False
+                    head = await self._world.store.write(self._next(settled))
                 settled = None
                 if head.row is not None:
                     settled = await self._deliver(platform, head)
                     continue
+                self._due = self._due or head.seconds > 0
                 wait = head.seconds or await self._show_drafts(platform)
                 if wait is None and not self._drafts:
                     if not self._bell.is_set():
@@ -100,6 +107,8 @@ class Lane:
     def _next(self, settled: OutboxRow | None) -> Callable[[Tx], _Head]:
         """One unit: write down how the last row ended, and mark the next one as being attempted."""
         now = self._world.clock.now()
+        platform = self._world.platform(self._to.credential)
+        drafts = platform is not None and platform.capabilities.edits
 
         def attempt(tx: Tx) -> _Head:
             if settled is not None:
@@ -110,7 +119,7 @@ class Lane:
             if row.next_at is not None and row.next_at > now:
                 return _Head(seconds=(row.next_at - now).total_seconds())
             doubtful = row.state is not OutState.DUE
-            siblings = tuple(tx.outbox.of_turn(row.turn)) if row.turn is not None else ()
+            siblings = tuple(tx.outbox.of_turn(row.turn)) if drafts and row.turn is not None else ()
             row = replace(row, state=OutState.ATTEMPTING, attempts=row.attempts + 1, next_at=None)
             tx.outbox.save(row)
             return _Head(row=row, doubtful=doubtful, siblings=siblings)

@@ -93,8 +93,8 @@ def as_answer(
 ) -> Answer | None:
     """A plain message as the answer of an open question, or None if it is not one.
 
-    Any words answer a clarification; an approval takes only an answer word, and only if the message replies to
-    the prompt or exactly one question is open."""
+    Any words answer a clarification; an approval takes only an answer word, and only if the message replies
+    to the prompt or exactly one question is open."""
     mine = [question for question in open_questions if by is not None and by in question.may_answer]
     for question in mine:
         if question.kind is QuestionKind.CLARIFY:

@@ -1,4 +1,4 @@
-"""The tasks that go on beside a run: the model's stream, tools. Closed, with everything in it, when it ends."""
+"""The tasks that go on beside a run: the model's stream, tools. Closed, with all in it, when it ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RunScope:
         task.add_done_callback(lambda done: self._done(done, broke))
 
     async def close(self) -> None:
-        """Cancel what still runs and wait for it, but not for ever: a task that will not end is left behind."""
+        """Cancel what still runs and wait, but not for ever: a task that will not end is left behind."""
         left = [task for task in self._tasks if not task.done()]
         for task in left:
             task.cancel()

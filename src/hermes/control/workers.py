@@ -69,15 +69,20 @@ class Workers(Generic[K]):
         self._more = True
         self._find_more()
 
-    async def close(self, grace: float) -> None:
-        """Let workers come to a stop; after the grace, stop them."""
+    async def close(self, grace: float, hurry: asyncio.Event) -> None:
+        """Let workers come to a stop; after the grace, or when it hurries, stop them."""
         self._closed = True
         if self._refill is not None:
             self._refill.cancel()
         tasks = list(self._tasks.values())
         if not tasks:
             return
-        _, late = await asyncio.wait(tasks, timeout=grace)
+        ended = asyncio.ensure_future(asyncio.wait(tasks))
+        hurried = asyncio.ensure_future(hurry.wait())
+        await asyncio.wait((ended, hurried), timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+        hurried.cancel()
+        late = [task for task in tasks if not task.done()]
         for task in late:
             task.cancel()
         if late:

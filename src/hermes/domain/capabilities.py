@@ -19,7 +19,7 @@ class TextUnit(StrEnum):
         if self is TextUnit.CHARS or text.isascii():
             return len(text)
         if self is TextUnit.UTF16:
-            return len(text) + sum(1 for char in text if ord(char) > 0xFFFF)
+            return len(text.encode("utf-16-le", "surrogatepass")) // 2
         return len(text.encode("utf-8", "replace"))
 
 

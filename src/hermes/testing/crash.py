@@ -1,8 +1,9 @@
 """The crash kit: ways to end a gateway at a chosen moment.
 
-`KillSwitch` sends a real SIGKILL to its own process at the n-th passing of a named point. The points are the
-borders of the ports (every unit of the store, every call to the platform, the model and the tools), so nothing
-in the product knows of them. `StoppingStore` does the same inside a test: after the n-th write nothing moves."""
+`KillSwitch` sends a real SIGKILL to its own process at the n-th passing of a named point. The points are
+the borders of the ports (every unit of the store, every call to the platform, the model and the tools), so
+nothing in the product knows of them. `StoppingStore` does the same inside a test: after the n-th write
+nothing moves."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -108,7 +109,7 @@ class KillingService:
         self._service = service
         self._switch = switch
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
+    def __getattr__(self, name: str) -> Any:
         async def guarded(*args: object, **kwargs: object) -> object:
             point = args[0] if name == "effect" else name
             self._switch.at(f"{point}.before")

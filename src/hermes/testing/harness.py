@@ -174,7 +174,7 @@ class Journey:
     async def until_taken(self) -> None:
         """Wait until everything that was written is acknowledged and out of the inbox."""
         end = time.monotonic() + PATIENCE
-        while not self.world.all_acked or await self.database.read(lambda tx: tx.inbox.pending(0, 1)):
+        while not self.world.all_acked or await self.database.read(lambda tx: bool(tx.inbox.pending(0, 1))):
             if time.monotonic() > end:
                 raise AssertionError("the inbox did not become empty")
             await asyncio.sleep(0.003)

@@ -37,12 +37,14 @@ class ChatService(Protocol):
         self, chat: str, text: str, key: str, buttons: list[str] | None = None, reply_to: str | None = None
     ) -> str: ...
 
+
+class EditableService(ChatService, Protocol):
+    """A service that can also change and look up what it has."""
+
     async def edit(self, ref: str, text: str) -> None: ...
 
     async def delete(self, ref: str) -> None: ...
 
-
-class Searchable(Protocol):
     async def find(self, chat: str, key: str) -> str | None: ...
 
 
@@ -77,24 +79,27 @@ class PlainFake:
 class EditingFake(PlainFake):
     """Edits, deletes, and can look back at what it sent."""
 
-    def __init__(self, service: ChatService, capabilities: Capabilities = EDITS, name: str = "fake") -> None:
+    def __init__(
+        self, service: EditableService, capabilities: Capabilities = EDITS, name: str = "fake"
+    ) -> None:
         super().__init__(service, capabilities, name)
+        self._editable = service
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
-        await self._service.edit(receipt.ref, body.text)
+        await self._editable.edit(receipt.ref, body.text)
 
     async def delete(self, receipt: Receipt) -> None:
-        await self._service.delete(receipt.ref)
+        await self._editable.delete(receipt.ref)
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
-        find = self._service.find
-        ref = await find(to.chat, key)
+        ref = await self._editable.find(to.chat, key)
         return None if ref is None else Receipt(to=to, ref=ref)
 
 
-def fake_platform(kind: str, service: ChatService, name: str = "fake") -> PlainFake:
+def fake_platform(kind: str, service: EditableService, name: str = "fake") -> PlainFake:
     capabilities = KINDS[kind]
-    return (EditingFake if capabilities.edits else PlainFake)(service, capabilities, name)
+    make = EditingFake if capabilities.edits else PlainFake
+    return make(service, capabilities, name)
 
 
 def to_inbound(update: Update, platform: str = "fake") -> Inbound:

@@ -1,7 +1,7 @@
 """A gateway in a process of its own, to be killed: `python -m hermes.testing.victim <folder> <port> <kind>`.
 
-The store is real, the model is scripted, the platform and the tools' effects live behind a socket in the test.
-`--kill point:n` ends it there with a real SIGKILL."""
+The store is real, the model is scripted, the platform and the tools' effects live behind a socket in the
+test. `--kill point:n` ends it there with a real SIGKILL."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The outside world of a test: a chat service with its people, and a log of everything that reached it.
 
-It lives outside the process under test (in the test itself, or behind a socket), so it remembers what a killed
-process did: every delivery, acknowledgement, effect and send, in the order it happened."""
+It lives outside the process under test (in the test itself, or behind a socket), so it remembers what a
+killed process did: every delivery, acknowledgement, effect and send, in the order it happened."""
 
 from __future__ import annotations
 
