@@ -1,0 +1,134 @@
+"""Feeds: any number of watchers, none lost, none held back, late joiners and slow readers included."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+from hermes.control.feed import Feed, Feeds
+from hermes.domain.event import Entry, Finished, ModelSaid, Reset, Seen, Snapshot, TextDelta, UserSaid
+from hermes.domain.ids import TurnId
+
+TURN = TurnId("t")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def entry(seq: int, record: object) -> Entry:
+    return Entry(seq=seq, turn=TURN, at=NOW, record=record)  # type: ignore[arg-type]
+
+
+async def collect(feed: Feed, after: int = 0) -> list[Seen]:
+    return [seen async for seen in feed.watch(after)]
+
+
+def words(seen: list[Seen]) -> str:
+    return "".join(item.text for item in seen if isinstance(item, TextDelta | Snapshot))
+
+
+async def test_a_watcher_from_the_start_hears_every_word_once() -> None:
+    feed = Feed(TURN)
+    watching = asyncio.create_task(collect(feed))
+    await asyncio.sleep(0)
+    feed.publish(entry(1, UserSaid(text="hi")))
+    for piece in ("a", "b", "c"):
+        feed.show(TextDelta(text=piece))
+        await asyncio.sleep(0)
+    feed.publish(entry(2, ModelSaid(text="abc")))
+    feed.publish(entry(3, Finished()))
+    feed.end()
+    seen = await watching
+    assert words(seen) == "abc"
+    assert [item.seq for item in seen if isinstance(item, Entry)] == [1, 2, 3]
+
+
+async def test_words_that_come_together_are_given_together() -> None:
+    feed = Feed(TURN)
+    watching = asyncio.create_task(collect(feed))
+    await asyncio.sleep(0)
+    for piece in "abcdefgh":
+        feed.show(TextDelta(text=piece))
+    await asyncio.sleep(0)
+    feed.publish(entry(1, ModelSaid(text="abcdefgh")))
+    feed.end()
+    seen = await watching
+    assert [item for item in seen if not isinstance(item, Entry)] == [TextDelta(text="abcdefgh")]
+
+
+async def test_a_late_joiner_gets_a_snapshot_and_the_rest() -> None:
+    feed = Feed(TURN)
+    feed.publish(entry(1, UserSaid(text="hi")))
+    feed.show(TextDelta(text="one "))
+    feed.show(TextDelta(text="two "))
+    watching = asyncio.create_task(collect(feed))
+    await asyncio.sleep(0)
+    feed.show(TextDelta(text="three"))
+    await asyncio.sleep(0)
+    feed.publish(entry(2, ModelSaid(text="one two three")))
+    feed.end()
+    seen = await watching
+    assert seen[1] == Snapshot(text="one two ")
+    assert words(seen) == "one two three"
+
+
+async def test_a_slow_watcher_gets_the_missed_words_from_the_record() -> None:
+    feed = Feed(TURN)
+    seen: list[Seen] = []
+    reading = feed.watch()
+    feed.show(TextDelta(text="half "))
+    seen.append(await anext(reading))
+    feed.show(TextDelta(text="and "))
+    feed.publish(entry(1, ModelSaid(text="half and whole")))
+    feed.show(TextDelta(text="next call"))
+    feed.publish(entry(2, ModelSaid(text="next call")))
+    feed.end()
+    async for item in reading:
+        seen.append(item)
+    assert [item.text for item in seen if isinstance(item, Snapshot | TextDelta)] == ["half ", "and whole"]
+    assert [item.seq for item in seen if isinstance(item, Entry)] == [1, 2]
+
+
+async def test_a_reset_comes_before_the_words_are_said_again() -> None:
+    feed = Feed(TURN)
+    watching = asyncio.create_task(collect(feed))
+    await asyncio.sleep(0)
+    feed.show(TextDelta(text="wrong"))
+    await asyncio.sleep(0)
+    feed.show(Reset())
+    feed.show(TextDelta(text="right"))
+    await asyncio.sleep(0)
+    feed.end()
+    assert await watching == [TextDelta(text="wrong"), Reset(), TextDelta(text="right")]
+
+
+async def test_who_comes_back_asks_from_where_they_were() -> None:
+    feed = Feed(TURN)
+    for number in range(1, 6):
+        feed.publish(entry(number, UserSaid(text=str(number))))
+    feed.end()
+    seen = await collect(feed, after=3)
+    assert [item.seq for item in seen if isinstance(item, Entry)] == [4, 5]
+
+
+async def test_a_watcher_that_leaves_or_stands_still_holds_nobody_back() -> None:
+    feed = Feed(TURN)
+    stuck = feed.watch()
+    feed.publish(entry(1, UserSaid(text="hi")))
+    await anext(stuck)
+    watching = asyncio.create_task(collect(feed))
+    for number in range(2, 200):
+        feed.publish(entry(number, UserSaid(text="x")))
+    feed.end()
+    assert len(await watching) == 199
+    await stuck.aclose()
+    assert feed.watchers == 0
+
+
+def test_feeds_are_kept_only_while_somebody_needs_them() -> None:
+    feeds = Feeds()
+    feed = feeds.open(TURN)
+    assert feeds.open(TURN) is feed
+    feeds.release(TURN)
+    assert len(feeds) == 0
+    feeds.open(TURN)
+    feeds.end(TURN)
+    assert len(feeds) == 0

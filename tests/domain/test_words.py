@@ -1,0 +1,119 @@
+"""Addresses, keys, texts, and the reading of transcripts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.errors import SettingsError, UserError
+from hermes.domain.event import Entry, Failed, ModelSaid, Summarised, Undone, UserSaid
+from hermes.domain.ids import AgentId, TurnId
+from hermes.domain.session import Isolation, SessionKey, session_key
+from hermes.domain.settings import Secret
+from hermes.domain.text import one_line, showable, storable
+from hermes.domain.transcript import visible
+
+IDS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+
+
+def source(kind: Kind, **more: object) -> Source:
+    thread = more.pop("thread", None)
+    address = Address(platform="telegram", chat="99", thread=thread)  # type: ignore[arg-type]
+    return Source(address=address, kind=kind, user="42", **more)  # type: ignore[arg-type]
+
+
+@given(chat=IDS, thread=st.none() | IDS, account=IDS)
+def test_an_address_is_read_back_as_it_was_printed(chat: str, thread: str | None, account: str) -> None:
+    address = Address(platform="matrix", account=account, chat=chat, thread=thread)
+    assert Address.parse(str(address)) == address
+
+
+def test_addresses_are_printed_as_people_know_them() -> None:
+    assert str(Address(platform="telegram", chat="-1001234567890", thread="7")) == "telegram:-1001234567890:7"
+    assert str(Address(platform="telegram", account="work", chat="1")) == "telegram@work:1"
+    assert str(Address(platform="matrix", chat="!a:b%c")) == "matrix:!a%3Ab%25c"
+    with pytest.raises(UserError):
+        Address.parse("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("who", "isolation", "printed"),
+    [
+        (source(Kind.PRIVATE), Isolation(), "agent:main:telegram:private:99"),
+        (source(Kind.GROUP), Isolation(), "agent:main:telegram:group:99:42"),
+        (source(Kind.GROUP), Isolation(groups_per_user=False), "agent:main:telegram:group:99"),
+        (source(Kind.CHANNEL), Isolation(), "agent:main:telegram:channel:99"),
+        (source(Kind.THREAD, thread="7"), Isolation(), "agent:main:telegram:thread:99:7"),
+        (
+            source(Kind.THREAD, thread="7"),
+            Isolation(threads_per_user=True),
+            "agent:main:telegram:thread:99:7:42",
+        ),
+        (source(Kind.GROUP, user_alt="alt"), Isolation(), "agent:main:telegram:group:99:alt"),
+        (source(Kind.API), Isolation(), "agent:main:telegram:api:99"),
+    ],
+)
+def test_session_keys(who: Source, isolation: Isolation, printed: str) -> None:
+    key = session_key(who, AgentId("main"), isolation)
+    assert str(key) == printed
+    assert SessionKey.parse(printed) == key
+
+
+def test_an_imported_key_is_mapped() -> None:
+    assert str(SessionKey.parse("agent:main:telegram:dm:12345")) == "agent:main:telegram:private:12345"
+    for wrong in ("agent:main", "agent:main:telegram:nothing:1", "x:y:z:private:1"):
+        with pytest.raises(UserError):
+            SessionKey.parse(wrong)
+
+
+@given(st.text())
+def test_stored_text_can_always_be_encoded(text: str) -> None:
+    clean = storable(text)
+    clean.encode("utf-8")
+    assert "\0" not in clean
+
+
+def test_text_for_people() -> None:
+    assert showable("a\x1b[31mb\u202ec") == "a[31mbc"
+    assert one_line("a\n b\t c", 4) == "a b…"
+
+
+def test_errors_say_where_and_what_to_do() -> None:
+    error = SettingsError("“modle” is not known.", file="config.yaml", line=3, hint="Did you mean “model”?")
+    assert str(error) == "config.yaml:3: “modle” is not known. Did you mean “model”?"
+
+
+def test_a_secret_prints_as_stars() -> None:
+    secret = Secret("hunter2-hunter2")
+    assert str(secret) == repr(secret) == f"{secret}" == "***"
+    assert secret.reveal() == "hunter2-hunter2"
+    with pytest.raises(TypeError):
+        import pickle
+
+        pickle.dumps(secret)
+
+
+def entries(*records: object) -> list[Entry]:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    return [
+        Entry(seq=number, turn=TurnId("t"), at=now, record=record)  # type: ignore[arg-type]
+        for number, record in enumerate(records, 1)
+    ]
+
+
+def texts(found: list[Entry]) -> list[str]:
+    return [getattr(entry.record, "text", "") for entry in found]
+
+
+def test_what_was_undone_or_summed_up_is_hidden() -> None:
+    said = [UserSaid(text="1"), ModelSaid(text="2"), UserSaid(text="3"), ModelSaid(text="4")]
+    assert texts(visible(entries(*said, Undone(since=3), UserSaid(text="5")))) == ["1", "2", "5"]
+    summed = entries(*said, Summarised(upto=2, text="S"), UserSaid(text="6"))
+    assert texts(visible(summed)) == ["S", "3", "4", "6"]
+    undone = entries(*said, Summarised(upto=2, text="S"), UserSaid(text="6"), Undone(since=3))
+    assert texts(visible(undone)) == ["S"]
+    assert visible(entries(Failed(reason="x")))[0].record == Failed(reason="x")

@@ -1,0 +1,178 @@
+"""Answers on their way: drafts, long answers, trouble with the platform, and what is said of a repeat."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from hermes.control.outcome import REPEAT_MARK
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.settings import PlatformSettings
+from hermes.testing.clock import FakeClock
+from hermes.testing.harness import Journey, open_settings
+from hermes.testing.model import Say, say
+from hermes.testing.world import Deed, World
+
+
+class Trouble:
+    """Errors for the next calls of one sort, in order."""
+
+    def __init__(self, what: str, *errors: HermesError, chat: str | None = None) -> None:
+        self._what = what
+        self._chat = chat
+        self._errors = list(errors)
+
+    def __call__(self, what: str, chat: str) -> HermesError | None:
+        if what != self._what or not self._errors or (self._chat is not None and chat != self._chat):
+            return None
+        return self._errors.pop(0)
+
+
+async def pass_time(chat: Journey, seconds: float) -> None:
+    assert isinstance(chat.clock, FakeClock)
+    for _ in range(int(seconds)):
+        await chat.clock.advance(1.0)
+
+
+async def test_a_draft_grows_and_becomes_the_answer(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    script = [Say(text="word " * 30, pieces=30, hold=hold)]
+    async with Journey(folder=tmp_path, script=script) as chat:
+        chat.world.write("talk")
+        await chat.until_seen("▉")
+        hold.set()
+        await chat.until_idle()
+        assert chat.world.seen() == [("word " * 30).strip()]
+        assert len(chat.world.did(Deed.SENT)) == 1
+        assert len(chat.world.did(Deed.EDITED)) >= 1
+
+
+async def test_a_long_answer_comes_whole_in_parts_that_fit(tmp_path: Path) -> None:
+    text = "\n\n".join(f"Paragraph {number}: " + "lorem ipsum " * 40 for number in range(40))
+    async with Journey(folder=tmp_path, script=[say(text)], kind="plain") as chat:
+        chat.world.write("tell me all")
+        await chat.until_seen("Paragraph 39")
+        await chat.until_idle()
+        seen = chat.world.seen()
+        assert len(seen) > 3 and all(len(part) <= 4096 for part in seen)
+        assert [f"Paragraph {n}:" in "\n".join(seen) for n in range(40)] == [True] * 40
+        first = [message for message in chat.world.messages.values() if message.reply_to is not None]
+        assert len(first) == 1
+
+
+async def test_a_rate_limit_delays_one_chat_and_keeps_its_order(tmp_path: Path) -> None:
+    clock = FakeClock()
+    world = World(trouble=Trouble("send", Unreachable("too fast", after=30.0), chat="slow"))
+    async with Journey(folder=tmp_path, world=world, kind="plain", clock=clock) as chat:
+        chat.world.write("one", chat="slow", user="a")
+        await chat.until_taken()
+        chat.world.write("two", chat="slow", user="a")
+        chat.world.write("three", chat="fast", user="b")
+        await chat.until_seen("You said: three", chat="fast")
+        assert chat.world.seen("slow") == []
+        await pass_time(chat, 35)
+        await chat.until_seen("You said: two", chat="slow")
+        assert chat.world.seen("slow") == ["You said: one", "You said: two"]
+
+
+@pytest.mark.parametrize(("kind", "marked"), [("plain", True), ("keyed", False), ("edits", False)])
+async def test_a_send_that_nobody_saw_the_end_of_is_repeated_openly(
+    tmp_path: Path, kind: str, marked: bool
+) -> None:
+    clock = FakeClock()
+    lost = Trouble("sent", Unreachable("no answer", maybe_done=True))
+    world = World(keyed=kind == "keyed", trouble=lost)
+    settings = open_settings(streaming=open_settings().streaming.__class__(enabled=False))
+    async with Journey(folder=tmp_path, world=world, kind=kind, clock=clock, settings=settings) as chat:
+        chat.world.write("hello")
+        await chat.until_seen("You said: hello")
+        await pass_time(chat, 5)
+        await chat.until_idle()
+        seen = chat.world.seen()
+        assert len(seen) == (2 if marked else 1)
+        assert any(REPEAT_MARK in text for text in seen) is marked
+
+
+async def test_a_refused_message_is_dead_and_the_home_channel_is_told(tmp_path: Path) -> None:
+    world = World(trouble=Trouble("send", Refused("the bot was blocked"), chat="gone"))
+    settings = open_settings(platforms={"fake": PlatformSettings(allow_all_users=True, home_channel="home")})
+    async with Journey(folder=tmp_path, world=world, kind="plain", settings=settings) as chat:
+        chat.world.write("hello", chat="gone", user="a")
+        await chat.until_seen("could not be delivered (the bot was blocked)", chat="home")
+        chat.world.write("again", chat="gone", user="a")
+        await chat.until_seen("You said: again", chat="gone")
+
+
+async def test_a_day_without_success_is_the_end(tmp_path: Path) -> None:
+    clock = FakeClock()
+    world = World(trouble=lambda what, chat: Unreachable("down") if what == "send" else None)
+    async with Journey(folder=tmp_path, world=world, kind="plain", clock=clock) as chat:
+        chat.world.write("hello")
+        await chat.until_taken()
+        await pass_time(chat, 5)
+        assert not await chat.idle()
+        clock.jump(25 * 3600)
+        await pass_time(chat, 20)
+        await chat.until_idle()
+        assert chat.world.seen() == []
+
+
+async def test_a_revoked_login_keeps_the_answer_for_later(tmp_path: Path) -> None:
+    clock = FakeClock()
+    world = World(trouble=Trouble("send", NeedsLogin("token revoked"), NeedsLogin("token revoked")))
+    async with Journey(folder=tmp_path, world=world, kind="plain", clock=clock) as chat:
+        chat.world.write("hello")
+        await chat.until_taken()
+        await pass_time(chat, 150)
+        await chat.until_seen("You said: hello")
+        assert len(chat.world.seen()) == 1
+
+
+async def test_an_answer_waits_while_the_platform_is_away(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    async with Journey(folder=tmp_path, script=[Say(text="late", hold=hold)], kind="plain") as chat:
+        chat.world.write("hello")
+        await chat.until_taken()
+        await chat.disconnect()
+        hold.set()
+        await asyncio.sleep(0.1)
+        assert chat.world.seen() == []
+        chat.connect()
+        await chat.until_seen("late")
+
+
+async def test_a_flooded_draft_still_ends_in_the_whole_answer(tmp_path: Path) -> None:
+    flood = [Unreachable("too fast", after=1.0)] * 3
+    hold = asyncio.Event()
+    world = World(trouble=Trouble("edit", *flood))
+    script = [Say(text="word " * 50, pieces=50, hold=hold)]
+    async with Journey(folder=tmp_path, world=world, script=script) as chat:
+        chat.world.write("talk")
+        await chat.until_seen("▉")
+        hold.set()
+        await chat.until_seen(("word " * 50).strip())
+        await chat.until_idle()
+        assert chat.world.seen() == [("word " * 50).strip()]
+
+
+async def test_pieces_of_one_message_become_one_turn(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path) as chat:
+        chat.world.write("a" * 4096)
+        chat.world.write("b" * 10)
+        await chat.until(lambda: len(chat.model.requests) == 1)
+        await chat.until_idle()
+        assert len(chat.model.requests) == 1
+        said = chat.model.requests[0].entries[-1].record
+        assert getattr(said, "text", "") == "a" * 4096 + "b" * 10
+
+
+async def test_an_album_becomes_one_turn_and_separate_messages_never_do(tmp_path: Path) -> None:
+    settings = open_settings()
+    async with Journey(folder=tmp_path, settings=settings) as chat:
+        chat.world.write("first picture", group="g1")
+        chat.world.write("second picture", group="g1")
+        await chat.until_seen("first picture\nsecond picture")
+        await chat.until_idle()
+        assert len(chat.model.requests) == 1
