@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import UserError
+from hermes.domain.text import one_line
 
 if TYPE_CHECKING:
     from hermes.domain.ports import Platform, Provider
@@ -111,4 +112,4 @@ def _is(kind: type[T], entry: Found, group: str) -> bool:
 
 
 def _tell(group: str, name: str, why: str) -> None:
-    log.warning("plugin.broken group=%s name=%s: it is left out (%s)", group, name, why)
+    log.warning("plugin.broken group=%s name=%s: it is left out (%s)", group, name, one_line(why, 200))

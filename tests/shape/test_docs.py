@@ -13,7 +13,10 @@ import pytest
 from tests.shape.tree import FOLDERS, PACKAGE, ROOT, constant, load, sources
 
 # Keys that have no name of their own in the reference, and why.
-NOT_NAMED = {"platforms.<name>.extra": "stands for the platform's own keys, told by its manifest"}
+NOT_NAMED = {
+    "platforms.<name>.extra": "stands for the platform's own keys, told by its manifest",
+    "platforms.<name>.secrets": "the same, for those that are secret",
+}
 
 
 def _text(name: str) -> str:

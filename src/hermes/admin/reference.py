@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from enum import StrEnum
-from typing import Any
+from importlib import import_module
+from typing import Any, get_args
 
+from hermes.domain.event import Live, Record
+from hermes.domain.hooks import EVENTS
 from hermes.domain.settings import HostedAgent, PlatformSettings, RouteMatch, Secret, Settings
 from hermes.state.setting_names import LATER, PLATFORMS, platform_variables
 from hermes.state.setting_places import ALSO_UNDER_GATEWAY
@@ -34,10 +41,11 @@ def settings_page() -> str:
             )
     parts += [
         f"\n## agents\n\n{_told(HostedAgent)}\n\n",
-        _table(HostedAgent, "agents.<id>."),
-        "\n## routes\n\nA list of `{match: {…}, agent: <id>}`, tried in order; the first match counts.\n"
+        _table(HostedAgent, "agents.<name>."),
+        "\n## routes\n\nA list of `{match: {…}, agent: <name>}`, tried in order; the first match counts,\n"
+        "and `routes[].agent` says who answers.\n"
         "A route with a mistake in it does not count at all.\n\n",
-        _table(RouteMatch, "match."),
+        _table(RouteMatch, "routes[].match."),
         f"\n## platforms\n\n{_told(PlatformSettings)}\n\n",
         _table(PlatformSettings, "platforms.<name>."),
         _platforms(),
@@ -88,3 +96,134 @@ def _platforms() -> str:
 def _later() -> str:
     names = ", ".join(f"`{name}`" for name in sorted(LATER))
     return f"\n## Known, but not used yet\n\nThese are accepted and do nothing: {names}.\n"
+
+
+# --- slash commands, the command line, events, hooks -------------------------------------------------
+
+_MADE = "This page is made from {} by `hermes.admin.reference`; change it there.\n\n"
+_PLAIN_EVENTS = {
+    "TextDelta": "More words of the answer.",
+    "ThoughtDelta": "More of what the model thinks before it answers.",
+    "ToolOutput": "More output of a running tool.",
+    "Answered": "How a question ended.",
+}
+_HOOK_CONTEXT = {
+    "gateway:startup": ("The gateway is ready.", "platforms"),
+    "session:start": ("A session begins.", "platform, user_id, session_id, session_key"),
+    "session:end": ("A session ends.", "platform, user_id, session_key"),
+    "session:reset": ("A person asked for a new session.", "platform, user_id, session_key"),
+    "agent:start": (
+        "A turn begins.",
+        "platform, user_id, chat_id, thread_id, chat_type, session_id, message (at most 500 characters)",
+    ),
+    "agent:step": ("The model answered once.", "platform, user_id, session_id, iteration, tool_names, tools"),
+    "agent:end": ("A turn ended.", "those of `agent:start`, and response (at most 500 characters)"),
+    "command:*": (
+        "A slash command is about to run; `command:<name>` follows one of them.",
+        "platform, user_id, command, raw_command, args, raw_args",
+    ),
+}
+
+
+def commands_page() -> str:
+    """The page `docs/reference/commands.md`."""
+    from hermes.control.commands import load
+    from hermes.control.commands.registry import COMMANDS
+
+    load()
+    rows = []
+    for known in sorted(COMMANDS.values(), key=lambda command: command.name):
+        written = f"`/{known.name}{' ' + known.usage if known.usage else ''}`"
+        rows.append((written, known.summary, ", ".join(f"`/{alias}`" for alias in known.aliases)))
+    return (
+        "# Slash commands\n\n"
+        + _MADE.format("the functions in `src/hermes/control/commands/`")
+        + "A message that begins with `/` is a command. The beginning of a name is enough where it fits only"
+        " one command, and capitals do not matter. Commands are read at once, also while the agent is busy;"
+        " only `/retry` and `/undo` ask you to wait then.\n\n"
+        + _rows(("Command", "What it does", "Also"), rows)
+    )
+
+
+def cli_page(commands: Mapping[str, str], options: Mapping[str, str]) -> str:
+    """The page `docs/reference/cli.md`, from the tables of `hermes.cli`."""
+    parts = [
+        "# The hermes command\n\n"
+        + _MADE.format("`src/hermes/cli.py` and the modules in `src/hermes/admin/`"),
+        "These options may stand with every command:\n\n",
+        _rows(("Option", "Meaning"), [(f"`{name}`", told) for name, told in options.items()]),
+        "\nExit codes: 0 done, 1 it could not be done, 2 wrong use, 130 interrupted with Ctrl-C, 141 nobody"
+        " reads the output. `gateway run` keeps 75 and 78 for services: start me again, and leave me down.\n",
+    ]
+    for name, told in commands.items():
+        rows = [(f"`{_spelled(action)}`", action.help or "") for action in _arguments(name)]
+        parts.append(f"\n## hermes {name}\n\n{told[0].upper()}{told[1:]}.\n")
+        if rows:
+            parts.append("\n" + _rows(("Argument", "Meaning"), rows))
+    return "".join(parts)
+
+
+def _arguments(command: str) -> list[argparse.Action]:
+    """The arguments of one command, as its own parser knows them."""
+    name, _, sub = command.partition(" ")
+    module = import_module(f"hermes.admin.{name}")
+    parser = argparse.ArgumentParser()
+    if hasattr(module, "arguments"):
+        module.arguments(parser)
+    else:
+        parser = module._parser(sys.stdout, sys.stderr)
+    for action in parser._actions:
+        if sub and isinstance(action, argparse._SubParsersAction):
+            parser = action.choices[sub]
+    return [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+
+
+def _spelled(action: argparse.Action) -> str:
+    if not action.option_strings:
+        return f"<{action.dest}>" + (" …" if action.nargs == "+" else "")
+    return ", ".join(action.option_strings) + (f" {action.metavar}" if action.metavar else "")
+
+
+def events_page() -> str:
+    """The page `docs/reference/events.md`."""
+    return (
+        "# Events\n\n"
+        + _MADE.format("`src/hermes/domain/event.py`")
+        + "What happens in a turn. Live events are shown and forgotten; records are stored exactly as they"
+        " are, and the stored records are the transcript.\n\n## Live events\n\n"
+        + _events(Live)
+        + "\n## Records\n\n"
+        + _events(Record)
+    )
+
+
+def _events(union: Any) -> str:
+    rows = []
+    for kind in get_args(union):
+        told = " ".join((kind.__doc__ or "").split())
+        if told.startswith(f"{kind.__name__}("):  # what `dataclass` writes where nobody else did
+            told = _PLAIN_EVENTS[kind.__name__]
+        rows.append((f"`{kind.__name__}`", told, ", ".join(f"`{item.name}`" for item in fields(kind))))
+    return _rows(("Event", "What it says", "Fields"), rows)
+
+
+def hooks_page() -> str:
+    """The page `docs/reference/hooks.md`."""
+    rows = [(f"`{name}`", *_HOOK_CONTEXT[name]) for name in EVENTS]
+    return (
+        "# Hooks\n\n"
+        + _MADE.format("`src/hermes/domain/hooks.py`")
+        + "**Hooks do not run yet.** They come with a later version; this page is what they will be.\n\n"
+        "A hook is a folder `hooks/<name>/` in the home with two files: `HOOK.yaml` (`name`, `description`,"
+        " and `events`, a list of names from this page) and `handler.py` with a function"
+        " `handle(event_type, context)`. `agent:*` follows every event that begins with `agent:`.\n\n"
+        + _rows(("Event", "When", "Context"), rows)
+        + "\nA hook on `command:*` may answer `{decision: allow|deny|handled|rewrite, message, command_name,"
+        " raw_args}`; the first answer that is not `allow` counts.\n"
+    )
+
+
+def _rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
+    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return "".join(f"{line}\n" for line in lines)

@@ -2,7 +2,8 @@
 
 Calls that may run together form a group; any other call is a group of its own. A group's starts are one
 commit, then its tools run, then each result is a commit as it comes. A call found started but not finished
-is the trace of a crash: `read` and `keyed` ones run again under the same key, `once` ones never do.
+is the trace of a crash: `read` and `keyed` ones run again under the same key, `once` ones never do. A call
+that cannot run at all (no such tool, unreadable arguments, too many) is answered without being started.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from hermes.agent.handover import Handover
+from hermes.agent.repair import is_cut_short, read_arguments
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import (
     AgentEvent,
@@ -26,6 +28,7 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import new_question_id
 from hermes.domain.ports import Run
+from hermes.domain.text import one_line, storable
 from hermes.domain.tool import Approval, Ask, Effect, Tool, ToolCall, ToolContext, ToolResult
 from hermes.domain.transcript import CallState, TurnView, session_grants
 
@@ -34,15 +37,34 @@ UNKNOWN_OUTCOME = (
     "Check the state before you try again."
 )
 NO_ANSWER = "Nobody answered. Silence is not consent: do not go on as if it had been allowed."
+CUT_SHORT = "The arguments of {name} break off before their end. Send the call again, or in smaller steps."
+NOT_JSON = "The arguments of {name} are not one JSON object. Send the call again with arguments that are."
+TOO_MANY = "Not run: {most} calls are the most in one reply. Send it again if it is still needed."
 CALLS_AT_ONCE = 8
 
 
-def call_steps(
-    run: Run, said: ModelSaid, tools: Mapping[str, Tool]
-) -> tuple[Record, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """The tools a run may use, and how many calls of one reply are run."""
+
+    tools: Mapping[str, Tool]
+    most_calls: int = 64
+
+    def fault(self, call: ToolCall, place: int) -> str:
+        """Why a call cannot run at all, told to the model; empty if it can."""
+        if call.name not in self.tools:
+            known = ", ".join(sorted(self.tools)) or "none"
+            return f"There is no tool “{one_line(call.name)}”. There are: {known}."
+        if read_arguments(call.arguments) is None:
+            words = CUT_SHORT if is_cut_short(call.arguments) else NOT_JSON
+            return words.format(name=call.name)
+        return TOO_MANY.format(most=self.most_calls) if place >= self.most_calls else ""
+
+
+def call_steps(run: Run, said: ModelSaid, bench: Bench) -> tuple[Record, ...]:
     """What is committed together with a reply that has calls: the opening of its first group."""
     states = [CallState(call=call) for call in said.calls]
-    return tuple(_opening(run, _group(states, tools), tools))
+    return tuple(_Group(run=run, bench=bench, states=states).opening())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,21 +72,20 @@ class Settle:
     """Takes the open calls of a turn as far as they go without a person."""
 
     run: Run
-    tools: Mapping[str, Tool]
+    bench: Bench
     asked: bool = False
 
     async def steps(self, view: TurnView) -> AsyncIterator[AgentEvent]:
-        group = _group(list(view.calls.values()), self.tools)
-        opening = _opening(self.run, group, self.tools)
+        group = _Group(run=self.run, bench=self.bench, states=list(view.calls.values()))
+        opening = group.opening()
         if opening:
             yield tuple(opening)
             return
-        waiting = [state for state in group if state.asked is not None and state.answered is None]
-        if waiting:
+        running = [state for state in group.members if state.started is not None]
+        if not running:
             self.asked = True
             return
         results: Handover[ToolFinished | ToolOutput] = Handover()
-        running = [state for state in group if state.started is not None]
         left = len(running)
         for state in running:
             self._spawn(state, results)
@@ -81,14 +102,13 @@ class Settle:
         name, call = state.call.name, state.call.id
 
         def broke(why: str) -> None:
-            results.put(ToolFinished(call=call, text=f"{name} broke ({why}).", failed=True))
+            results.put(ToolFinished(call=call, text=f"{name} broke ({one_line(why, 300)}).", failed=True))
 
         self.run.scope.spawn(self._perform(state, results), f"tool {name}", broke)
 
     async def _perform(self, state: CallState, results: Handover[ToolFinished | ToolOutput]) -> None:
         call, started = state.call, state.started
         assert started is not None
-        tool = self.tools[call.name]
         context = ToolContext(
             agent=self.run.turn.agent,
             session=self.run.session.id,
@@ -98,70 +118,75 @@ class Settle:
             output=lambda text: results.put(ToolOutput(call=call.id, text=text)),
         )
         try:
-            result = await tool.run(context, read_arguments(call))
+            tool = self.bench.tools.get(call.name)
+            if tool is None:
+                raise UserError(f"The tool {call.name} is no longer there.")
+            result = await tool.run(context, read_arguments(call.arguments) or {})
         except HermesError as error:
             result = ToolResult(text=str(error), failed=True)
-        results.put(ToolFinished(call=call.id, text=result.text, failed=result.failed))
+        results.put(ToolFinished(call=call.id, text=storable(result.text), failed=result.failed))
 
 
-def _group(states: list[CallState], tools: Mapping[str, Tool]) -> list[CallState]:
-    """The next calls to settle together: those already under way, else the first run of parallel ones."""
-    open_states = [state for state in states if state.finished is None]
-    under_way = [state for state in open_states if state.started is not None]
-    if under_way or not open_states:
-        return under_way
-    group: list[CallState] = []
-    for state in open_states[:CALLS_AT_ONCE]:
-        together = _runs_beside(state.call, tools)
-        if group and not together:
-            break
-        group.append(state)
-        if not together:
-            break
-    return group
+class _Group:
+    """The next calls to settle together: those already under way, else the first that may share a commit."""
+
+    def __init__(self, *, run: Run, bench: Bench, states: list[CallState]) -> None:
+        self._run = run
+        self._bench = bench
+        self._places = {state.call.id: place for place, state in enumerate(states)}
+        open_states = [state for state in states if state.finished is None]
+        self.members = [state for state in open_states if state.started is not None]
+        if not self.members:
+            self._gather(open_states)
+
+    def opening(self) -> list[Record]:
+        """The records that must be on disk before anything of this group happens; none if all are there."""
+        if any(state.started is not None for state in self.members):
+            return []
+        return [self._open(state) for state in self.members if state.asked is None or state.answered]
+
+    def _gather(self, open_states: list[CallState]) -> None:
+        to_run = 0
+        for state in open_states:
+            if not self._fault(state.call):
+                together = self._runs_beside(state.call)
+                if to_run and not together:
+                    return
+                to_run = to_run + 1 if together else CALLS_AT_ONCE
+            self.members.append(state)
+            if to_run >= CALLS_AT_ONCE:
+                return
+
+    def _fault(self, call: ToolCall) -> str:
+        return self._bench.fault(call, self._places[call.id])
+
+    def _runs_beside(self, call: ToolCall) -> bool:
+        """Whether a call may run beside others: parallel, and in need of nobody's word."""
+        tool = self._bench.tools[call.name]
+        if not tool.parallel or tool.asks is not None:
+            return False
+        try:
+            return _ask(tool, read_arguments(call.arguments) or {}) is None
+        except UserError:
+            return False
+
+    def _open(self, state: CallState) -> Record:
+        call = state.call
+        fault = self._fault(call)
+        if fault:
+            return ToolFinished(call=call.id, text=fault, failed=True)
+        tool = self._bench.tools[call.name]
+        if state.answered is not None:
+            return _heard(self._run, state, tool)
+        try:
+            return _question(self._run, call, tool) or _start(self._run, call, tool)
+        except UserError as error:
+            return ToolFinished(call=call.id, text=str(error), failed=True)
 
 
-def _runs_beside(call: ToolCall, tools: Mapping[str, Tool]) -> bool:
-    """Whether a call may share its group: known, parallel, and in need of nobody's word."""
-    tool = tools.get(call.name)
-    if tool is None or not tool.parallel or tool.asks is not None:
-        return False
-    try:
-        return _ask(tool, read_arguments(call)) is None
-    except UserError:
-        return False
-
-
-def _opening(
-    run: Run, group: list[CallState], tools: Mapping[str, Tool]
-) -> list[Record]:
-    """The records that must be on disk before anything of this group happens; none if all are there."""
-    if any(state.started is not None for state in group):
-        return []
-    return [_open(run, state, tools) for state in group if state.asked is None or state.answered]
-
-
-def given_up(view: TurnView) -> tuple[ToolFinished, ...]:
-    """At the start of a run: results for the calls that a crash cut off and that must not happen twice."""
-    return tuple(
-        ToolFinished(call=state.call.id, text=UNKNOWN_OUTCOME, failed=True, unknown=True)
-        for state in view.leftovers
-        if state.started is not None and state.started.effect is Effect.ONCE
-    )
-
-
-def _open(run: Run, state: CallState, tools: Mapping[str, Tool]) -> Record:
-    call = state.call
-    tool = tools.get(call.name)
-    if tool is None:
-        known = ", ".join(sorted(tools)) or "none"
-        return ToolFinished(call=call.id, text=f"There is no tool “{call.name}”. Known: {known}.", failed=True)
-    try:
-        arguments = read_arguments(call)
-    except UserError as error:
-        return ToolFinished(call=call.id, text=str(error), failed=True)
-    if state.answered is not None:
-        return _heard(run, state, tool)
+def _question(run: Run, call: ToolCall, tool: Tool) -> Asked | None:
+    """What a person must say before this call happens, if anything."""
+    arguments = read_arguments(call.arguments) or {}
     if tool.asks is not None:
         wanted = tool.asks(arguments)
         return Asked(
@@ -172,16 +197,25 @@ def _open(run: Run, state: CallState, tools: Mapping[str, Tool]) -> Record:
             call=call.id,
         )
     ask = _ask(tool, arguments)
-    if ask is not None and ask.digest not in session_grants(run.transcript):
-        return Asked(
-            question=new_question_id(),
-            kind=QuestionKind.APPROVAL,
-            text=ask.text,
-            options=(Verdict.ONCE.value, Verdict.SESSION.value, Verdict.ALWAYS.value, Verdict.DENY.value),
-            call=call.id,
-            digest=ask.digest,
-        )
-    return _start(run, call, tool)
+    if ask is None or ask.digest in session_grants(run.transcript):
+        return None
+    return Asked(
+        question=new_question_id(),
+        kind=QuestionKind.APPROVAL,
+        text=ask.text,
+        options=(Verdict.ONCE.value, Verdict.SESSION.value, Verdict.ALWAYS.value, Verdict.DENY.value),
+        call=call.id,
+        digest=ask.digest,
+    )
+
+
+def given_up(view: TurnView) -> tuple[ToolFinished, ...]:
+    """At the start of a run: results for the calls that a crash cut off and that must not happen twice."""
+    return tuple(
+        ToolFinished(call=state.call.id, text=UNKNOWN_OUTCOME, failed=True, unknown=True)
+        for state in view.leftovers
+        if state.started is not None and state.started.effect is Effect.ONCE
+    )
 
 
 def _heard(run: Run, state: CallState, tool: Tool) -> Record:
@@ -209,13 +243,3 @@ def _ask(tool: Tool, arguments: Mapping[str, object]) -> Ask | None:
         text = json.dumps(arguments, ensure_ascii=False, sort_keys=True)
         return Ask(text=f"{tool.name} {text}", digest=f"{tool.name}:{text}")
     return tool.approval(arguments)
-
-
-def read_arguments(call: ToolCall) -> Mapping[str, object]:
-    try:
-        arguments = json.loads(call.arguments or "{}")
-    except ValueError as error:
-        raise UserError(f"The arguments of {call.name} are not JSON ({error}).", hint="Send one JSON object.") from None
-    if not isinstance(arguments, dict):
-        raise UserError(f"The arguments of {call.name} are not a JSON object.", hint="Send one JSON object.")
-    return arguments

@@ -1,5 +1,5 @@
-"""A one-way hand-over between a task and the generator that waits for it. Text that gathered while nobody
-looked is handed over in one piece."""
+"""A one-way hand-over between a task and the generator that waits for it. Words that gathered while nobody
+looked are handed over in one piece."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 from typing import Generic, TypeVar
 
-from hermes.domain.event import TextDelta
+from hermes.domain.event import TextDelta, ThoughtDelta
 
 T = TypeVar("T")
 
@@ -20,6 +20,8 @@ class Handover(Generic[T]):
     def put(self, item: T) -> None:
         last = self._items[-1] if self._items else None
         if isinstance(item, TextDelta) and isinstance(last, TextDelta):
+            self._items[-1] = type(item)(text=last.text + item.text)
+        elif isinstance(item, ThoughtDelta) and isinstance(last, ThoughtDelta):
             self._items[-1] = type(item)(text=last.text + item.text)
         else:
             self._items.append(item)

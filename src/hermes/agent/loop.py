@@ -7,21 +7,46 @@ it anew. Nothing is remembered here between two looks at the transcript, so a cr
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from hermes.agent.calls import Settle, call_steps, given_up
-from hermes.agent.speech import Speech
+from hermes.agent.calls import Bench, Settle, call_steps, given_up
+from hermes.agent.context import CONTINUE
+from hermes.agent.progress import Progress, read_progress
+from hermes.agent.repair import repair_calls
+from hermes.agent.speech import Patience, Speech
 from hermes.domain.clock import Clock
 from hermes.domain.event import AgentEvent, Ending, Failed, Finished, ModelSaid, Record
 from hermes.domain.ports import ModelRequest, Provider, Run
+from hermes.domain.session import Session
 from hermes.domain.tool import Tool
-from hermes.domain.transcript import TurnView, view_turn, visible
+from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
 
-CLOSING_WORDS = (
-    "You have used all the steps of this turn. Do not call tools. Say what was done, what was found, "
-    "and what is left."
+CLOSING = (
+    "[You have used all the steps of this turn. Do not call tools. Say what was done, what was found, "
+    "and what is left.]"
 )
+STUCK = (
+    "[You keep calling {tool} with the same arguments and get the same result. Do not call tools any more. "
+    "Say what was done, what was found, and what is left.]"
+)
+REPEATING = (
+    "[You called {tool} {times} times with the same arguments and the same result. Do something else, or "
+    "answer. If you wait for something, wait longer in one call.]"
+)
+SAY_SOMETHING = "[Your last reply was empty. Answer the user now, in words.]"
+SAY_THOUGHTS = "[You thought, but said nothing. Answer the user now, in words.]"
+
+NO_ANSWER = (
+    "The model gave an empty answer {times} times in a row. Say it in other words, or choose another model."
+)
+UNUSABLE = (
+    "The model called tools that do not exist, or with arguments nobody can read, {times} times in a row. "
+    "Try again, or choose another model."
+)
+
+INTERRUPTED = "⚠️ Interrupted before its result was known, so it may or may not have happened"
+CUT = "⚠️ The answer reached the model's length limit and may be incomplete."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +56,16 @@ class LoopLimits:
     iterations: int = 60
     retries: int = 3
     continuations: int = 4
+    empty: int = 3
+    unusable: int = 3
+    repeats: int = 5
+    calls: int = 64
+    patience: Patience = field(default_factory=Patience)
 
 
 class AgentLoop:
-    """The agent port, driven by a provider and a set of tools."""
+    """The agent port, driven by a provider and a set of tools. `system` may depend on the session; a prompt
+    that is stored with the session is used instead."""
 
     def __init__(
         self,
@@ -42,16 +73,23 @@ class AgentLoop:
         provider: Provider,
         tools: Sequence[Tool],
         model: str,
-        system: str,
+        system: str | Callable[[Session], str],
         clock: Clock,
         limits: LoopLimits | None = None,
     ) -> None:
         self._provider = provider
+        self._limits = limits or LoopLimits()
         self._tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
+        self._bench = Bench(tools=self._tools, most_calls=self._limits.calls)
         self._model = model
         self._system = system
         self._clock = clock
-        self._limits = limits or LoopLimits()
+
+    def system_prompt(self, session: Session) -> str:
+        """What this session's model is told first; whoever stores it keeps it as it is for good."""
+        if session.system_prompt is not None:
+            return session.system_prompt
+        return self._system if isinstance(self._system, str) else self._system(session)
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
         leftovers = given_up(view_turn(run.transcript, run.turn.id))
@@ -62,56 +100,105 @@ class AgentLoop:
             if view.ended is not None:
                 return
             if view.open_calls:
-                settle = Settle(run=run, tools=self._tools)
+                settle = Settle(run=run, bench=self._bench)
                 async for event in settle.steps(view):
                     yield event
                 if settle.asked:
                     return
-            elif view.last is not None and not view.heard_since and not view.last.calls:
-                if not self._cut_short(view):
-                    yield (Finished(note=_note(view)),)
-                    return
-                async for event in self._speak(run, view):
-                    yield event
-            else:
-                async for event in self._speak(run, view):
-                    yield event
+                continue
+            progress = read_progress(turn_entries(run.transcript, run.turn.id))
+            end = self._end(progress, view)
+            if end is not None and not view.heard_since:
+                yield (end,)
+                return
+            async for event in self._speak(run, view, progress):
+                yield event
 
-    def _cut_short(self, view: TurnView) -> bool:
-        """A reply that hit the model's length limit is continued, up to a bound."""
-        return 0 < view.cuts <= self._limits.continuations
+    def _end(self, progress: Progress, view: TurnView) -> Finished | Failed | None:
+        """How the turn ends if nothing more is said to it, or None if the model has to speak again."""
+        last = progress.last
+        if last is None:
+            return None
+        if progress.empty:
+            return Failed(reason=NO_ANSWER.format(times=progress.empty)) if self._fed_up(progress) else None
+        if last.calls:
+            too_often = progress.unusable >= self._limits.unusable
+            return Failed(reason=UNUSABLE.format(times=progress.unusable)) if too_often else None
+        if 0 < progress.cuts <= self._limits.continuations:
+            return None
+        return Finished(note=_note(view, cut=progress.cuts > 0))
 
-    async def _speak(self, run: Run, view: TurnView) -> AsyncIterator[AgentEvent]:
+    def _fed_up(self, progress: Progress) -> bool:
+        return progress.empty > self._limits.empty
+
+    async def _speak(self, run: Run, view: TurnView, progress: Progress) -> AsyncIterator[AgentEvent]:
         """One reply of the model, with retries, and what follows from it in the same commit."""
-        closing = view.replies >= self._limits.iterations
-        if view.replies > self._limits.iterations:
-            yield (Failed(reason=f"Stopped after {view.replies} steps without an answer."),)
-            return
+        closing = self._closing_words(progress)
         request = ModelRequest(
             model=run.session.model or self._model,
-            system=f"{self._system}\n\n{CLOSING_WORDS}" if closing else self._system,
+            system=self.system_prompt(run.session),
             entries=visible(run.transcript),
             tools=() if closing else tuple(self._tools.values()),
+            note=closing or self._nudge(progress),
+            shared=run.session.owner is None,
+            memory=run.memory,
         )
-        speech = Speech(provider=self._provider, clock=self._clock, retries=self._limits.retries)
+        limits = self._limits
+        speech = Speech(
+            provider=self._provider, clock=self._clock, retries=limits.retries, patience=limits.patience
+        )
         async for live in speech.hear(request, run.scope):
             yield live
-        if speech.problem:
-            yield (Failed(reason=speech.problem),)
+        if speech.said is None:
+            yield _broken_off(speech)
             return
-        assert speech.said is not None
-        yield self._after(run, speech.said, view)
+        calls = () if closing else repair_calls(speech.said.calls, self._tools, progress.ids)
+        said = replace(speech.said, calls=calls)
+        if speech.said.calls and not calls:
+            said = replace(said, ending=Ending.STOP)
+        yield self._after(run, said, view, progress)
 
-    def _after(self, run: Run, said: ModelSaid, view: TurnView) -> tuple[Record, ...]:
-        if said.calls:
-            return (said, *call_steps(run, said, self._tools))
-        if said.ending is Ending.LENGTH and view.cuts < self._limits.continuations:
-            return (said,)
-        return (said, Finished(note=_note(view)))
-
-
-def _note(view: TurnView) -> str:
-    if not view.unknown:
+    def _closing_words(self, progress: Progress) -> str:
+        """What the model is told when it gets no tools any more; empty while it does."""
+        if progress.replies >= self._limits.iterations:
+            return CLOSING
+        if progress.repeats > self._limits.repeats:
+            return STUCK.format(tool=progress.repeated)
         return ""
-    names = ", ".join(dict.fromkeys(view.unknown))
-    return f"⚠️ Interrupted before its result was known, so it may or may not have happened: {names}."
+
+    def _nudge(self, progress: Progress) -> str:
+        last = progress.last
+        if last is None:
+            return ""
+        if progress.empty:
+            return SAY_THOUGHTS if last.thought or last.text else SAY_SOMETHING
+        if progress.cuts:
+            return CONTINUE
+        if last.calls and progress.repeats == self._limits.repeats:
+            return REPEATING.format(tool=progress.repeated, times=progress.repeats)
+        return ""
+
+    def _after(self, run: Run, said: ModelSaid, view: TurnView, progress: Progress) -> tuple[Record, ...]:
+        if said.calls:
+            return (said, *call_steps(run, said, self._bench))
+        progress.hear(said)
+        end = self._end(progress, view)
+        return (said,) if end is None else (said, end)
+
+
+def _broken_off(speech: Speech) -> tuple[Record, ...]:
+    """The end of a turn whose model could not be heard to its end: words that were heard stay."""
+    failed = Failed(reason=speech.problem)
+    if not speech.heard:
+        return (failed,)
+    return (ModelSaid(text=speech.heard, partial=True, ending=Ending.BROKEN), failed)
+
+
+def _note(view: TurnView, *, cut: bool) -> str:
+    notes = []
+    if cut:
+        notes.append(CUT)
+    if view.unknown:
+        names = ", ".join(dict.fromkeys(view.unknown))
+        notes.append(f"{INTERRUPTED}: {names}.")
+    return "\n".join(notes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hermes.agent.handover import Handover
 from hermes.domain.clock import Clock
@@ -17,44 +17,94 @@ from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, 
 from hermes.domain.event import Ending, Live, ModelSaid, Retrying, TextDelta, ThoughtDelta
 from hermes.domain.ports import ModelEnd, ModelPiece, ModelRequest, Provider, Scope
 
-_FIRST_DELAY = 1.0
-_LONGEST_DELAY = 60.0
+_SHORTEST_RESTART = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long one waits before a call is made again: full jitter below a delay that doubles, or what the
+    other side told, neither above `longest` seconds."""
+
+    first: float = 2.0
+    longest: float = 60.0
+
+    def delay(self, tries: int, told: float | None) -> float:
+        if told is not None:
+            return min(max(told, 0.0), self.longest)
+        return random.uniform(0.0, min(self.first * 2.0 ** (tries - 1), self.longest))
+
+
+class Seam:
+    """Where a continued reply joins what was heard. A model that starts over instead of going on repeats the
+    words that were heard; they are left out."""
+
+    def __init__(self, heard: str) -> None:
+        self._heard = heard if len(heard) >= _SHORTEST_RESTART else ""
+        self._held = ""
+
+    def join(self, text: str) -> str:
+        """What of these words is new; words that may be a repetition are held back."""
+        if not self._heard:
+            return text
+        self._held += text
+        if self._held.startswith(self._heard):
+            return self._open(len(self._heard))
+        return "" if self._heard.startswith(self._held) else self._open(0)
+
+    def close(self) -> str:
+        """What is still held back when the reply is complete."""
+        return self._open(0)
+
+    def _open(self, skip: int) -> str:
+        new, self._held, self._heard = self._held[skip:], "", ""
+        return new
 
 
 class Speech:
-    def __init__(self, *, provider: Provider, clock: Clock, retries: int) -> None:
+    """`said` is the reply; without one `problem` tells why, and `heard` is what was said before."""
+
+    def __init__(self, *, provider: Provider, clock: Clock, retries: int, patience: Patience) -> None:
         self._provider = provider
         self._clock = clock
         self._retries = retries
+        self._patience = patience
         self._text: list[str] = []
         self._thought: list[str] = []
         self.said: ModelSaid | None = None
         self.problem = ""
 
+    @property
+    def heard(self) -> str:
+        return "".join(self._text)
+
     async def hear(self, request: ModelRequest, scope: Scope) -> AsyncIterator[Live]:
         tries = 0
         while True:
             pieces: Handover[ModelPiece | HermesError] = Handover()
-            heard = replace(request, said="".join(self._text))
-            scope.spawn(self._listen(heard, pieces), "model call", lambda why: pieces.put(Refused(why)))
+            heard = self.heard
+            self._thought = []
+            self._start(replace(request, said=heard), pieces, scope)
+            seam = Seam(heard)
             error: HermesError | None = None
             async for piece in pieces:
                 if isinstance(piece, HermesError):
                     error = piece
                     break
+                for live in self._live(piece, seam):
+                    yield live
                 if isinstance(piece, ModelEnd):
                     self.said = self._whole(piece)
-                    break
-                yield self._note_down(piece)
-            if self.said is not None:
-                return
+                    return
             tries += 1
             if not isinstance(error, Unreachable) or tries > self._retries:
                 self.problem = _sentence(error)
                 return
-            after = _delay(tries, error.after)
+            after = self._patience.delay(tries, error.after)
             yield Retrying(reason=str(error), after=after)
             await self._clock.sleep(after)
+
+    def _start(self, request: ModelRequest, pieces: Handover[ModelPiece | HermesError], scope: Scope) -> None:
+        scope.spawn(self._listen(request, pieces), "model call", lambda why: pieces.put(Refused(why)))
 
     async def _listen(self, request: ModelRequest, pieces: Handover[ModelPiece | HermesError]) -> None:
         try:
@@ -64,16 +114,26 @@ class Speech:
         except HermesError as error:
             pieces.put(error)
 
-    def _note_down(self, piece: TextDelta | ThoughtDelta) -> Live:
-        if isinstance(piece, TextDelta):
-            self._text.append(piece.text)
-        else:
+    def _live(self, piece: ModelPiece, seam: Seam) -> list[Live]:
+        """What is shown of a piece, noted down."""
+        if isinstance(piece, ThoughtDelta):
             self._thought.append(piece.text)
-        return piece
+            return [piece]
+        if isinstance(piece, TextDelta):
+            words = seam.join(piece.text)
+            if words == piece.text:
+                self._text.append(words)
+                return [piece]
+        else:
+            words = seam.close()
+        if not words:
+            return []
+        self._text.append(words)
+        return [TextDelta(text=words)]
 
     def _whole(self, end: ModelEnd) -> ModelSaid:
         return ModelSaid(
-            text="".join(self._text),
+            text=self.heard,
             calls=end.calls,
             thought="".join(self._thought),
             model=end.model,
@@ -82,18 +142,11 @@ class Speech:
         )
 
 
-def _delay(tries: int, told: float | None) -> float:
-    if told is not None:
-        return min(told, _LONGEST_DELAY)
-    full: float = min(_FIRST_DELAY * 2 ** (tries - 1), _LONGEST_DELAY)
-    return full * (0.5 + random.random() / 2)
-
-
 def _sentence(error: HermesError | None) -> str:
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, NeedsLogin):
-        return f"The model's service refused our credentials: {error}."
+        return f"The model's service did not accept our credentials: {error}"
     if isinstance(error, Refused):
-        return f"The model's service refused the request: {error}."
+        return f"The model gave no answer: {error}"
     return f"The model could not be reached: {error}. Try again, or check `hermes status`."

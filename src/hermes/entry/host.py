@@ -33,7 +33,7 @@ _GOODBYE_SECONDS = 5.0
 
 
 class HostState(StrEnum):
-    """waiting → connecting → connected ⇄ retrying; parked until an operator acts; stopped with the gateway."""
+    """waiting → connecting → connected ⇄ retrying; `parked` until an operator acts, `stopped` at the end."""
 
     WAITING = "waiting"
     CONNECTING = "connecting"
@@ -53,7 +53,7 @@ class Lease(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """One account on one platform: its credential (`telegram`, `telegram@work`), and how its adapter is made."""
+    """One account on one platform: its credential (`telegram@work`), and how its adapter is made."""
 
     name: str
     make: Callable[[], Awaitable[Platform]]

@@ -3,6 +3,7 @@ take their defaults, so old rows stay readable and a kind's name never changes i
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ import msgspec
 from hermes.domain import event
 from hermes.domain.errors import Refused
 from hermes.domain.event import Record
+from hermes.domain.text import storable
 
 T = TypeVar("T")
 
@@ -32,7 +34,11 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(value: object) -> bytes:
-    return _encoder.encode(value)
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        # Half a character (a lone surrogate) reached us; a replaced character is better than a lost record.
+        return _encoder.encode(_cleaned(value))
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -46,20 +52,35 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def decode(kind: type[T], data: bytes | str) -> T:
-    value: T = _decoder(kind).decode(data)
+    try:
+        value: T = _decoder(kind).decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Refused(f"a stored {kind.__name__} cannot be read: {error}") from error
     return value
 
 
 def encode_record(record: Record) -> tuple[str, bytes]:
-    return _NAMES[type(record)], _encoder.encode(record)
+    return _NAMES[type(record)], encode(record)
 
 
 def decode_record(kind: str, data: bytes | str) -> Record:
     known = KINDS.get(kind)
     if known is None:
         raise Refused(f"a record of kind “{kind}” was written by a newer Hermes")
-    record: Record = _decoder(known).decode(data)
+    record: Record = decode(known, data)
     return record
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, tuple):
+        return tuple(_cleaned(part) for part in value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(part) for key, part in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{part.name: _cleaned(getattr(value, part.name)) for part in fields(value)})
+    return value
 
 
 def stamp(at: datetime) -> float:

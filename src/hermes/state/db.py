@@ -1,9 +1,12 @@
-"""What a table family needs of a database connection. A driver supplies it; tables hold the SQL."""
+"""What a table family needs of a database connection. A driver supplies it; tables hold the SQL.
+A driver raises `Refused` where a row would break a unique key."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Protocol
+
+from hermes.domain.errors import UserError
 
 Row = tuple[Any, ...]
 
@@ -17,3 +20,7 @@ class Db(Protocol):
         """Execute and return the number of rows changed."""
 
     def many(self, sql: str, rows: Sequence[Row]) -> None: ...
+
+
+class Damaged(UserError):
+    """The file is not what it was written as: nothing more may be written to it."""

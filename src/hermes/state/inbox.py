@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from hermes.domain.errors import Lost
 from hermes.domain.ids import TurnId
 from hermes.domain.message import Inbound
 from hermes.domain.rows import InboxRow
+from hermes.domain.text import storable
 from hermes.state.codec import decode, encode, stamp, unstamp
 from hermes.state.db import Db, Row
 
@@ -48,7 +50,11 @@ class InboxTable:
         return [_row(row) for row in rows]
 
     def finish(self, n: int, outcome: str, turn: TurnId | None = None) -> None:
-        self._db.run("UPDATE inbox SET outcome = ?, turn = ? WHERE n = ?", outcome, turn, n)
+        changed = self._db.run(
+            "UPDATE inbox SET outcome = ?, turn = ? WHERE n = ? AND outcome IS NULL", outcome, turn, n
+        )
+        if not changed:
+            raise Lost(f"inbox row {n} was ended already")
 
     def cursor(self, account: str) -> str | None:
         row = self._db.one("SELECT cursor FROM cursors WHERE account = ?", account)
@@ -56,8 +62,9 @@ class InboxTable:
 
     def find(self, text: str) -> list[InboxRow]:
         rows = self._db.all(
-            f"SELECT {_COLUMNS} FROM inbox WHERE ref = ?1 OR delivery = ?1 OR turn = ?1 ORDER BY n DESC LIMIT 20",
-            text,
+            f"SELECT {_COLUMNS} FROM inbox WHERE ref = ?1 OR delivery = ?1 OR turn = ?1"
+            " ORDER BY n DESC LIMIT 20",
+            storable(text),
         )
         return [_row(row) for row in rows]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hermes.domain.errors import Lost
 from hermes.domain.ids import AgentId, JobId
 from hermes.domain.rows import Slot
 from hermes.domain.turn import Job
@@ -15,7 +16,7 @@ class JobsTable:
         self._agent = agent
 
     def save(self, job: Job) -> None:
-        self._db.run(
+        changed = job.agent == self._agent and self._db.run(
             "INSERT INTO jobs VALUES (?, ?, ?, ?)"
             " ON CONFLICT (id) DO UPDATE SET next_due = excluded.next_due, body = excluded.body"
             " WHERE agent = excluded.agent",
@@ -24,6 +25,8 @@ class JobsTable:
             stamp_or_none(job.next_due),
             encode(job),
         )
+        if not changed:
+            raise Lost(f"job {job.id} belongs to another agent")
 
     def get(self, job: JobId) -> Job | None:
         row = self._db.one("SELECT body FROM jobs WHERE id = ? AND agent = ?", job, self._agent)
@@ -38,7 +41,11 @@ class JobsTable:
     def claim(self, slot: Slot) -> bool:
         return bool(
             self._db.run(
-                "INSERT INTO job_slots VALUES (?, ?) ON CONFLICT DO NOTHING", slot.job, stamp(slot.due)
+                "INSERT INTO job_slots SELECT id, ? FROM jobs WHERE id = ? AND agent = ?"
+                " ON CONFLICT DO NOTHING",
+                stamp(slot.due),
+                slot.job,
+                self._agent,
             )
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hermes.domain.errors import Lost
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.state.codec import decode_record, encode_record, stamp, unstamp
@@ -18,10 +19,14 @@ class JournalTable:
         self._agent = agent
 
     def append(self, session: SessionId, entries: Iterable[Entry]) -> None:
+        """Add the entries; `Lost` if the session is gone or somebody else has taken one of their numbers."""
+        if not self._db.one("SELECT 1 FROM sessions WHERE id = ? AND agent = ?", session, self._agent):
+            raise Lost(f"session {session} is gone")
         for entry in entries:
             kind, body = encode_record(entry.record)
-            self._db.run(
-                "INSERT INTO journal (session, seq, turn, at, kind, body) VALUES (?, ?, ?, ?, ?, ?)",
+            added = self._db.run(
+                "INSERT INTO journal (session, seq, turn, at, kind, body) VALUES (?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT DO NOTHING",
                 session,
                 entry.seq,
                 entry.turn,
@@ -29,6 +34,8 @@ class JournalTable:
                 kind,
                 body.decode(),
             )
+            if not added:
+                raise Lost(f"record {entry.seq} of session {session} was written by somebody else")
 
     def read(self, session: SessionId, after: int = 0) -> list[Entry]:
         rows = self._db.all(

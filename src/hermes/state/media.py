@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 from hermes.domain.clock import Clock
@@ -12,6 +11,7 @@ from hermes.domain.ids import AgentId
 from hermes.domain.rows import MediaItem
 from hermes.state.codec import stamp, unstamp
 from hermes.state.db import Db
+from hermes.state.wholefile import write_whole
 
 
 class MediaTable:
@@ -47,13 +47,7 @@ def store_file(folder: Path, data: bytes, mime: str, clock: Clock) -> MediaItem:
     digest = hashlib.sha256(data).hexdigest()
     path = folder / digest[:2] / digest
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}.part")
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        write_whole(path, data)
     return MediaItem(
         sha256=digest,
         path=str(path.relative_to(folder)),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from hermes.domain.errors import UserError
+from hermes.domain.text import storable
+from hermes.state.wholefile import write_whole
 
 PLACES = {"MEMORY.md": "memories", "USER.md": "memories", "SOUL.md": "."}
 
@@ -19,14 +20,7 @@ class MemoryFiles:
         return path.read_text("utf-8", "replace") if path.is_file() else ""
 
     def write(self, name: str, text: str) -> None:
-        path = self._path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        write_whole(self._path(name).resolve(), storable(text).encode())
 
     def _path(self, name: str) -> Path:
         if name not in PLACES:

@@ -3,10 +3,11 @@ an older program refuses a newer database politely and leaves it as it is."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from hermes.domain.errors import UserError
-from hermes.state.db import Db
+from hermes.state.db import Damaged, Db
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +30,9 @@ FIRST = (
     "CREATE INDEX inbox_age ON inbox (accepted_at)",
     "CREATE TABLE cursors (account TEXT PRIMARY KEY, cursor TEXT NOT NULL, at REAL NOT NULL)",
     """CREATE TABLE sessions (
-        id TEXT PRIMARY KEY, agent TEXT NOT NULL, owner TEXT, place TEXT, title TEXT, parent TEXT, model TEXT, busy_mode TEXT,
-        system_prompt TEXT, ended TEXT, created_at REAL NOT NULL, updated_at REAL NOT NULL)""",
+        id TEXT PRIMARY KEY, agent TEXT NOT NULL, owner TEXT, place TEXT, title TEXT, parent TEXT,
+        model TEXT, busy_mode TEXT, system_prompt TEXT, ended TEXT,
+        created_at REAL NOT NULL, updated_at REAL NOT NULL)""",
     "CREATE UNIQUE INDEX sessions_title ON sessions (agent, title) WHERE title IS NOT NULL",
     "CREATE INDEX sessions_recent ON sessions (agent, updated_at)",
     """CREATE TABLE bindings (
@@ -63,6 +65,7 @@ FIRST = (
     """CREATE INDEX outbox_account ON outbox (account, n)
         WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')""",
     "CREATE INDEX outbox_turn ON outbox (turn)",
+    "CREATE INDEX outbox_age ON outbox (created_at)",
     """CREATE TABLE questions (
         id TEXT PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, turn TEXT NOT NULL,
         body BLOB NOT NULL, expires_at REAL, verdict TEXT, answer TEXT NOT NULL, answered_by TEXT)""",
@@ -94,19 +97,48 @@ MIGRATIONS = (Migration(number=1, oldest=1, statements=FIRST),)
 NEWEST = MIGRATIONS[-1].number
 
 
-def migrate(db: Db, file: str) -> None:
-    """Bring the file up to date, or say why this program must not touch it. Runs in one transaction."""
+def check_version(db: Db, file: str) -> int:
+    """The schema number of the file, or why this program must not touch it. Reads only."""
     number = int((db.one("PRAGMA user_version") or (0,))[0])
-    if number > NEWEST:
+    tables = {row[0] for row in db.all("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if not tables and number == 0:
+        return 0
+    if tables and not tables & _OURS:
+        raise UserError(f"{file} belongs to another program.", hint="Point HERMES_HOME at another home.")
+    if number > NEWEST and "facts" in tables:
         oldest = db.one("SELECT value FROM facts WHERE name = 'oldest_program'")
         if oldest is None or int(oldest[0]) > NEWEST:
             raise UserError(
                 f"{file} was written by a newer Hermes (schema {number}, this one knows {NEWEST}).",
                 hint="Update Hermes, or point HERMES_HOME at another home.",
             )
-        return
+    missing = _TABLES[min(number, NEWEST)] - tables if number > 0 else {"its version"}
+    if missing:
+        raise Damaged(f"{file} is damaged: it lacks {', '.join(sorted(missing))}.")
+    return number
+
+
+def migrate(db: Db, file: str) -> None:
+    """Bring the file up to date, or say why this program must not touch it. Runs in one transaction."""
+    number = check_version(db, file)
     for step in MIGRATIONS[number:]:
         for statement in step.statements:
             db.run(statement)
         db.run("INSERT OR REPLACE INTO facts VALUES ('oldest_program', ?)", str(step.oldest))
         db.run(f"PRAGMA user_version = {step.number}")
+
+
+def _tables_by_number() -> dict[int, set[str]]:
+    known: set[str] = set()
+    by_number: dict[int, set[str]] = {}
+    for step in MIGRATIONS:
+        text = " ".join(step.statements)
+        known = (known | set(_CREATED.findall(text))) - set(_DROPPED.findall(text))
+        by_number[step.number] = known
+    return by_number
+
+
+_CREATED = re.compile(r"CREATE (?:VIRTUAL )?TABLE (\w+)")
+_DROPPED = re.compile(r"DROP TABLE (\w+)")
+_TABLES = _tables_by_number()
+_OURS = {"facts", "boots"}

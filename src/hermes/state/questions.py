@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hermes.domain.errors import Lost
 from hermes.domain.event import Verdict
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.turn import Answer, Question
@@ -19,8 +20,9 @@ class QuestionsTable:
         self._agent = agent
 
     def add(self, question: Question) -> None:
-        self._db.run(
-            "INSERT INTO questions VALUES (?, ?, ?, ?, ?, ?, NULL, '', NULL)",
+        added = self._db.run(
+            "INSERT INTO questions SELECT ?1, ?2, ?3, ?4, ?5, ?6, NULL, '', NULL"
+            " WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?4 AND session = ?3 AND agent = ?2)",
             question.id,
             self._agent,
             question.session,
@@ -28,6 +30,8 @@ class QuestionsTable:
             encode(question),
             stamp_or_none(question.expires_at),
         )
+        if not added:
+            raise Lost(f"{question.turn} is gone")
 
     def get(self, question: QuestionId) -> Question | None:
         row = self._db.one(

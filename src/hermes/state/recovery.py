@@ -25,11 +25,15 @@ class RecoveryTable:
         unclean = last is not None and last[1] is None
         if last is not None and unclean:
             self._db.run(
-                "UPDATE turns SET crashes = crashes + 1 WHERE state = 'running' AND epoch = ? AND progress = 0",
+                # The list of states names the index: without it SQLite would read every turn there ever was.
+                "UPDATE turns INDEXED BY turns_due SET crashes = crashes + 1"
+                " WHERE state IN ('accepted', 'running') AND state = 'running'"
+                " AND epoch = ? AND progress = 0",
                 last[0],
             )
         self._db.run(
-            "UPDATE turns SET stop = 'client gone', state = iif(state = 'waiting', 'running', state)"
+            "UPDATE turns INDEXED BY turns_open"
+            " SET stop = 'client gone', state = iif(state = 'waiting', 'running', state)"
             " WHERE ephemeral AND state IN ('accepted', 'running', 'waiting')"
         )
         row = self._db.one("INSERT INTO boots (started_at) VALUES (?) RETURNING epoch", stamp(now))
@@ -71,8 +75,9 @@ class RecoveryTable:
         )
         gone += self._db.run(
             "DELETE FROM outbox WHERE n IN (SELECT n FROM outbox WHERE created_at < ?"
-            " AND state IN ('sent', 'dead', 'gone', 'shown') LIMIT ?)",
+            " AND state IN ('sent', 'dead', 'gone', 'shown') ORDER BY created_at LIMIT ?)",
             moment,
             _PRUNED_AT_ONCE,
         )
+        gone += self._db.run("DELETE FROM job_slots WHERE due < ?", moment)
         return gone

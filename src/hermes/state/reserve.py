@@ -3,41 +3,50 @@ can still reach their records; accepts stay closed until it can be kept again.""
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import time
 from pathlib import Path
 
+log = logging.getLogger("hermes.store")
+
 SIZE = 32 * 1024 * 1024
 _TRY_EVERY = 1.0
+_CHUNK = bytes(64 * 1024)
 
 
 class Reserve:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._size = 0
-        self._given_up = False
-        self._last_try = 0.0
+        self._tried_at: float | None = None
+        self.given_up = False
 
     def keep(self) -> bool:
         """True if the reserve is there (or there is no disk to reserve on)."""
-        if self._path is None or (not self._given_up and self._last_try):
+        now = time.monotonic()
+        if self._path is None or (self._tried_at is not None and not self.given_up):
             return True
-        if self._given_up and time.monotonic() - self._last_try < _TRY_EVERY:
+        if self._tried_at is not None and now - self._tried_at < _TRY_EVERY:
             return False
-        self._last_try = time.monotonic()
+        self._tried_at = now
         try:
             self._fill(self._path)
-        except OSError:
-            return not self._given_up
-        self._given_up = False
+        except OSError as problem:
+            log.debug("reserve.not_kept problem=%s", problem)
+            return not self.given_up
+        self.given_up = False
         return True
 
     def give_up(self) -> None:
-        self._given_up = True
-        self._last_try = time.monotonic()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        self.given_up = True
+        self._tried_at = time.monotonic()
+        try:
+            if self._path is not None:
+                self._path.unlink(missing_ok=True)
+        except OSError as problem:
+            log.warning("reserve.stays problem=%s", problem)
 
     def _fill(self, path: Path) -> None:
         # On a small disk the reserve is a tenth of what is free, so that it never is the reason for "full";
@@ -45,9 +54,16 @@ class Reserve:
         self._size = self._size or max(4096, min(SIZE, shutil.disk_usage(path.parent).free // 10))
         if path.exists() and path.stat().st_size >= self._size:
             return
+        try:
+            self._allocate(path, self._size)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+
+    def _allocate(self, path: Path, size: int) -> None:
         with path.open("wb") as file:
-            try:
-                os.posix_fallocate(file.fileno(), 0, self._size)
-            except OSError:
-                path.unlink(missing_ok=True)
-                raise
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+                return
+            for start in range(0, size, len(_CHUNK)):
+                file.write(_CHUNK[: size - start])

@@ -7,20 +7,26 @@ import re
 
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.rows import Hit
+from hermes.domain.text import storable
 from hermes.state.codec import unstamp
 from hermes.state.db import Db, Row
 
 _BATCH = 1000
 _COMMON = 2000
 _LONGEST_QUERY = 2048
+_MOST_WORDS = 32
+_OPERATORS = ("OR", "NOT", "AND")
 _SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
-_WORD = re.compile(r"[^\W_]+(?:['\-][^\W_]+)*", re.UNICODE)
+_WORD = re.compile(r"[^\W_]+(?:['\-][^\W_]+)*")
+_PIECES = re.compile(r'"([^"]*)"|\b(OR|NOT|AND)\b|([^\W_]+(?:[\'\-][^\W_]+)*)(\*?)')
 
 
 def catch_up(db: Db) -> int:
     """Index one batch of the journal; 0 when there was nothing left."""
     done = int((db.one("SELECT value FROM facts WHERE name = 'indexed'") or ("0",))[0])
-    row = db.one("SELECT max(n), count(*) FROM (SELECT n FROM journal WHERE n > ? ORDER BY n LIMIT ?)", done, _BATCH)
+    row = db.one(
+        "SELECT max(n), count(*) FROM (SELECT n FROM journal WHERE n > ? ORDER BY n LIMIT ?)", done, _BATCH
+    )
     if row is None or not row[1]:
         return 0
     for index in ("words", "letters"):
@@ -39,14 +45,16 @@ class SearchTable:
     def find(self, query: str, limit: int = 20) -> list[Hit]:
         while catch_up(self._db):
             pass
-        words = _WORD.findall(query[:_LONGEST_QUERY])
+        query = storable(query[:_LONGEST_QUERY])
+        words = _WORD.findall(query)[:_MOST_WORDS]
         if not words:
             return []
         if _SPACELESS.search(query):
-            return self._like(words, limit)
-        phrase = _phrase(query)
-        hits = self._match("words", phrase, limit)
-        if not hits and all(len(word) >= 3 for word in words):
+            return self._like([word for word in words if word not in _OPERATORS] or words, limit)
+        hits = self._match("words", _phrase(query), limit)
+        # No such words: perhaps parts of some.
+        plain = '"' not in query and all(len(word) >= 3 and word not in _OPERATORS for word in words)
+        if not hits and plain:
             hits = self._match("letters", " AND ".join(f'"{word}"' for word in words), limit)
         return hits
 
@@ -57,8 +65,8 @@ class SearchTable:
         )
         order = f"{index}.rowid DESC" if many is not None and many[0] >= _COMMON else "rank"
         rows = self._db.all(
-            f"SELECT j.session, j.seq, j.at, s.title, j.kind, snippet({index}, 0, '', '', '…', 16) FROM {index}"
-            f" JOIN journal j ON j.n = {index}.rowid JOIN sessions s ON s.id = j.session"
+            f"SELECT j.session, j.seq, j.at, s.title, j.kind, snippet({index}, 0, '', '', '…', 16)"
+            f" FROM {index} JOIN journal j ON j.n = {index}.rowid JOIN sessions s ON s.id = j.session"
             f" WHERE {index} MATCH ? AND s.agent = ? ORDER BY {order} LIMIT ?",
             phrase,
             self._agent,
@@ -84,22 +92,26 @@ def _phrase(query: str) -> str:
     """The query in the index's own language: quoted phrases and trailing `*` kept, AND between words,
     OR and NOT understood, everything else taken as plain words."""
     parts: list[str] = []
-    for phrase, operator, word, star in re.findall(
-        r'"([^"]*)"|\b(OR|NOT|AND)\b|([^\W_]+(?:[\'\-][^\W_]+)*)(\*?)', query[:_LONGEST_QUERY]
-    ):
+    for phrase, operator, word, star in _PIECES.findall(query):
+        if len(parts) >= 2 * _MOST_WORDS:
+            break
         if operator:
-            if parts and parts[-1] not in ("OR", "NOT", "AND"):
+            if parts and parts[-1] not in _OPERATORS:
                 parts.append(operator)
-        elif phrase.strip() or word:
-            if parts and parts[-1] not in ("OR", "NOT", "AND"):
+            elif parts and operator == "NOT":
+                parts[-1] = operator
+        elif _WORD.search(phrase) or word:
+            if parts and parts[-1] not in _OPERATORS:
                 parts.append("AND")
             parts.append(f'"{phrase or word}"{star}')
-    if parts and parts[-1] in ("OR", "NOT", "AND"):
+    if parts and parts[-1] in _OPERATORS:
         parts.pop()
-    return " ".join(parts)
+    return " ".join(parts) or '""'
 
 
 def _hit(row: Row) -> Hit:
     session, seq, at, title, kind, excerpt = row
     who = "user" if kind == "user_said" else "agent"
-    return Hit(session=SessionId(session), seq=seq, at=unstamp(at), title=title, who=who, excerpt=excerpt or "")
+    return Hit(
+        session=SessionId(session), seq=seq, at=unstamp(at), title=title, who=who, excerpt=excerpt or ""
+    )

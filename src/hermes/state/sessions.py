@@ -5,13 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 
 from hermes.domain.address import Kind, Source
-from hermes.domain.errors import UserError
+from hermes.domain.errors import Lost, UserError
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.session import Session, SessionKey
+from hermes.domain.text import storable
 from hermes.state.codec import decode, encode, stamp, unstamp
 from hermes.state.db import Db, Row
 
-_COLUMNS = "id, agent, owner, place, title, parent, model, busy_mode, system_prompt, ended, created_at, updated_at"
+_COLUMNS = (
+    "id, agent, owner, place, title, parent, model, busy_mode, system_prompt, ended, created_at, updated_at"
+)
 
 
 class SessionsTable:
@@ -20,6 +23,9 @@ class SessionsTable:
         self._agent = agent
 
     def add(self, session: Session) -> None:
+        if session.agent != self._agent:
+            raise Lost(f"a session of agent {session.agent} in the store of {self._agent}")
+        self._check_title(session)
         self._db.run(
             f"INSERT INTO sessions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             session.id,
@@ -43,17 +49,10 @@ class SessionsTable:
         return None if row is None else _session(row)
 
     def save(self, session: Session) -> None:
-        taken = session.title is not None and self._db.one(
-            "SELECT 1 FROM sessions WHERE agent = ? AND title = ? AND id != ?",
-            self._agent,
-            session.title,
-            session.id,
-        )
-        if taken:
-            raise UserError(f"Another session is called “{session.title}”.", hint="Choose another title.")
+        self._check_title(session)
         self._db.run(
-            "UPDATE sessions SET title = ?, parent = ?, model = ?, busy_mode = ?, system_prompt = ?, ended = ?,"
-            " updated_at = ? WHERE id = ? AND agent = ?",
+            "UPDATE sessions SET title = ?, parent = ?, model = ?, busy_mode = ?, system_prompt = ?,"
+            " ended = ?, updated_at = ? WHERE id = ? AND agent = ?",
             session.title,
             session.parent,
             session.model,
@@ -65,7 +64,18 @@ class SessionsTable:
             self._agent,
         )
 
+    def _check_title(self, session: Session) -> None:
+        taken = session.title is not None and self._db.one(
+            "SELECT 1 FROM sessions WHERE agent = ? AND title = ? AND id != ?",
+            self._agent,
+            session.title,
+            session.id,
+        )
+        if taken:
+            raise UserError(f"Another session is called “{session.title}”.", hint="Choose another title.")
+
     def find(self, text: str, limit: int = 20) -> list[Session]:
+        text = storable(text)
         if not text:
             rows = self._db.all(
                 f"SELECT {_COLUMNS} FROM sessions WHERE agent = ? ORDER BY updated_at DESC, id DESC LIMIT ?",
@@ -99,13 +109,17 @@ class SessionsTable:
                 " AND said.n <= (SELECT value FROM facts WHERE name = 'indexed') + 0",
                 session,
             )
-        for table in ("journal", "turns", "questions", "bindings"):
-            self._db.run(f"DELETE FROM {table} WHERE session = ?", session)
+        self._db.run("DELETE FROM journal WHERE session = ?", session)
+        for table in ("turns", "questions", "bindings"):
+            self._db.run(f"DELETE FROM {table} WHERE session = ? AND agent = ?", session, self._agent)
         self._db.run("DELETE FROM sessions WHERE id = ?", session)
 
 
 def _session(row: Row) -> Session:
-    ident, agent, owner, place, title, parent, model, busy_mode, system_prompt, ended, created_at, updated_at = row
+    (
+        ident, agent, owner, place, title, parent, model, busy_mode, system_prompt, ended, created_at,
+        updated_at,
+    ) = row  # fmt: skip
     return Session(
         id=SessionId(ident),
         agent=AgentId(agent),

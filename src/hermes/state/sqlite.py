@@ -4,7 +4,10 @@ The writer's life: it waits for units of work, takes what has gathered (accepts 
 own savepoint, commits once, and only then resolves their futures. A unit that fails spoils no other. When
 the engine itself fails (disk full, locked, broken), the whole batch is undone; accepts are told at once so
 that platforms keep what we cannot store, other work is tried again until it succeeds or the store closes.
-In idle moments the writer brings the search index up to date and checkpoints the log.
+So a unit may run more than once, and must change nothing but its transaction. A unit that meets damage in
+the file is given up alone, and accepts stay closed from then on: what the file would take might be lost
+with it. In idle moments, and now and then in busy ones, the writer brings the search index up to date and
+checkpoints the log. Whatever breaks in the writer itself, it says so and goes on with a new connection.
 """
 
 from __future__ import annotations
@@ -15,85 +18,45 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
 
-from hermes.domain.errors import Unreachable, UserError
+from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports import Tx
-from hermes.state.db import Row
-from hermes.state.inbox import InboxTable
-from hermes.state.jobs import JobsTable
-from hermes.state.journal import JournalTable
-from hermes.state.leases import LeasesTable
-from hermes.state.media import MediaTable
-from hermes.state.migrate import migrate
-from hermes.state.outbox import OutboxTable
-from hermes.state.questions import QuestionsTable
-from hermes.state.recovery import RecoveryTable
+from hermes.state.engine import (
+    DAMAGE,
+    DEFAULTS,
+    DISK_FULL,
+    ENGINE_ERRORS,
+    FILE_DAMAGED,
+    SqliteDb,
+    SqliteTx,
+    StoreOptions,
+    TransactionGone,
+    as_user_error,
+    check_file,
+    describe,
+    open_current,
+    suspicion,
+)
+from hermes.state.readers import NeedsWriter, Readers
 from hermes.state.reserve import Reserve
-from hermes.state.search import SearchTable, catch_up
-from hermes.state.sessions import BindingsTable, SessionsTable
-from hermes.state.turns import TurnsTable
+from hermes.state.search import catch_up
 
 log = logging.getLogger("hermes.store")
 T = TypeVar("T")
 
-BUSY_MS = 5000
 FIRST_AT_ONCE = 512
 OTHERS_AT_ONCE = 64
-READERS = 2
 _IDLE_SECONDS = 0.25
 _RETRY_SECONDS = 0.5
-_ENGINE_ERRORS = (
-    apsw.FullError, apsw.IOError, apsw.BusyError, apsw.LockedError, apsw.CorruptError, apsw.NotADBError,
-    apsw.ReadOnlyError, apsw.CantOpenError, apsw.NoMemError, apsw.ProtocolError,
-)  # fmt: skip
-
-
-class SqliteDb:
-    """A connection as the table families see it."""
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self.connection = connection
-        self._execute = connection.execute
-
-    def all(self, sql: str, *values: Any) -> list[Row]:
-        return self._execute(sql, values).fetchall()
-
-    def one(self, sql: str, *values: Any) -> Row | None:
-        row: Row | None = self._execute(sql, values).fetchone()
-        return row
-
-    def run(self, sql: str, *values: Any) -> int:
-        self._execute(sql, values).fetchall()
-        return self.connection.changes()
-
-    def many(self, sql: str, rows: Sequence[Row]) -> None:
-        self.connection.executemany(sql, rows)
-
-
-class SqliteTx:
-    """The table families of one connection, scoped to one agent."""
-
-    def __init__(self, db: SqliteDb, agent: AgentId) -> None:
-        self.inbox = InboxTable(db)
-        self.turns = TurnsTable(db, agent)
-        self.journal = JournalTable(db, agent)
-        self.sessions = SessionsTable(db, agent)
-        self.bindings = BindingsTable(db, agent)
-        self.outbox = OutboxTable(db)
-        self.questions = QuestionsTable(db, agent)
-        self.jobs = JobsTable(db, agent)
-        self.search = SearchTable(db, agent)
-        self.media = MediaTable(db, agent)
-        self.leases = LeasesTable(db)
-        self.recovery = RecoveryTable(db)
+_INDEX_SECONDS = 1.0
+_CHECKPOINT_MS = 100
 
 
 @dataclass(slots=True)
@@ -117,31 +80,30 @@ class StoreFacts:
     trouble: str = ""
 
 
-def connect(path: str, *, vfs: str | None = None) -> apsw.Connection:
-    connection = apsw.Connection(path, vfs=vfs)
-    connection.set_busy_timeout(BUSY_MS)
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "wal_autocheckpoint = 4000"):
-        connection.execute(f"PRAGMA {pragma}").fetchall()
-    return connection
-
-
 class SqliteStore:
     """The database file of a gateway. Use `open`, then handles by `scoped`."""
 
-    def __init__(self, path: Path | None, *, vfs: str | None = None) -> None:
+    def __init__(self, path: Path | None, options: StoreOptions = DEFAULTS) -> None:
         self.path = path
         self.facts = StoreFacts()
-        self._vfs = vfs
+        self._options = options
         self._incoming: queue.SimpleQueue[_Unit | None] = queue.SimpleQueue()
         self._first: deque[_Unit] = deque()
         self._others: deque[_Unit] = deque()
+        self._hand: list[_Unit] = []
+        self._shut = True
         self._closing = False
         self._unindexed = True
+        self._indexed_at = 0.0
+        self._log_pages = 0
+        self._checkpoint_at = options.checkpoint_pages
+        self._damage = ""
+        self._db: SqliteDb | None = None
+        self._handles: dict[AgentId, SqliteTx] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._readers: ThreadPoolExecutor | None = None
-        self._local = threading.local()
-        self._reserve = Reserve(None if path is None else path.with_name("reserve.bin"))
+        self._readers: Readers | None = None
+        self._reserve = options.reserve or Reserve(None if path is None else path.with_name("reserve.bin"))
 
     # --- the life of the store ---
 
@@ -150,19 +112,30 @@ class SqliteStore:
         opened: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._live, args=(opened,), name="store-writer", daemon=True)
         self._thread.start()
-        await opened
+        try:
+            await opened
+        except BaseException:
+            self._incoming.put(None)
+            raise
         if self.path is not None:
-            self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
+            self._readers = Readers(self.path, self._options, self._note_damage)
+        self._shut = False
         return self
 
     async def close(self) -> None:
-        if self._thread is None or self._loop is None:
+        """Finish what was asked for, then close. Later calls and requests find a closed store."""
+        self._shut = True
+        thread, self._thread = self._thread, None
+        if thread is None:
             return
-        self._incoming.put(None)
-        await self._loop.run_in_executor(None, self._thread.join)
+        await asyncio.get_running_loop().run_in_executor(None, self._end, thread)
+
+    def _end(self, thread: threading.Thread) -> None:
+        # Readers first: whoever closes the file last folds the log into it, and that must be the writer.
         if self._readers is not None:
-            self._readers.shutdown()
-        self._thread = None
+            self._readers.close()
+        self._incoming.put(None)
+        thread.join()
 
     async def __aenter__(self) -> SqliteStore:
         return await self.open()
@@ -182,147 +155,286 @@ class SqliteStore:
         return await self.query(MAIN_AGENT, query)
 
     async def submit(self, agent: AgentId, work: Callable[[Tx], T], *, first: bool) -> T:
-        if self._loop is None or self._closing:
+        if self._loop is None or self._shut:
             raise Unreachable("the store is closed")
         future: asyncio.Future[T] = self._loop.create_future()
         self._incoming.put(_Unit(agent=agent, work=work, first=first, future=future))
         return await future
 
     async def query(self, agent: AgentId, work: Callable[[Tx], T]) -> T:
-        if self._loop is None or self._readers is None:
+        if self._readers is None or self._shut:
             return await self.submit(agent, work, first=False)
-        return await self._loop.run_in_executor(self._readers, self._read, agent, work)
-
-    def _read(self, agent: AgentId, work: Callable[[Tx], T]) -> T:
-        local = self._local
-        if not hasattr(local, "db"):
-            local.db = SqliteDb(connect(str(self.path), vfs=self._vfs))
-            local.db.run("PRAGMA query_only = ON")
-            local.handles = {}
-        tx = local.handles.get(agent)
-        if tx is None:
-            tx = local.handles[agent] = SqliteTx(local.db, agent)
         try:
-            with local.db.connection:
-                return work(tx)
-        except _ENGINE_ERRORS as error:
-            raise Unreachable(f"the database cannot be read: {error}") from error
+            return await self._readers.query(agent, work)
+        except NeedsWriter:
+            return await self.submit(agent, work, first=False)
+
+    async def check_integrity(self) -> list[str]:
+        """What SQLite's check finds wrong with the file; runs beside everything else and may take long."""
+        if self.path is None or self._shut:
+            return []
+        problems = await asyncio.to_thread(check_file, self.path, self._options)
+        if problems:
+            self._note_damage(problems[0])
+        return problems
 
     # --- the writer thread ---
 
     def _live(self, opened: asyncio.Future[None]) -> None:
         try:
-            db = SqliteDb(connect(":memory:" if self.path is None else str(self.path), vfs=self._vfs))
-            db.run("BEGIN IMMEDIATE")
-            migrate(db, str(self.path))
-            db.run("COMMIT")
+            self._connect()
         except BaseException as error:  # handed to whoever opens the store
-            self._tell(self._fail_open, opened, _as_user_error(error, self.path))
+            self._tell(_fail_open, opened, as_user_error(error, self.path))
             return
         self._reserve.keep()
         self._tell(_resolve_open, opened)
-        self._work(db)
-        db.connection.close()
-
-    def _work(self, db: SqliteDb) -> None:
-        handles: dict[AgentId, SqliteTx] = {}
         while True:
-            if not self._gather():
-                self._idle(db)
-                continue
-            if self._closing and not (self._first or self._others):
-                return
-            batch = self._batch()
-            trouble = self._commit(db, handles, batch)
-            self.facts.trouble = trouble
-            if not trouble:
-                self._unindexed = True
-                self._tell(_settle, batch)
-                continue
-            log.warning("store.trouble problem=%r units=%d", trouble, len(batch))
-            self._give_back(batch, trouble)
-            if self._others:
+            try:
+                while self._round():
+                    pass
+                break
+            except BaseException as error:  # the writer may not die: units fail, it goes on
+                log.exception("store.writer_broke")
+                self._refuse(self._hand, f"the writer broke ({type(error).__name__})")
+                self._hand = []
+                self._disconnect()
                 time.sleep(_RETRY_SECONDS)
+        self._disconnect()
 
-    def _gather(self) -> bool:
-        """Take everything that has come; wait for it if there is nothing. False when it stayed quiet."""
-        waiting = not (self._first or self._others)
+    def _connect(self) -> SqliteDb:
+        if self._db is not None:
+            return self._db
+        db = open_current(self.path, self._options)
+        # The writer checkpoints by itself, after it has told everybody who waits for the commit.
+        db.run("PRAGMA wal_autocheckpoint = 0")
+        db.connection.set_wal_hook(self._count_log)
+        self._handles = {}
+        self._db = db
+        return db
+
+    def _disconnect(self) -> None:
+        db, self._db = self._db, None
         try:
-            unit = self._incoming.get(timeout=_IDLE_SECONDS) if waiting and self._unindexed else (
-                self._incoming.get() if waiting else self._incoming.get_nowait()
-            )  # fmt: skip
+            if db is not None:
+                db.connection.close()
+        except apsw.Error as error:
+            log.warning("store.close problem=%r", describe(error))
+
+    def _round(self) -> bool:
+        """One batch of units, or one idle moment. False when the store is closed and nothing is left."""
+        self._gather()
+        if not (self._first or self._others):
+            if self._closing:
+                return False
+            self._idle()
+            return True
+        self._refuse_accepts()
+        batch = self._hand = self._batch()
+        error = self._commit(batch) if batch else None
+        if error is None:
+            self._unindexed = True
+            self._tell(_settle, batch)
+            self._upkeep()
+        elif isinstance(error, DAMAGE):
+            self._give_up_damaged(batch, str(error))
+        else:
+            self._give_back(batch, describe(error))
+        self._hand = []
+        return True
+
+    def _gather(self) -> None:
+        """Take everything that has come. With nothing in hand, wait for it; not for ever while there is
+        something to do beside it."""
+        patience: float | None = None
+        if self._first or self._others:
+            patience = 0.0
+        elif self.facts.trouble and not self._damage:
+            patience = _RETRY_SECONDS
+        elif self._unindexed:
+            patience = _IDLE_SECONDS
+        try:
+            unit = self._incoming.get(timeout=patience)
             while True:
                 if unit is None:
                     self._closing = True
-                elif unit.first:
-                    self._first.append(unit)
                 else:
-                    self._others.append(unit)
+                    (self._first if unit.first else self._others).append(unit)
                 unit = self._incoming.get_nowait()
         except queue.Empty:
-            return bool(self._first or self._others or self._closing)
+            return
 
     def _batch(self) -> list[_Unit]:
         batch = [self._first.popleft() for _ in range(min(len(self._first), FIRST_AT_ONCE))]
         batch += [self._others.popleft() for _ in range(min(len(self._others), OTHERS_AT_ONCE))]
         return batch
 
-    def _commit(self, db: SqliteDb, handles: dict[AgentId, SqliteTx], batch: list[_Unit]) -> str:
-        """Run and commit a batch. The empty string, or what is wrong with the engine."""
-        if any(unit.first for unit in batch) and not self._reserve.keep():
-            return "the disk is full"
+    def _commit(self, batch: list[_Unit]) -> apsw.Error | None:
+        """Run and commit a batch, or undo all of it and say what is wrong with the engine."""
         try:
+            db = self._connect()
             db.run("BEGIN IMMEDIATE")
             for unit in batch:
-                unit.error = None
-                tx = handles.get(unit.agent)
-                if tx is None:
-                    tx = handles[unit.agent] = SqliteTx(db, unit.agent)
-                self._run(db, tx, unit)
+                self._run(db, unit)
             db.run("COMMIT")
-        except _ENGINE_ERRORS as error:
-            # SQLite ends the transaction by itself on some errors; a blind ROLLBACK would raise then.
-            if db.connection.in_transaction:
-                db.run("ROLLBACK")
+        except ENGINE_ERRORS as error:
+            self._undo()
             if isinstance(error, apsw.FullError):
                 self._reserve.give_up()
-            return _describe(error)
+            return error
         self.facts.commits += 1
         self.facts.units += len(batch)
-        return ""
+        self._say_trouble("")
+        return None
 
-    @staticmethod
-    def _run(db: SqliteDb, tx: SqliteTx, unit: _Unit) -> None:
+    def _run(self, db: SqliteDb, unit: _Unit) -> None:
+        tx = self._handles.get(unit.agent)
+        if tx is None:
+            tx = self._handles[unit.agent] = SqliteTx(db, unit.agent)
+        unit.error = None
         db.run("SAVEPOINT unit")
         try:
             unit.result = unit.work(tx)
-        except _ENGINE_ERRORS:
+        except ENGINE_ERRORS:
             raise
         except BaseException as error:  # handed to whoever asked for the unit
             unit.error = error
+        if not db.connection.in_transaction:
+            raise TransactionGone("the transaction ended under its unit")
+        if unit.error is not None:
             db.run("ROLLBACK TO unit")
         db.run("RELEASE unit")
 
-    def _give_back(self, batch: list[_Unit], trouble: str) -> None:
-        refused = [unit for unit in batch if unit.first or self._closing]
+    def _undo(self) -> None:
+        # SQLite ends the transaction by itself on some errors; a blind ROLLBACK would raise then.
+        if self._db is None or not self._db.connection.in_transaction:
+            return
+        try:
+            self._db.run("ROLLBACK")
+        except apsw.Error as error:
+            log.warning("store.rollback problem=%r", describe(error))
+            self._disconnect()
+
+    # --- when something is wrong ---
+
+    def _say_trouble(self, trouble: str) -> None:
+        now = trouble or self._damage or (DISK_FULL if self._reserve.given_up else "")
+        if now != self.facts.trouble:
+            log.warning("store.trouble problem=%r", now) if now else log.info("store.well")
+        self.facts.trouble = now
+
+    def _note_damage(self, what: str) -> None:
+        if not self._damage:
+            log.error("store.damaged file=%s problem=%r", self.path, what)
+        self._damage = FILE_DAMAGED
+        self._say_trouble("")
+        try:
+            if self.path is not None:
+                suspicion(self.path).write_text(what + "\n", encoding="utf-8")
+        except OSError as problem:
+            log.warning("store.mark problem=%s", problem)
+
+    def _refuse_accepts(self) -> None:
+        """Accepts need a sound file and the reserve; what only finishes what was begun does not."""
+        if not self._first:
+            return
+        trouble = self._damage or ("" if self._reserve.keep() else DISK_FULL)
+        if trouble:
+            self._refuse(self._first, trouble)
+            self._first.clear()
+
+    def _refuse(self, units: Iterable[_Unit], trouble: str) -> None:
+        refused = list(units)
         for unit in refused:
             unit.error = Unreachable(f"nothing can be stored: {trouble}", after=1.0)
         self._tell(_settle, refused)
-        self._others.extendleft(unit for unit in reversed(batch) if not (unit.first or self._closing))
 
-    def _idle(self, db: SqliteDb) -> None:
-        try:
-            db.run("BEGIN IMMEDIATE")
-            more = catch_up(db)
-            db.run("COMMIT")
-            self._unindexed = more > 0
-            if not more and self.path is not None:
-                db.run("PRAGMA wal_checkpoint(PASSIVE)")
-        except _ENGINE_ERRORS as error:
-            if db.connection.in_transaction:
-                db.run("ROLLBACK")
+    def _give_back(self, batch: list[_Unit], trouble: str) -> None:
+        self._say_trouble(trouble)
+        if self._closing:
+            self._refuse([*batch, *self._first, *self._others], trouble)
+            self._first.clear()
+            self._others.clear()
+            return
+        self._refuse((unit for unit in batch if unit.first), trouble)
+        self._others.extendleft(unit for unit in reversed(batch) if not unit.first)
+        if self._others:
+            time.sleep(_RETRY_SECONDS)
+
+    def _give_up_damaged(self, batch: list[_Unit], what: str) -> None:
+        """Find the units that meet the damage and fail them; the others are done one by one."""
+        self._note_damage(what)
+        self._refuse((unit for unit in batch if unit.first), FILE_DAMAGED)
+        for unit in batch:
+            if not unit.first and (error := self._commit([unit])) is not None:
+                self._refuse([unit], describe(error))
+            elif not unit.first:
+                self._tell(_settle, [unit])
+
+    # --- work beside the units ---
+
+    def _idle(self) -> None:
+        if self.facts.trouble and not self._damage:
+            self._probe()
+        elif self._index():
+            self._unindexed = True
+        elif self._unindexed:
             self._unindexed = False
-            log.warning("store.idle_work problem=%r", _describe(error))
+            self._checkpoint("PASSIVE")
+
+    def _upkeep(self) -> None:
+        """What cannot wait for an idle moment on a store that has none."""
+        if time.monotonic() - self._indexed_at > _INDEX_SECONDS:
+            self._index()
+        if self._log_pages >= self._checkpoint_at:
+            # Readers that follow each other closely can hold the log open for ever; at some length it is
+            # worth waiting a moment for them.
+            long = self._log_pages >= 4 * self._options.checkpoint_pages
+            self._checkpoint("RESTART" if long else "PASSIVE")
+            self._checkpoint_at = self._log_pages + self._options.checkpoint_pages
+
+    def _index(self) -> int:
+        """Bring a batch of the journal into the search index; how many records that were."""
+        self._indexed_at = time.monotonic()
+        return self._beside(catch_up)
+
+    def _probe(self) -> None:
+        """See whether the trouble is over when nobody asks for anything."""
+        if not self._reserve.keep():
+            return
+        self._beside(lambda db: db.run("UPDATE facts SET value = value WHERE name = 'indexed'"))
+
+    def _beside(self, work: Callable[[SqliteDb], int]) -> int:
+        try:
+            db = self._connect()
+            db.run("BEGIN IMMEDIATE")
+            done = work(db)
+            db.run("COMMIT")
+        except ENGINE_ERRORS as error:
+            self._undo()
+            if isinstance(error, DAMAGE):
+                self._note_damage(str(error))
+            self._say_trouble(describe(error))
+            return 0
+        self._say_trouble("")
+        return done
+
+    def _checkpoint(self, mode: str) -> None:
+        if self.path is None or self._db is None:
+            return
+        db = self._db
+        db.connection.set_busy_timeout(_CHECKPOINT_MS)
+        try:
+            db.run(f"PRAGMA wal_checkpoint({mode})")
+        except ENGINE_ERRORS as error:
+            log.warning("store.checkpoint problem=%r", describe(error))
+        finally:
+            db.connection.set_busy_timeout(self._options.busy_ms)
+
+    def _count_log(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        if pages < self._log_pages:
+            self._checkpoint_at = self._options.checkpoint_pages
+        self._log_pages = pages
+        return apsw.SQLITE_OK
 
     def _tell(self, callback: Callable[..., None], *args: Any) -> None:
         assert self._loop is not None
@@ -331,11 +443,6 @@ class SqliteStore:
         except RuntimeError:
             # The loop has closed: nobody is left to be told.
             log.debug("store.nobody_listens")
-
-    @staticmethod
-    def _fail_open(opened: asyncio.Future[None], error: BaseException) -> None:
-        if not opened.done():
-            opened.set_exception(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,33 +467,19 @@ def _resolve_open(opened: asyncio.Future[None]) -> None:
         opened.set_result(None)
 
 
+def _fail_open(opened: asyncio.Future[None], error: BaseException) -> None:
+    if not opened.done():
+        opened.set_exception(error)
+
+
 def _settle(batch: list[_Unit]) -> None:
     for unit in batch:
         if unit.future.done():
             continue
         if unit.error is None:
             unit.future.set_result(unit.result)
+        elif isinstance(unit.error, StopIteration):
+            # A future cannot carry it.
+            unit.future.set_exception(RuntimeError("the unit raised StopIteration"))
         else:
             unit.future.set_exception(unit.error)
-
-
-def _describe(error: apsw.Error) -> str:
-    if isinstance(error, apsw.FullError):
-        return "the disk is full"
-    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
-        return "another process holds the database"
-    if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
-        return "the database file is damaged"
-    return f"the database cannot be written ({error})"
-
-
-def _as_user_error(error: BaseException, path: Path | None) -> BaseException:
-    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
-        return UserError(
-            f"{path} is locked by another process.", hint="Stop the program that has it open, then try again."
-        )
-    if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
-        return UserError(f"{path} cannot be opened for writing.", hint="Check the folder's owner and mode.")
-    if isinstance(error, (apsw.FullError, apsw.IOError)):
-        return UserError(f"{path} cannot be written: {_describe(error)}.", hint="Free some space, then try again.")
-    return error

@@ -24,9 +24,10 @@ class TurnsTable:
     def add(self, turn: Turn) -> None:
         if turn.agent != self._agent:
             raise Lost(f"a turn of agent {turn.agent} in the store of {self._agent}")
-        self._db.run(
+        added = self._db.run(
             f"INSERT INTO turns ({_COLUMNS}, epoch)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+            " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, 0"
+            " WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?2 AND agent = ?3)",
             turn.id,
             turn.session,
             turn.agent,
@@ -45,6 +46,8 @@ class TurnsTable:
             int(turn.ephemeral),
             stamp(turn.created_at),
         )
+        if not added:
+            raise Lost(f"session {turn.session} is gone")
 
     def get(self, turn: TurnId) -> Turn | None:
         row = self._db.one(f"SELECT {_COLUMNS} FROM turns WHERE id = ? AND agent = ?", turn, self._agent)

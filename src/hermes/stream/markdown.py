@@ -243,6 +243,8 @@ def joined(inlines: Sequence[Inline]) -> tuple[Inline, ...]:
     result: list[Inline] = []
     run: list[Inline] = []
     for inline in inlines:
+        if isinstance(inline, Text) and not inline.text:
+            continue
         if run and not (isinstance(inline, Text | Style) and type(inline) is type(run[0])):
             result += _merged(run)
             run = []
@@ -256,8 +258,7 @@ def _merged(run: list[Inline]) -> list[Inline]:
     first = run[0]
     match first:
         case Text():
-            text = "".join(inline.text for inline in run if isinstance(inline, Text))
-            return [Text(text=text)] if text else []
+            return [Text(text="".join(inline.text for inline in run if isinstance(inline, Text)))]
         case Strong() | Emphasis() | Strike():
             if len(run) == 1 and first.children:
                 return run

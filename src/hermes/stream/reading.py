@@ -162,14 +162,16 @@ class _Reading:
         ordered = opening.type == "ordered_list_open"
         close = "ordered_list_close" if ordered else "bullet_list_close"
         items: list[tuple[Block, ...]] = []
-        tight = True
+        hidden: list[bool] = []
         for token in tokens:
             if token.type == close:
                 break
             inside = list(_up_to(tokens, "list_item_close", token.level))
-            own_paragraphs = (t for t in inside if t.type == "paragraph_open" and t.level == token.level + 1)
-            tight = tight and all(t.hidden for t in own_paragraphs)
+            own = (t for t in inside if t.type == "paragraph_open" and t.level == token.level + 1)
+            hidden += (paragraph.hidden for paragraph in own)
             items.append(self._blocks(iter(inside), ""))
+        # The parser tells only by its paragraphs whether a list was written without blank lines.
+        tight = all(hidden) if hidden else all(len(item) <= 1 for item in items)
         start = opening.attrGet("start")
         return ItemList(
             ordered=ordered, start=1 if start is None else int(start), items=tuple(items), tight=tight

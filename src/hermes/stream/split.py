@@ -96,7 +96,7 @@ class _Splitting:
                 self._finish()
                 continue
             piece = self._waiting.pop()
-            size = self._size(piece.block)
+            size = self._size_of_piece(piece)
             if size <= self._room():
                 self._add(piece, size)
             elif self._current and self._used >= self._limit * _BLOCK_FILL:
@@ -110,6 +110,12 @@ class _Splitting:
 
     def _size(self, block: Block) -> int:
         return self._measure(self._prints.block(block))
+
+    def _size_of_piece(self, piece: _Piece) -> int:
+        """The size of a piece; of a long rest only that it is too long, as it comes by once per message."""
+        if piece.span is None and Ribbon.length((piece.block,), 2 * self._limit) > 2 * self._limit:
+            return 2 * self._limit
+        return self._size(piece.block)
 
     def _add(self, piece: _Piece, size: int) -> None:
         self._used += size + (self._gap if self._current else 0)
@@ -152,14 +158,18 @@ class _Splitting:
             self._parts.append(Part(text=self._doc.lines(spans[0][0], spans[-1][1])))
             return
         source = printer(Flavour.COMMONMARK).document(blocks)
-        again = parse(source).blocks
-        if again != blocks and not (self._size_of_all(again) <= self._limit and _words(again) == _words(blocks)):
+        if not self._is_faithful(parse(source).blocks, blocks):
             # No markdown gives these blocks: rather lose their markup than any of their text.
             plain = tuple(bare for block in blocks for bare in plain_blocks(visible_block(block)))
             if plain != blocks:
                 self._wait(plain)
                 return
         self._parts.append(Part(text=source))
+
+    def _is_faithful(self, again: Blocks, blocks: Blocks) -> bool:
+        """Whether what is read back still fits and shows the same; styles may get lost in rare cases."""
+        fitting = self._size_of_all(again) <= self._limit
+        return fitting and (again == blocks or _words(again) == _words(blocks))
 
 
 def _words(blocks: Blocks) -> list[str]:
@@ -278,6 +288,6 @@ class _Search:
 
 def _character_starts(text: str) -> Sequence[int]:
     """Where the characters that a reader sees (grapheme clusters) begin, and where the last one ends."""
-    import regex  # type: ignore[import-untyped]
+    import regex
 
     return [*(found.start() for found in regex.finditer(r"\X", text)), len(text)]

@@ -13,8 +13,8 @@ MAX_WIDTH = 32
 
 def aligned(table: Table) -> str:
     """The rows of a table in columns; the header, unless it is empty, is underlined."""
-    header = [_flat(visible_inlines(cell)) for cell in table.header]
-    rows = [[_flat(visible_inlines(cell)) for cell in row] for row in table.rows]
+    header = [visible_inlines(cell) for cell in table.header]
+    rows = [[visible_inlines(cell) for cell in row] for row in table.rows]
     shown = [header, *rows] if any(header) else rows
     widths = [min(MAX_WIDTH, max(map(width, column), default=0)) for column in zip(*shown, strict=True)]
     lines = [_line(row, widths, table.aligns) for row in shown]
@@ -47,7 +47,3 @@ def _padded(text: str, size: int, align: Align) -> str:
             return " " * (missing // 2) + text + " " * (missing - missing // 2)
         case Align.LEFT | Align.NONE:
             return text + " " * missing
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())

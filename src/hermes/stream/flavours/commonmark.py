@@ -37,7 +37,7 @@ _MARKUP = re.compile(
     r"|(?<![^\W_])_+|_+(?![^\W_])"
     r"|^~|~$|~(?=~)|(?<=~)~"
     r"|<(?=[A-Za-z/!?])"
-    r"|&(?=#|[A-Za-z])"
+    r"|&(?=#|\w+;)"
 )
 _LINE_START = re.compile(r"^([-+>#=|]|:(?=-)|\d{1,9}(?=[.)]))", re.MULTILINE)
 _LINE_EDGES = re.compile(r"^[^\S\n]+|[^\S\n]+$", re.MULTILINE)
@@ -66,7 +66,7 @@ class CommonmarkPrinter(PlainPrinter):
         for block in blocks:
             after_list = isinstance(block, ItemList) and isinstance(before, ItemList)
             other = after_list and not other
-            printed.append((_OTHER_LISTS if other else self).block(block))
+            printed.append((_OTHER_LISTS if other else _LISTS).block(block))
             before = block
         return printed
 
@@ -171,6 +171,7 @@ def without_styles(inlines: Sequence[Inline]) -> list[Inline]:
 
 
 _UNDERSCORES = CommonmarkPrinter(emphasis_mark="_")
+_LISTS = CommonmarkPrinter()
 _OTHER_LISTS = CommonmarkPrinter(bullet="+", dot=")")
 
 

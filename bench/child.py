@@ -1,0 +1,25 @@
+"""One run of one bench in a process of its own: `python -m bench.child <name> <folder> [--quick]`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from bench.figure import Figure
+
+
+def main(arguments: list[str]) -> None:
+    name, folder, *more = arguments
+    # As a gateway logs by default: nothing below a warning is even put together.
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    module = importlib.import_module(f"bench.{name}")
+    figures: list[Figure] = module.measure(Path(folder), "--quick" in more)
+    print(json.dumps([asdict(figure) for figure in figures]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,88 @@
+"""A figure: one measured value with its target and, where one makes sense, its ratio to a bare program that
+was measured in the same run. Also how the figures of several runs become one, and the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Better(StrEnum):
+    """Which of several runs speaks for all: the best one, or for faults the worst."""
+
+    MORE = "more"
+    LESS = "less"
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    bench: str
+    name: str
+    value: float
+    unit: str
+    better: Better = Better.LESS
+    target: float | None = None
+    ratio: float | None = None
+    to: str = ""
+    """What the ratio compares with: this value divided by that of the bare program."""
+
+    @property
+    def met(self) -> bool | None:
+        if self.target is None:
+            return None
+        return self.value >= self.target if self.better is Better.MORE else self.value <= self.target
+
+
+def choose(runs: Sequence[Figure]) -> Figure:
+    """The run that speaks for all; its ratio goes with it, because both were measured together."""
+    if runs[0].better is Better.LESS:
+        return min(runs, key=lambda figure: figure.value)
+    return max(runs, key=lambda figure: figure.value)
+
+
+def gather(runs: Iterable[Iterable[Figure]]) -> list[list[Figure]]:
+    """The same figure of all runs together, in the order of their first appearance."""
+    together: dict[tuple[str, str], list[Figure]] = {}
+    for figures in runs:
+        for figure in figures:
+            together.setdefault((figure.bench, figure.name), []).append(figure)
+    return list(together.values())
+
+
+def table(figures: Sequence[Figure]) -> str:
+    rows = [("figure", "value", "target", "", "ratio", "to")]
+    for figure in figures:
+        rows.append(_row(figure))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines: list[str] = []
+    bench = ""
+    for number, row in enumerate(rows):
+        if number and figures[number - 1].bench != bench:
+            bench = figures[number - 1].bench
+            lines += ["", f"{bench}"]
+        cells = [
+            cell.ljust(width) if column in (0, 5) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _row(figure: Figure) -> tuple[str, str, str, str, str, str]:
+    target = ""
+    if figure.target is not None:
+        sign = "≥" if figure.better is Better.MORE else "≤"
+        target = f"{sign} {spell(figure.target, exact=True)}"
+    met = {True: "ok", False: "MISSED", None: ""}[figure.met]
+    ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
+    return (f"  {figure.name}", f"{spell(figure.value)} {figure.unit}", target, met, ratio, figure.to)
+
+
+def spell(value: float, *, exact: bool = False) -> str:
+    if value == int(value) and (exact or abs(value) >= 100 or value == 0):
+        return f"{int(value):,}"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"

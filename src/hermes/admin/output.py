@@ -1,0 +1,142 @@
+"""How an operator's command speaks: tables that fit the terminal, JSON for machines, colours only where they
+are wanted, questions only where somebody can answer. Nothing it prints can steer a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NoReturn, TextIO
+
+from hermes.domain.errors import UserError
+from hermes.domain.text import one_line, showable
+
+_GAP = "  "
+_NARROWEST = 8
+_LONGEST_CELL = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Console:
+    """Where a command prints. A width of 0 is a pipe: nothing is cut for it."""
+
+    out: TextIO
+    err: TextIO
+    width: int = 0
+    colour: bool = False
+    interactive: bool = False
+
+    def line(self, text: str = "") -> None:
+        self.out.write(showable(text) + "\n")
+
+    def note(self, text: str) -> None:
+        """Something beside the answer: a hint, a warning. Never in the way of a pipe."""
+        self.err.write(showable(text) + "\n")
+
+    def strong(self, text: str) -> None:
+        self.out.write(self._bold(showable(text)) + "\n")
+
+    def json(self, value: Any) -> None:
+        # Escaped control characters cannot steer a terminal, and lone surrogates stay readable.
+        self.out.write(json.dumps(value, ensure_ascii=True, indent=2) + "\n")
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: int = 1) -> None:
+        """Rows in columns. The first `whole` columns are never cut, so that an id can be copied."""
+        flat = [[one_line(cell, _LONGEST_CELL) for cell in row] for row in rows]
+        widths = [max(map(cells, column)) for column in zip(header, *flat, strict=True)]
+        widths = self._fitted(widths, whole)
+        self.out.write(self._bold(_row(header, widths)) + "\n")
+        for row in flat:
+            self.out.write(_row(row, widths) + "\n")
+
+    def facts(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Names and values, one pair a line."""
+        longest = max((len(name) for name, _ in pairs), default=0)
+        for name, value in pairs:
+            self.out.write(f"{name.ljust(longest)}{_GAP}{one_line(value, _LONGEST_CELL)}\n")
+
+    def confirm(self, question: str) -> None:
+        """Ask, and raise unless the answer is yes."""
+        if not self.interactive:
+            raise UserError("Nobody is here to confirm this.", hint="Add --yes to do it without asking.")
+        self.err.write(showable(question) + " [y/N] ")
+        self.err.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise UserError("Nothing was changed.")
+
+    def _fitted(self, widths: list[int], whole: int) -> list[int]:
+        spare = self.width - len(_GAP) * (len(widths) - 1)
+        while self.width and sum(widths) > spare:
+            widest = max(range(whole, len(widths)), key=lambda place: widths[place], default=None)
+            if widest is None or widths[widest] <= _NARROWEST:
+                break
+            widths[widest] -= 1
+        return widths
+
+    def _bold(self, text: str) -> str:
+        return f"\x1b[1m{text}\x1b[0m" if self.colour else text
+
+
+def this_console(environ: Mapping[str, str]) -> Console:
+    """The console of this process."""
+    out, err = sys.stdout, sys.stderr
+    terminal = out.isatty()
+    told = environ.get("COLUMNS", "")
+    width = int(told) if told.isascii() and told.isdigit() else 0
+    if not width and terminal:
+        try:
+            width = os.get_terminal_size(out.fileno()).columns
+        except OSError:
+            width = 80
+    colour = terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    interactive = sys.stdin is not None and sys.stdin.isatty() and err.isatty()
+    return Console(out=out, err=err, width=width, colour=colour, interactive=interactive)
+
+
+class Usage(Exception):
+    """The arguments were wrong; the message says how."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence and leaves the ending of the process to its caller."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Usage(f"{showable(message)}\n{self.format_usage().strip()}\nSee: {self.prog} --help")
+
+
+def ago(at: datetime, now: datetime) -> str:
+    """A time as people say it."""
+    seconds = int((now - at).total_seconds())
+    if seconds < 60:
+        return "just now"
+    for size, unit, most in ((60, "min", 3_600), (3_600, "h", 86_400), (86_400, "d", 30 * 86_400)):
+        if seconds < most:
+            return f"{seconds // size} {unit} ago"
+    return f"{at.astimezone():%Y-%m-%d}"
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    from hermes.stream.flavours.columns import width  # brings a markdown parser along: only where needed
+
+    return width(text)
+
+
+def _row(row: Sequence[str], widths: Sequence[int]) -> str:
+    parts = [_cut(cell, size) for cell, size in zip(row, widths, strict=True)]
+    padded = (part + " " * (size - cells(part)) for part, size in zip(parts, widths, strict=True))
+    return _GAP.join(padded).rstrip()
+
+
+def _cut(text: str, size: int) -> str:
+    if cells(text) <= size:
+        return text
+    while text and cells(text) >= size:
+        text = text[:-1]
+    return text.rstrip() + "…"

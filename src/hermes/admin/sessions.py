@@ -1,0 +1,309 @@
+"""`hermes sessions`: list, search, show, export and delete conversations of a home that no gateway has."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hermes.admin.gateway import on_store
+from hermes.admin.output import Console, ago
+from hermes.domain.errors import UserError
+from hermes.domain.event import (
+    Answered,
+    Asked,
+    Entry,
+    Failed,
+    Finished,
+    ModelSaid,
+    Stopped,
+    Summarised,
+    ToolFinished,
+    ToolStarted,
+    Undone,
+    UserSaid,
+)
+from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.ports import Tx
+from hermes.domain.rows import Hit
+from hermes.domain.session import Session
+from hermes.domain.settings import Settings
+from hermes.domain.text import one_line
+from hermes.domain.transcript import visible
+from hermes.state.settings import load_settings
+from hermes.state.sqlite import SqliteStore
+from hermes.state.textfile import replace_text
+
+T = TypeVar("T")
+_NONE_YET = "No sessions yet. A chat with the gateway begins one."
+_RESULT_SHOWN = 200
+
+
+# --- the command line ------------------------------------------------------------------------------
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, told: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=told, description=told)
+        added.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
+        return added
+
+    listed = command("list", "List the sessions, the latest first.")
+    listed.add_argument("-n", "--limit", type=_count, default=20, metavar="N", help="how many (20)")
+    listed.add_argument("--json", action="store_true", help="print JSON")
+    searched = command("search", "Find what was said, in all sessions.")
+    searched.add_argument("words", nargs="+", help='words that must occur; "a phrase", OR, NOT and wor* work')
+    searched.add_argument("-n", "--limit", type=_count, default=20, metavar="N", help="how many (20)")
+    searched.add_argument("--json", action="store_true", help="print JSON")
+    shown = command("show", "Print a conversation.")
+    shown.add_argument("session", help="its id, the beginning of it, or its title")
+    shown.add_argument("--json", action="store_true", help="print JSON")
+    exported = command("export", "Write a conversation as JSONL, one message in OpenAI format a line.")
+    exported.add_argument("session", help="its id, the beginning of it, or its title")
+    exported.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of stdout")
+    deleted = command("delete", "Delete a conversation for good.")
+    deleted.add_argument("session", help="its id, the beginning of it, or its title")
+    deleted.add_argument("-y", "--yes", action="store_true", help="do not ask")
+
+
+def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+    agents = agents_of(load_settings(home, environ).settings)
+    if asked.agent is not None:
+        if asked.agent not in agents:
+            known = ", ".join(agents)
+            raise UserError(f"There is no agent “{one_line(asked.agent, 60)}”.", hint=f"Known: {known}.")
+        agents = [AgentId(asked.agent)]
+    shelf = Shelf(home=home, agents=agents, what=f"hermes sessions {asked.command}")
+    _COMMANDS[asked.command](asked, shelf, console)
+    return 0
+
+
+def agents_of(settings: Settings) -> list[AgentId]:
+    return [MAIN_AGENT, *map(AgentId, settings.agents)]
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 100_000):
+        raise argparse.ArgumentTypeError(f"“{text}” is not a number from 1 to 100000")
+    return int(text)
+
+
+# --- the store -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shelf:
+    """The stored sessions of some agents of a home."""
+
+    home: Path
+    agents: Sequence[AgentId]
+    what: str
+
+    def collect(self, query: Callable[[Tx], list[T]], *, writing: bool = False) -> list[T]:
+        """What a query finds with each agent; `writing` for those that bring an index up to date."""
+
+        async def ask(store: SqliteStore) -> list[T]:
+            found: list[T] = []
+            for agent in self.agents:
+                handle = store.scoped(agent)
+                found += await (handle.write(query) if writing else handle.read(query))
+            return found
+
+        return on_store(self.home, self.what, ask) or []
+
+    def find(self, word: str) -> tuple[Session, list[Entry]]:
+        """The one session that is meant, and its visible transcript."""
+
+        def look(tx: Tx) -> list[tuple[Session, list[Entry]]]:
+            found = tx.sessions.find(word) if word else []
+            entries = visible(tx.journal.read(found[0].id)) if len(found) == 1 else []
+            return [(session, entries) for session in found]
+
+        found = self.collect(look)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            ids = ", ".join(session.id for session, _ in found[:5])
+            raise UserError(f"“{one_line(word, 60)}” fits {len(found)} sessions.", hint=f"Write more: {ids}")
+        raise UserError(
+            f"There is no session “{one_line(word, 60)}”.", hint="`hermes sessions list` shows what there is."
+        )
+
+
+# --- the commands ----------------------------------------------------------------------------------
+
+
+def _list(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
+    found = shelf.collect(lambda tx: tx.sessions.find("", asked.limit))
+    found = sorted(found, key=lambda session: session.updated_at, reverse=True)[: asked.limit]
+    if asked.json:
+        console.json([_facts(session) for session in found])
+        return
+    if not found:
+        console.line(_NONE_YET)
+        return
+    now = datetime.now(UTC)
+    several = len(shelf.agents) > 1
+    rows = [
+        [
+            session.id,
+            ago(session.updated_at, now),
+            *([session.agent] if several else []),
+            session.title or "–",
+            session.place or session.owner or "–",
+        ]
+        for session in found
+    ]
+    console.table(["SESSION", "LAST USED", *(["AGENT"] if several else []), "TITLE", "WHERE"], rows, whole=2)
+
+
+def _search(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
+    words = " ".join(asked.words)
+    hits = shelf.collect(lambda tx: tx.search.find(words, asked.limit), writing=True)[: asked.limit]
+    if asked.json:
+        console.json([_hit(hit) for hit in hits])
+        return
+    if not hits:
+        console.line(f"Nothing was said with “{one_line(words, 60)}”.")
+        return
+    now = datetime.now(UTC)
+    rows = [[hit.session, ago(hit.at, now), hit.who, hit.excerpt] for hit in hits]
+    console.table(["SESSION", "SAID", "WHO", "WORDS"], rows, whole=3)
+
+
+def _show(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
+    session, entries = shelf.find(asked.session)
+    if asked.json:
+        console.json({**_facts(session), "messages": list(messages(entries))})
+        return
+    console.strong(f"{session.title or 'Session'} ({session.id}), agent {session.agent}")
+    if not entries:
+        console.line("Nothing has been said in it.")
+    for entry in entries:
+        told = _told(entry)
+        if told:
+            console.line(f"\n{entry.at.astimezone():%Y-%m-%d %H:%M:%S}  {told}")
+
+
+def _export(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
+    _, entries = shelf.find(asked.session)
+    lines = [json.dumps(message, ensure_ascii=False) for message in messages(entries)]
+    text = "".join(f"{line}\n" for line in lines)
+    if asked.output is None:
+        console.out.write(text)
+        return
+    replace_text(Path(asked.output), text, 0o600)
+    console.note(f"{len(lines)} messages are in {asked.output}.")
+
+
+def _delete(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
+    session, entries = shelf.find(asked.session)
+    name = f"“{session.title}” ({session.id})" if session.title else session.id
+    if not asked.yes:
+        console.confirm(f"Delete {name} with its {len(entries)} records for good?")
+    own = Shelf(home=shelf.home, agents=[session.agent], what=shelf.what)
+    own.collect(partial(_remove, session), writing=True)
+    console.line(f"{name} is deleted.")
+
+
+def _remove(session: Session, tx: Tx) -> list[None]:
+    tx.sessions.delete(session.id)
+    return []
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace, Shelf, Console], None]] = {
+    "list": _list,
+    "search": _search,
+    "show": _show,
+    "export": _export,
+    "delete": _delete,
+}
+
+
+# --- a conversation in words and in OpenAI format ----------------------------------------------------
+
+
+def _told(entry: Entry) -> str:
+    """A record as a person reads it; empty for what only machines need."""
+    match entry.record:
+        case UserSaid() as said:
+            files = "".join(f"\n[{file.kind.value}: {file.name or file.ref}]" for file in said.attachments)
+            return f"{said.author or 'user'}:\n{said.text}{files}"
+        case ModelSaid() as said:
+            cut = " (interrupted)" if said.partial else ""
+            calls = "".join(f"\n→ {call.name} {one_line(call.arguments, 120)}" for call in said.calls)
+            return f"agent{cut}:\n{said.text}{calls}".replace(":\n\n", ":\n")
+        case ToolFinished() as done:
+            how = "outcome unknown" if done.unknown else "failed" if done.failed else "result"
+            return f"tool, {how}: {one_line(done.text, _RESULT_SHOWN)}"
+        case Asked() as asked:
+            return f"asked: {one_line(asked.text, _RESULT_SHOWN)}"
+        case Answered() as answered:
+            return f"answered: {answered.verdict.value} {one_line(answered.text, _RESULT_SHOWN)}".rstrip()
+        case Summarised() as summary:
+            return f"summary of what was said before:\n{summary.text}"
+        case Failed() as failed:
+            return f"failed: {failed.reason}"
+        case Stopped() as stopped:
+            return f"stopped: {stopped.reason}".removesuffix(": ")
+        case Finished() as finished:
+            return f"note: {finished.note}" if finished.note else ""
+        case ToolStarted() | Undone():
+            return ""
+
+
+def messages(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
+    """The visible transcript as OpenAI chat messages."""
+    for entry in entries:
+        match entry.record:
+            case UserSaid() as said:
+                yield {"role": "user", "content": said.text}
+            case ModelSaid() as said:
+                message: dict[str, Any] = {"role": "assistant", "content": said.text or None}
+                if said.calls:
+                    message["tool_calls"] = [
+                        {
+                            "id": call.id,
+                            "type": "function",
+                            "function": {"name": call.name, "arguments": call.arguments},
+                        }
+                        for call in said.calls
+                    ]
+                yield message
+            case ToolFinished() as done:
+                yield {"role": "tool", "tool_call_id": done.call, "content": done.text}
+            case Summarised() as summary:
+                yield {"role": "system", "content": summary.text}
+            case _:
+                pass
+
+
+def _facts(session: Session) -> dict[str, Any]:
+    return {
+        "id": session.id,
+        "agent": session.agent,
+        "title": session.title,
+        "place": session.place,
+        "owner": session.owner,
+        "model": session.model,
+        "created_at": session.created_at.isoformat(),
+        "updated_at": session.updated_at.isoformat(),
+    }
+
+
+def _hit(hit: Hit) -> dict[str, Any]:
+    return {
+        "session": hit.session,
+        "title": hit.title,
+        "seq": hit.seq,
+        "at": hit.at.isoformat(),
+        "who": hit.who,
+        "excerpt": hit.excerpt,
+    }

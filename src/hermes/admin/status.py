@@ -1,0 +1,108 @@
+"""`hermes status`: what runs on a home, as the gateway tells it in its state file, and what is set."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hermes.admin.gateway import GATEWAY, LOG_FILE, STATE_FILE, Holder, home_holder
+from hermes.admin.output import Console, ago
+from hermes.plugins import platform_manifests
+from hermes.state.settings import Loaded, load_settings
+
+_ALIVE = ("starting", "running", "draining")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+    loaded = load_settings(home, environ, platforms=[one.name for one in platform_manifests()])
+    holder = home_holder(home)
+    told = read_state(home)
+    running = holder is not None and holder.what == GATEWAY
+    if asked.json:
+        console.json(_facts(home, loaded, holder, told) | {"version": asked.version})
+        return 0
+    pairs = [("Home", str(home)), ("Gateway", _gateway(holder, told))]
+    if running:
+        pairs.append(("Agents", ", ".join(map(str, told.get("agents", []))) or "–"))
+    pairs.append(("Model", str(told.get("model") if running else loaded.settings.model.default) or "not set"))
+    if running:
+        pairs += _platforms(told)
+    pairs.append(("Log", str(home / LOG_FILE)))
+    console.facts(pairs)
+    problems = len(loaded.problems)
+    if problems:
+        console.note(f"The settings have {problems} problem{'s' * (problems > 1)}; see: hermes config check")
+    if holder is None:
+        console.note("Start it with: hermes gateway run")
+    return 0
+
+
+def read_state(home: Path) -> dict[str, Any]:
+    """What the last gateway said of itself; empty if there was none, or it cannot be read."""
+    try:
+        told = json.loads((home / STATE_FILE).read_bytes()[:1_000_000])
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _gateway(holder: Holder | None, told: Mapping[str, Any]) -> str:
+    if holder is not None and holder.what != GATEWAY:
+        return f"not running; {holder.what} works on the home ({holder})"
+    if holder is not None:
+        return f"{told.get('gateway_state', 'starting')} ({holder})"
+    state = told.get("gateway_state")
+    if state is None:
+        return "not running"
+    when = ago(_time(told.get("updated_at")), datetime.now(UTC))
+    if state in _ALIVE:
+        # Nobody holds the lock, so the process that wrote this is gone.
+        return f"not running; the last one (process {told.get('pid')}) was cut off, last heard of {when}"
+    if state == "startup_failed":
+        return f"not running; the last start failed {when}: {told.get('exit_reason', '')}"
+    return f"not running; stopped {when}"
+
+
+def _platforms(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    known = told.get("platforms")
+    if not isinstance(known, dict) or not known:
+        return [("Platforms", "none")]
+    pairs = []
+    for name, facts in known.items():
+        why = facts.get("error_message") if isinstance(facts, dict) else ""
+        state = facts.get("state", "?") if isinstance(facts, dict) else "?"
+        pairs.append(("Platform", f"{name}: {state}{f' ({why})' if why else ''}"))
+    return pairs
+
+
+def _facts(home: Path, loaded: Loaded, holder: Holder | None, told: Mapping[str, Any]) -> dict[str, Any]:
+    running = holder is not None and holder.what == GATEWAY
+    return {
+        "home": str(home),
+        "running": running,
+        "pid": holder.pid if holder is not None and running else None,
+        "state": told.get("gateway_state")
+        if running or told.get("gateway_state") not in _ALIVE
+        else "cut off",
+        "agents": told.get("agents", []) if running else [],
+        "platforms": told.get("platforms", {}) if running else {},
+        "model": loaded.settings.model.default,
+        "problems": [str(problem) for problem in loaded.problems],
+        "updated_at": told.get("updated_at"),
+    }
+
+
+def _time(text: object) -> datetime:
+    try:
+        at = datetime.fromisoformat(str(text))
+    except ValueError:
+        return datetime.now(UTC)
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

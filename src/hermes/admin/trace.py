@@ -1,0 +1,46 @@
+"""`hermes trace`: where a message is, from the inbox through its turn and records to the outbox."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from hermes.admin.gateway import on_store
+from hermes.admin.output import Console
+from hermes.admin.sessions import agents_of
+from hermes.control.trace import trace_message
+from hermes.domain.errors import UserError
+from hermes.domain.text import one_line
+from hermes.state.settings import load_settings
+from hermes.state.sqlite import SqliteStore
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("message", help="a platform's message id, a delivery id, or a turn like turn_1a2b…")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+    agents = agents_of(load_settings(home, environ).settings)
+
+    async def find(store: SqliteStore) -> list[str]:
+        lines: dict[str, None] = {}
+        for agent in agents:
+            # The inbox is everybody's, so several agents may tell the same line.
+            found = await store.scoped(agent).read(lambda tx: trace_message(tx, asked.message))
+            lines.update(dict.fromkeys(found))
+        return list(lines)
+
+    lines = on_store(home, "hermes trace", find) or []
+    if not lines:
+        raise UserError(
+            f"There is no message or turn “{one_line(asked.message, 60)}”.",
+            hint="Old rows are forgotten (gateway.dedupe_days); `hermes sessions search` finds words.",
+        )
+    if asked.json:
+        console.json([dict(zip(("stage", "told"), line.split(maxsplit=1), strict=True)) for line in lines])
+    else:
+        for line in lines:
+            console.line(line)
+    return 0

@@ -1,0 +1,209 @@
+"""The transcript as messages for a model: a pure fold that any wire format can print.
+
+Whatever the transcript went through, the messages are valid: the first is the user's, users and replies take
+turns, every call has exactly one result right behind it, in the order of the calls, and nothing is empty.
+A message is `sealed` once nothing that may still come can change it, so an encoding of it can be kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import assert_never
+
+from hermes.domain.event import (
+    Answered,
+    Asked,
+    Ending,
+    Entry,
+    Failed,
+    Finished,
+    ModelSaid,
+    Stopped,
+    Summarised,
+    ToolFinished,
+    ToolStarted,
+    Undone,
+    UserSaid,
+)
+from hermes.domain.ids import CallId
+from hermes.domain.message import Attachment
+from hermes.domain.tool import ToolCall
+
+CONTINUE = (
+    "[Your reply was cut off here. Go on exactly where it stopped, in the middle of the word if need be. "
+    "Do not repeat anything and do not comment on this.]"
+)
+_BEGINNING = "(The conversation goes on.)"
+_NO_WORDS = "(no words)"
+_NO_OUTPUT = "(no output)"
+_NO_RESULT = "Interrupted: no result was recorded for this call."
+_CUT = (Ending.LENGTH, Ending.BROKEN)
+_THOUGHTS = re.compile(r"\s*<(think|thinking|reasoning)>", re.IGNORECASE)
+
+
+class Role(StrEnum):
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """`calls` are a reply's; `call` is what a tool's message is the result of."""
+
+    role: Role
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    call: CallId | None = None
+
+
+def spoken(text: str) -> str:
+    """A reply without the thoughts that some models write before it."""
+    opening = _THOUGHTS.match(text)
+    if opening is None:
+        return text
+    closing = f"</{opening[1]}>"
+    end = text.find(closing, opening.end())
+    return "" if end < 0 else text[end + len(closing) :].lstrip()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reply:
+    """The reply at the end of the messages; it grows while replies follow each other."""
+
+    text: str
+    cut: bool
+    calls: tuple[ToolCall, ...]
+    results: dict[CallId, str] = field(default_factory=dict)
+
+    def join(self, text: str, said: ModelSaid) -> None:
+        glue = "" if self.cut or not self.text or not text else "\n\n"
+        self.text += glue + text
+        self.cut = _is_cut(said)
+        self.calls = _distinct(said.calls)
+
+    def messages(self) -> list[Message]:
+        reply = Message(role=Role.ASSISTANT, text=self.text, calls=self.calls)
+        results = (
+            Message(role=Role.TOOL, call=call.id, text=self.results.get(call.id, _NO_RESULT))
+            for call in self.calls
+        )
+        return [reply, *results]
+
+
+class Conversation:
+    """The fold. `sealed` only grows; `tail()` is what the rest looks like if nothing more comes."""
+
+    def __init__(self, *, shared: bool = False) -> None:
+        self.sealed: list[Message] = []
+        self._shared = shared
+        self._words: list[str] = []
+        self._reply: _Reply | None = None
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Take further entries, of which nothing is hidden (see `visible`)."""
+        for entry in entries:
+            self._take(entry)
+
+    def tail(self) -> list[Message]:
+        if self._reply is not None:
+            return self._reply.messages()
+        if self._words:
+            return [Message(role=Role.USER, text="\n\n".join(self._words))]
+        return []
+
+    def _take(self, entry: Entry) -> None:
+        record = entry.record
+        match record:
+            case UserSaid():
+                self._hear(_user_text(record, shared=self._shared))
+            case ModelSaid():
+                self._speak(record)
+            case ToolFinished(call=call, text=text):
+                if self._reply is not None and any(call == one.id for one in self._reply.calls):
+                    self._reply.results.setdefault(call, text if text.strip() else _NO_OUTPUT)
+            case Summarised(text=text):
+                self._hear(f"[What was said before, summarised:]\n{text}")
+            case ToolStarted() | Asked() | Answered() | Undone() | Finished() | Failed() | Stopped():
+                pass
+            case _:
+                assert_never(record)
+
+    def _hear(self, words: str) -> None:
+        if self._reply is not None:
+            self._seal()
+        self._words.append(words)
+
+    def _speak(self, said: ModelSaid) -> None:
+        text = spoken(said.text)
+        if not text.strip():
+            text = ""
+        if not text and not said.calls:
+            return
+        if self._reply is not None and not self._reply.calls:
+            self._reply.join(text, said)
+            return
+        self._seal()
+        if not self.sealed:
+            self.sealed.append(Message(role=Role.USER, text=_BEGINNING))
+        self._reply = _Reply(text=text, cut=_is_cut(said), calls=_distinct(said.calls))
+
+    def _seal(self) -> None:
+        self.sealed += self.tail()
+        self._words = []
+        self._reply = None
+
+
+def messages(entries: Iterable[Entry], *, shared: bool = False) -> list[Message]:
+    """All messages of a visible transcript."""
+    conversation = Conversation(shared=shared)
+    conversation.add(entries)
+    return [*conversation.sealed, *conversation.tail()]
+
+
+def with_ending(tail: Sequence[Message], *, said: str = "", note: str = "") -> list[Message]:
+    """The open messages as one request needs them: with words that were heard before the stream broke,
+    and with a note of ours behind everything."""
+    ending = list(tail) or [Message(role=Role.USER, text=_BEGINNING)]
+    if said.strip():
+        last = ending[-1]
+        if last.role is Role.ASSISTANT:
+            ending[-1] = replace(last, text=last.text + said)
+        else:
+            ending.append(Message(role=Role.ASSISTANT, text=said))
+        note = CONTINUE if not note or note == CONTINUE else f"{CONTINUE}\n\n{note}"
+    if note:
+        last = ending[-1]
+        if last.role is Role.USER:
+            ending[-1] = replace(last, text=f"{last.text}\n\n{note}")
+        else:
+            ending.append(Message(role=Role.USER, text=note))
+    return ending
+
+
+def _is_cut(said: ModelSaid) -> bool:
+    return said.partial or said.ending in _CUT
+
+
+def _distinct(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+    return tuple({call.id: call for call in reversed(calls)}.values())[::-1]
+
+
+def _user_text(said: UserSaid, *, shared: bool) -> str:
+    words = said.text
+    if shared and said.author:
+        words = f"[{said.author}] {words}"
+    parts = [said.context, words, *(_attachment_note(one) for one in said.attachments)]
+    return "\n\n".join(part for part in parts if part.strip()) or _NO_WORDS
+
+
+def _attachment_note(attachment: Attachment) -> str:
+    facts = [attachment.kind.value, attachment.name, attachment.mime]
+    if attachment.size is not None:
+        facts.append(f"{attachment.size} bytes")
+    told = ", ".join(fact for fact in facts if fact)
+    problem = f"; it could not be fetched: {attachment.problem}" if attachment.problem else ""
+    return f"[attached: {told}{problem}]"

@@ -1,0 +1,10 @@
+"""Is a command dangerous? Read as a shell reads it, judged by a table of rules, unknown = ask.
+
+This is help for people, not a boundary: the boundary is the sandbox a command runs in."""
+
+from hermes.agent.danger.judge import digest, judge_command
+from hermes.agent.danger.paths import Place, is_secret, write_fault
+from hermes.agent.danger.rules import RULES
+from hermes.agent.danger.verdict import Finding, Verdict
+
+__all__ = ["RULES", "Finding", "Place", "Verdict", "digest", "is_secret", "judge_command", "write_fault"]

@@ -1,0 +1,385 @@
+"""Walks what a command line would run and collects what a person should decide about.
+
+Order is followed: `cd`, assignments, functions and files written on the way count for what comes after. What
+each program is asked about is in `programs`; this module finds out which programs run, with which words,
+and what they are fed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import unicodedata
+from dataclasses import dataclass, field
+
+from hermes.agent.danger import programs
+from hermes.agent.danger.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
+from hermes.agent.danger.names import PRELOADS
+from hermes.agent.danger.paths import Place, is_secret, resolve, write_fault
+from hermes.agent.danger.shell import read_shell
+from hermes.agent.danger.syntax import (
+    BRACKET,
+    Background,
+    Chained,
+    Function,
+    Group,
+    Node,
+    Pipeline,
+    Redirect,
+    Simple,
+    Sub,
+    Unreadable,
+    Var,
+    Word,
+    plain,
+)
+from hermes.agent.danger.verdict import Finding, Verdict
+
+_DEEPEST = 12
+_LONGEST_SHOWN = 120
+_FULL_WIDTH = range(0xFF01, 0xFF5F)
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What a command reads on its standard input: `text` if known; `source` says where it comes from."""
+
+    text: str | None = None
+    source: str = ""
+
+
+@dataclass(slots=True)
+class Call:
+    """One program with its words, as it would be run."""
+
+    judge: Judge
+    name: str
+    args: list[str]
+    feed: Feed | None = None
+    shown: str = ""
+
+    def find(self, rule: str, what: str = "") -> None:
+        self.judge.find(rule, what or self.shown)
+
+    @property
+    def plain_args(self) -> list[str]:
+        return [to_plain(arg) for arg in self.args]
+
+
+@dataclass(slots=True)
+class Judge:
+    """The state of one walk."""
+
+    place: Place
+    cwd: str | None
+    variables: Variables
+    depth: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    functions: dict[str, bool] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
+    certain: bool = True
+    in_function: list[str] = field(default_factory=list)
+
+    def find(self, rule: str, what: str) -> None:
+        shown = what.replace(UNKNOWN, "…")
+        short = shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + "…"
+        finding = Finding(rule=rule, what=short)
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+    # --- walking ---
+
+    def read(self, text: str, feed: Feed | None = None) -> None:
+        """Judge a text as shell commands."""
+        if self.depth >= _DEEPEST:
+            self.find("text.unreadable", "too many shells inside shells")
+            return
+        if UNKNOWN in text:
+            self.find("run.unknown", text)
+        self.depth += 1
+        try:
+            self._script(read_shell(text.replace(UNKNOWN, "${UNKNOWN}")), feed)
+        except Unreadable as error:
+            self.find("text.unreadable", str(error))
+        self.depth -= 1
+
+    def _script(self, nodes: tuple[Node, ...], feed: Feed | None = None) -> None:
+        for node in nodes:
+            self._node(node, feed)
+
+    def _node(self, node: Node, feed: Feed | None = None) -> None:
+        match node:
+            case Simple():
+                self._simple(node, feed)
+            case Pipeline(nodes=nodes):
+                self._pipeline(nodes, feed)
+            case Chained(node=inner):
+                certain, self.certain = self.certain, False
+                self._node(inner, feed)
+                self.certain = certain
+            case Background(node=inner):
+                self._aside(inner, feed)
+            case Group():
+                self._group(node, feed)
+            case Function(name=name, body=body):
+                self._function(name, body)
+
+    def _aside(self, node: Node, feed: Feed | None) -> None:
+        """In a shell of its own: its `cd` and its assignments do not last."""
+        cwd, values = self.cwd, dict(self.variables.values)
+        self._node(node, feed)
+        self.cwd, self.variables.values = cwd, values
+
+    def _pipeline(self, nodes: list[Node], feed: Feed | None) -> None:
+        for node in nodes:
+            self._aside(node, feed)
+            feed = self._output(node, feed)
+
+    def _group(self, group: Group, feed: Feed | None) -> None:
+        fed = self._redirects(group.redirects) or feed
+        if group.name:
+            values = [value for word in group.values or [] for value in self._expander.fields(word)]
+            known = tuple(values) if group.values is not None else (UNKNOWN,)
+            self.variables.values[group.name] = known or ("",)
+        if group.loop and any(_starts_aside(node) for body in group.bodies for node in body):
+            endless = not group.name and _is_endless(group.bodies[0])
+            if endless:
+                self.find("loop.processes", "")
+        certain, self.certain = self.certain, self.certain and group.certain
+        cwd, values_before = self.cwd, dict(self.variables.values)
+        for body in group.bodies:
+            self._script(body, fed)
+        if group.subshell:
+            self.cwd, self.variables.values = cwd, values_before
+        elif not group.certain and self.cwd != cwd:
+            self.cwd = None
+        self.certain = certain
+
+    def _function(self, name: str, body: Node) -> None:
+        self.functions[name] = True
+        if _calls_itself(name, body):
+            self.find("fork.bomb", f"{name}()")
+        self.in_function.append(name)
+        cwd, certain = self.cwd, self.certain
+        self.certain = False
+        self._node(body)
+        self.cwd, self.certain = cwd, certain
+        self.in_function.pop()
+
+    # --- one command ---
+
+    @property
+    def _expander(self) -> Expander:
+        return Expander(self.variables, self._output_of)
+
+    def _simple(self, simple: Simple, feed: Feed | None) -> None:
+        for name, value in simple.assigns:
+            self.assign(name, self._expander.value(value), lasting=not simple.words)
+        fed = self._redirects(simple.redirects) or feed
+        if not simple.words:
+            return
+        fields = [field for word in simple.words for field in self._expander.fields(word)]
+        if not fields:
+            return
+        if _is_ambiguous(simple.words[0], self.variables):
+            self.find("run.unknown", "the command is a variable with several values")
+        self.run(fields, fed)
+
+    def assign(self, name: str, values: tuple[str, ...], *, lasting: bool = True) -> None:
+        # Before a single command (`IFS= read …`) the separator harms nobody.
+        if name.lstrip("+") in PRELOADS and (lasting or name != "IFS"):
+            self.find("run.environment", name.lstrip("+"))
+        if lasting:
+            self.variables.put(name, values, certain=self.certain)
+
+    def run(self, fields: list[str], feed: Feed | None = None) -> None:
+        """Judge one program with its words."""
+        name, args = fields[0], fields[1:]
+        shown = " ".join(to_plain(field) for field in fields)
+        if self.depth >= _DEEPEST:
+            self.find("text.unreadable", "too many commands inside commands")
+            return
+        name = to_plain(name) if name == BRACKET else name
+        if UNKNOWN in name or has_glob(name):
+            self.find("run.unknown", shown)
+        elif not name.isascii():
+            self.find("text.hidden", shown)
+        self._secrets(args)
+        call = Call(judge=self, name=os.path.basename(name), args=args, feed=feed, shown=shown)
+        if self.is_written(name):
+            self.find("run.fresh", shown)
+        self.depth += 1
+        programs.look(call)
+        self.depth -= 1
+
+    def path(self, text: str) -> str | None:
+        return resolve(text, self.cwd)
+
+    def check_write(self, text: str, *, fresh: bool = True) -> None:
+        """A program is about to write there; `fresh` = what it writes was not there before."""
+        if UNKNOWN in text and not text.startswith(("/tmp/", "./", "build/")):
+            self.find("write.unknown", text)
+            return
+        path = self.path(text)
+        if path is None:
+            if self.cwd is None and not text.startswith("/"):
+                self.find("write.unknown", text)
+            return
+        if fresh:
+            self.written.add(path)
+        fault = write_fault(path, self.place)
+        if fault:
+            self.find(fault, to_plain(path))
+
+    def is_written(self, name: str) -> bool:
+        path = self.path(name) if "/" in name else None
+        return path is not None and path in self.written
+
+    def _secrets(self, args: list[str]) -> None:
+        for arg in args:
+            for text in {arg, arg.partition("=")[2], arg.partition("@")[2], arg.partition(":")[2]}:
+                path = self.path(text) if text else None
+                if path is not None and is_secret(path, self.place):
+                    self.find("read.secret", to_plain(path))
+
+    # --- words that come from elsewhere ---
+
+    def _redirects(self, redirects: list[Redirect]) -> Feed | None:
+        feed: Feed | None = None
+        for redirect in redirects:
+            if redirect.body is not None:
+                feed = Feed(self._expander.text(redirect.body), "words")
+                continue
+            if redirect.op in ("<<", "<<-"):
+                continue
+            for target in self._expander.fields(redirect.target):
+                feed = self._redirect(redirect.op, target) or feed
+        return feed
+
+    def _redirect(self, op: str, target: str) -> Feed | None:
+        if op in (">&", "<&") and (target.isdigit() or target == "-"):
+            return None
+        path = self.path(target)
+        if path is not None and path.startswith(("/dev/tcp/", "/dev/udp/")):
+            self.find("net.socket", target)
+        if op in ("<", "<>", "<&"):
+            if path is not None and is_secret(path, self.place):
+                self.find("read.secret", to_plain(path))
+            return Feed(None, "file")
+        self.check_write(target)
+        return None
+
+    def _output_of(self, sub: Sub) -> str:
+        """What a substitution prints, if its one command is as plain as `echo`."""
+        cwd, values = self.cwd, dict(self.variables.values)
+        self._script(sub.script)
+        self.cwd, self.variables.values = cwd, values
+        if sub.as_file:
+            source = self._source(sub.script[-1]) if sub.script else ""
+            return f"/dev/fd/{source}{UNKNOWN}" if source in ("download", "decoder") else "/dev/fd/63"
+        if len(sub.script) == 1 and isinstance(sub.script[0], Simple | Pipeline):
+            feed = self._output(sub.script[0], None)
+            if feed is not None and feed.text is not None:
+                return feed.text.rstrip("\n")
+            if feed is not None and feed.source in ("download", "decoder"):
+                return f"{UNKNOWN}{feed.source}{UNKNOWN}"
+        return UNKNOWN
+
+    def _output(self, node: Node, feed: Feed | None) -> Feed:
+        if isinstance(node, Pipeline):
+            for inner in node.nodes:
+                feed = self._output(inner, feed)
+            return feed or Feed()
+        if not isinstance(node, Simple):
+            return Feed(None, self._source(node))
+        fields = [field for word in node.words for field in self._expander.fields(word)]
+        bodies = [one.body for one in node.redirects if one.body is not None]
+        if bodies:
+            feed = Feed(self._expander.text(bodies[-1]), "words")
+        text = programs.printed(fields, feed.text if feed is not None else None, self.cwd)
+        if text is not None and UNKNOWN not in text:
+            return Feed(text, "words")
+        source = programs.source_of(fields)
+        inherited = feed.source if feed is not None and feed.source in ("download", "decoder") else ""
+        return Feed(None, source or inherited or "command")
+
+    def _source(self, node: Node) -> str:
+        if isinstance(node, Simple):
+            return self._output(node, None).source
+        inner: list[Node] = []
+        if isinstance(node, Group):
+            inner = [one for body in node.bodies for one in body]
+        elif isinstance(node, Pipeline):
+            inner = node.nodes
+        elif isinstance(node, Background | Chained):
+            inner = [node.node]
+        sources = {self._source(one) for one in inner}
+        return next((one for one in ("download", "decoder") if one in sources), "command")
+
+
+def _is_ambiguous(word: Word, variables: Variables) -> bool:
+    return any(isinstance(part, Var) and len(variables.get(part.name)) > 1 for part in word)
+
+
+def _starts_aside(node: Node) -> bool:
+    if isinstance(node, Background):
+        return True
+    if isinstance(node, Chained):
+        return _starts_aside(node.node)
+    return isinstance(node, Group) and any(_starts_aside(inner) for body in node.bodies for inner in body)
+
+
+def _is_endless(condition: tuple[Node, ...]) -> bool:
+    if len(condition) != 1 or not isinstance(condition[0], Simple) or not condition[0].words:
+        return False
+    return plain(condition[0].words[0]) in ("true", ":", "1", "sleep")
+
+
+def _calls_itself(name: str, node: Node, *, aside: bool = False) -> bool:
+    """Whether a function runs itself more than once at a time."""
+    match node:
+        case Simple(words=words):
+            return aside and bool(words) and plain(words[0]) == name
+        case Pipeline(nodes=nodes):
+            return any(_calls_itself(name, one, aside=True) for one in nodes)
+        case Chained(node=inner):
+            return _calls_itself(name, inner, aside=aside)
+        case Background(node=inner):
+            return _calls_itself(name, inner, aside=True)
+        case Group(bodies=bodies):
+            return any(_calls_itself(name, one, aside=aside) for body in bodies for one in body)
+        case Function():
+            return False
+
+
+def judge_command(command: str, place: Place) -> Verdict:
+    """What a person should know before this command runs there."""
+    judge = Judge(
+        place=place,
+        cwd=place.cwd,
+        variables=Variables(home=place.home, values={"PWD": (place.cwd,), "TMPDIR": ("/tmp",)}),
+    )
+    hidden = hidden_characters(command)
+    if hidden:
+        judge.find("text.hidden", hidden)
+    judge.read(command)
+    return Verdict(findings=tuple(judge.findings))
+
+
+def hidden_characters(text: str) -> str:
+    """Names of characters that cannot be seen, turn the text around, or stand for another."""
+    found: dict[str, None] = {}
+    for char in text:
+        if char in "\n\t\r" or " " <= char <= "~":
+            continue
+        kind = unicodedata.category(char)
+        strange = kind in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") or (kind == "Zs" and char != " ")
+        if strange or ord(char) in _FULL_WIDTH:
+            found[unicodedata.name(char, f"U+{ord(char):04X}")] = None
+    return ", ".join(list(found)[:3])
+
+
+def digest(command: str, cwd: str) -> str:
+    """Of the exact command in its folder: what a person's word is bound to."""
+    exact = json.dumps([command, cwd], ensure_ascii=True)
+    return "command:" + hashlib.sha256(exact.encode()).hexdigest()

@@ -1,0 +1,156 @@
+"""Names of programs, options and variables that the judging functions know."""
+
+from __future__ import annotations
+
+
+def names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+SHELLS = names("sh bash dash zsh ksh ash fish csh tcsh rbash mksh")
+DOWNLOADS = names("curl wget fetch aria2c lynx http https xh lwp-download GET ftp nc ncat socat dig nslookup")
+DECODERS = names(
+    """
+    base64 base32 basenc xxd openssl gpg uudecode rev tr gunzip zcat gzip bzip2 xz unxz od hexdump uncompress
+    """
+)
+# Interpreters, with the options behind which their code stands.
+LANGUAGES = {
+    "perl": names("-e -E"),
+    "ruby": names("-e"),
+    "node": names("-e --eval -p --print"),
+    "nodejs": names("-e --eval -p --print"),
+    "php": names("-r"),
+    "lua": names("-e"),
+    "deno": names("eval"),
+    "bun": names("-e --eval"),
+    "osascript": names("-e"),
+    "Rscript": names("-e"),
+    "tclsh": names(""),
+    "guile": names("-c"),
+    "pwsh": names("-c -Command -EncodedCommand -e"),
+}
+# Programs that run the command behind their options, with the options that take a value.
+WRAPPERS = {
+    "nohup": names(""),
+    "setsid": names(""),
+    "time": names("-o -f"),
+    "command": names(""),
+    "builtin": names(""),
+    "exec": names("-a"),
+    "nice": names("-n"),
+    "ionice": names("-c -n -p"),
+    "stdbuf": names("-i -o -e"),
+    "chrt": names("-p"),
+    "unbuffer": names(""),
+    "caffeinate": names("-t -w"),
+    "strace": names("-o -e -p -s"),
+    "ltrace": names("-o -e -p"),
+    "busybox": names(""),
+    "toybox": names(""),
+    "proxychains": names("-f"),
+    "firejail": names(""),
+    "xvfb-run": names("-s -n"),
+    "rlwrap": names(""),
+    "dbus-run-session": names(""),
+    "fakeroot": names("-s -i"),
+    "npx": names("-p --package -c"),
+    "poetry": names(""),
+    "pipenv": names(""),
+    "uv": names(""),
+}
+RUNNERS = names("poetry pipenv uv")
+ROOT = names("sudo su doas pkexec runuser sudoedit gosu su-exec setpriv run0")
+ROOT_VALUES = names("-u -g -U -p -C -h -T -D -R -r -t --user --group")
+DECLARES = names("export declare typeset readonly local")
+# Variables that make other programs load or run something.
+PRELOADS = names(
+    """
+    LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH DYLD_INSERT_LIBRARIES BASH_ENV ENV PROMPT_COMMAND PS4 PYTHONSTARTUP
+    PYTHONHOME PERL5OPT RUBYOPT NODE_OPTIONS GIT_SSH GIT_SSH_COMMAND GIT_EXTERNAL_DIFF IFS SHELLOPTS
+    GIT_PROXY_COMMAND HISTFILE
+    """
+)
+READERS = names(
+    """
+    cat head tail less more grep egrep fgrep rg ls stat file wc md5sum sha256sum echo basename dirname du sort
+    diff readlink realpath cut test printf awk nl strings jq
+    """
+)
+CHANGERS = names("mv cp chmod chown sed tee dd truncate ln install sh bash python python3 perl")
+PACKAGE_READING = names("list search show info policy outdated query contents depends help why files")
+SERVICE_READING = names(
+    """
+    status list-units list-unit-files is-active is-enabled show cat list print list-timers list-dependencies
+    is-failed is-system-running help
+    """
+)
+POWER_VERBS = names("poweroff reboot halt kexec suspend hibernate rescue")
+SYSTEM_READING = names("-l -L --list list show status -S -a --help --version -n -nL -v")
+# Programs that mostly report; only these words make them change something.
+SYSTEM_REPORTERS = names(
+    "ip ifconfig route nmcli sysctl hostname hostnamectl timedatectl loginctl ufw date defaults"
+)
+SYSTEM_CHANGING = names(
+    """
+    set add del delete flush down up -w change replace -s --set enable disable allow deny reset set-hostname
+    set-time write -p kill-session terminate-user -f connection reload
+    """
+)
+CONTAINER_READING = names(
+    """
+    ps images logs inspect version info stats top port diff history search events ls list build config context
+    help
+    """
+)
+CONTAINER_KINDS = names("compose container image volume network system")
+CLOUDS = names("aws gcloud az gsutil rclone s3cmd b2 mc doctl flyctl heroku")
+
+DELETING = names("rm unlink rmdir shred wipe srm")
+WRITING_LAST = names("cp mv ln install rsync scp")
+WRITING_ALL = names("tee touch truncate mkdir sponge")
+RIGHTS = names("chmod chown chgrp chattr setfacl")
+DISKS = names(
+    "fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard mke2fs badblocks format diskpart hdparm"
+)
+MOUNTS = names(
+    """
+    mount umount losetup swapon swapoff cryptsetup lvremove vgremove pvremove lvcreate zpool zfs mdadm dmsetup
+    fsck diskutil
+    """
+)
+LANGUAGE_PACKAGES = names(
+    "pip pip3 pipx npm yarn pnpm gem cargo uv cpan cpanm composer conda mamba go poetry"
+)
+SYSTEM_PACKAGES = names(
+    """
+    apt apt-get aptitude dpkg yum dnf rpm zypper pacman apk brew snap flatpak port emerge nix-env pkg
+    xbps-install choco winget scoop
+    """
+)
+SERVICES = names(
+    """
+    systemctl service launchctl rc-service supervisorctl initctl sc rc-update update-rc.d chkconfig pm2
+    """
+)
+POWER = names("shutdown reboot halt poweroff init telinit")
+SYSTEM = names(
+    """
+    useradd userdel usermod groupadd groupdel adduser deluser passwd chpasswd visudo vipw chsh iptables
+    ip6tables nft ufw firewall-cmd sysctl insmod rmmod modprobe ip ifconfig route nmcli hostname hostnamectl
+    timedatectl setenforce update-alternatives ldconfig grub-install update-grub efibootmgr loginctl
+    networksetup scutil csrutil spctl defaults setcap kexec depmod
+    """
+)
+SCHEDULES = names("crontab at batch atrm systemd-run")
+KILLERS = names("kill killall pkill skill killall5")
+DATABASES = names(
+    """
+    psql mysql mariadb sqlite3 mongo mongosh redis-cli dropdb dropuser mysqladmin clickhouse-client cqlsh
+    sqlcmd duckdb
+    """
+)
+HISTORIES = names("history journalctl dmesg wevtutil")
+SECRET_STORES = names("gpg security secret-tool kwallet-query bw op vault pass")
+EDITORS = names("vim vi nvim ex emacs ed less man")
+CLOUD_TOOLS = CLOUDS | names("kubectl helm oc terraform tofu pulumi ansible ansible-playbook gh glab")

@@ -1,0 +1,476 @@
+"""Programs that run others, or that run what they read: shells, interpreters, wrappers, pipes into them.
+
+What a program does by itself is judged in `effects`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hermes.agent.danger import code, effects, remote
+from hermes.agent.danger.expand import UNKNOWN, to_plain
+from hermes.agent.danger.names import (
+    CHANGERS,
+    DECLARES,
+    DECODERS,
+    DOWNLOADS,
+    LANGUAGES,
+    READERS,
+    ROOT,
+    ROOT_VALUES,
+    RUNNERS,
+    SHELLS,
+    WRAPPERS,
+)
+
+if TYPE_CHECKING:
+    from hermes.agent.danger.judge import Call
+
+_PYTHON = re.compile(r"python(\d+(\.\d+)?)?|pypy3?|ipython3?")
+
+
+def look(call: Call) -> None:
+    """Judge a program by what it runs, then by what it does."""
+    name = call.name
+    for known in (_shell, _language, _wrapper, _builtin):
+        if known(call):
+            break
+    if name in ROOT:
+        _root(call)
+    effects.look(call)
+
+
+# --- what runs text ---
+
+
+def _shell(call: Call) -> bool:
+    if call.name not in SHELLS:
+        return False
+    script: str | None = None
+    rest: list[str] = []
+    args = list(call.args)
+    while args:
+        arg = args.pop(0)
+        if re.fullmatch(r"[-+][a-zA-Z]*c[a-zA-Z]*", arg) and not arg.startswith("--"):
+            script = args.pop(0) if args else ""
+            rest = args
+            break
+        if arg in ("-o", "+o", "-O", "--rcfile", "--init-file"):
+            if arg.endswith("file") and args:
+                _script_file(call, args[0])
+            args = args[1:]
+        elif arg in ("-s", "-"):
+            _run_feed(call)
+            return True
+        elif not arg.startswith(("-", "+")):
+            _script_file(call, arg)
+            return True
+    if script is not None:
+        _run_text(call, script, rest)
+    elif not any(arg in ("--version", "--help", "-n") for arg in call.args):
+        _run_feed(call)
+    return True
+
+
+def _run_text(call: Call, script: str, args: list[str]) -> None:
+    text = to_plain(script)
+    hidden = re.search(f"{UNKNOWN}(download|decoder){UNKNOWN}", text)
+    if hidden:
+        call.find("run.download" if hidden[1] == "download" else "run.decoded")
+        return
+    variables = call.judge.variables.values
+    before = dict(variables)
+    for position, arg in enumerate(args[:9]):
+        variables[str(position)] = (arg,)
+    if args:
+        variables["@"] = variables["*"] = tuple(args[1:]) or ("",)
+    call.judge.read(text, call.feed)
+    call.judge.variables.values = before
+
+
+def _run_feed(call: Call) -> None:
+    """A shell or an interpreter that runs what it is fed."""
+    feed = call.feed
+    if feed is None:
+        return
+    if feed.text is not None:
+        if call.name in SHELLS:
+            call.judge.read(feed.text)
+        else:
+            _judge_code(call, feed.text)
+    elif feed.source == "download":
+        call.find("run.download")
+    elif feed.source == "decoder":
+        call.find("run.decoded")
+    else:
+        call.find("run.unknown")
+
+
+def _script_file(call: Call, path: str) -> None:
+    if path.startswith("/dev/fd/"):
+        found = re.search("download|decoder", path)
+        rules = {"download": "run.download", "decoder": "run.decoded"}
+        call.find(rules[found[0]] if found else "run.unknown")
+    elif path in ("/dev/stdin", "/proc/self/fd/0"):
+        _run_feed(call)
+    elif UNKNOWN in path:
+        call.find("run.unknown")
+    elif call.judge.is_written(path) or call.judge.is_written(f"./{path}"):
+        call.find("run.fresh")
+
+
+def _language(call: Call) -> bool:
+    if call.name in ("awk", "gawk", "mawk", "nawk"):
+        return _awk(call)
+    python = _PYTHON.fullmatch(call.name) is not None
+    if not python and call.name not in LANGUAGES:
+        return False
+    if call.name in ("osascript", "pwsh") and call.args:
+        call.find("run.code")
+    flags = ["-c"] if python else sorted(LANGUAGES[call.name])
+    args = list(call.args)
+    while args:
+        arg = args.pop(0)
+        short = next((flag for flag in flags if _takes_code(arg, flag)), "")
+        if short:
+            inline = arg[2:] if arg.startswith(short) and len(short) == 2 and arg != short and python else ""
+            _judge_code(call, to_plain(inline or (args[0] if args else "")))
+            return True
+        if arg == "-m" and python:
+            module = args[0] if args else ""
+            call.judge.run([{"pip": "pip"}.get(module, f"python-{module}"), *args[1:]], call.feed)
+            return True
+        if arg in ("-", "/dev/stdin"):
+            _run_feed(call)
+            return True
+        if arg in ("-W", "-X", "-r", "--require", "-I", "-M"):
+            args = args[1:]
+        elif not arg.startswith("-"):
+            _script_file(call, arg)
+            return True
+    if not any(arg in ("--version", "-V", "-v", "--help", "-h") for arg in call.args):
+        _run_feed(call)
+    return True
+
+
+def _takes_code(arg: str, flag: str) -> bool:
+    """`-e`, and in a bundle like perl's `-pe` or `-ne`."""
+    if arg == flag:
+        return True
+    if len(flag) == 2 and flag.startswith("-") and not arg.startswith("--"):
+        return re.fullmatch(rf"-[a-zA-Z0-9]*{flag[1]}", arg) is not None or (
+            flag == "-c" and arg.startswith("-c")
+        )
+    return False
+
+
+def _judge_code(call: Call, text: str) -> None:
+    if re.search(f"{UNKNOWN}(download|decoder)", text):
+        call.find("run.download" if "download" in text else "run.decoded")
+    elif UNKNOWN in text:
+        call.find("run.unknown")
+    elif _PYTHON.fullmatch(call.name):
+        if not code.is_harmless_python(text):
+            call.find("run.code")
+    elif call.name in ("perl", "ruby") and any(re.fullmatch(r"-\w*i(\.\w+)?\w*", arg) for arg in call.args):
+        for path in call.args:
+            if not path.startswith("-") and path != text:
+                call.judge.check_write(path)
+        if not code.is_harmless_code(text):
+            call.find("run.code")
+    elif not code.is_harmless_code(text):
+        call.find("run.code")
+
+
+def _awk(call: Call) -> bool:
+    args = list(call.args)
+    while args:
+        arg = args.pop(0)
+        if arg in ("-F", "-v"):
+            args = args[1:]
+        elif arg == "-f":
+            _script_file(call, args[0] if args else "")
+            return True
+        elif not arg.startswith("-"):
+            if UNKNOWN in arg and not call.shown.count("'"):
+                return True
+            if not code.is_harmless_awk(to_plain(arg)):
+                call.find("run.code")
+            return True
+    return True
+
+
+# --- what runs other programs ---
+
+
+def _wrapper(call: Call) -> bool:
+    name, args = call.name, list(call.args)
+    special: dict[str, Callable[[Call], None]] = {
+        "env": _env, "timeout": _timeout, "xargs": _xargs, "parallel": _xargs, "find": _find, "fd": _find,
+        "flock": _flock, "watch": _watch, "script": _script_command, "ssh": remote.ssh, "chroot": _root,
+        "unshare": _root, "nsenter": _root, "make": _make, "entr": _entr,
+    }  # fmt: skip
+    if name in special:
+        special[name](call)
+        return True
+    if name not in WRAPPERS:
+        return False
+    if name in RUNNERS and args[:1] != ["run"]:
+        return False
+    args = args[1:] if name in RUNNERS else args
+    if name == "command" and args and args[0] in ("-v", "-V"):
+        return True
+    if name == "npx" and "-c" in args:
+        call.judge.read(to_plain(args[args.index("-c") + 1]) if args[-1] != "-c" else "")
+        return True
+    _run_rest(call, args, WRAPPERS[name])
+    return True
+
+
+def _run_rest(call: Call, args: list[str], valued: frozenset[str] = frozenset()) -> None:
+    """Skip options and their values; the rest is a command."""
+    while args and args[0].startswith("-") and args[0] != "-":
+        option = args.pop(0)
+        if option == "--":
+            break
+        if option in valued and args:
+            args.pop(0)
+    if args:
+        call.judge.run(args, call.feed)
+
+
+def _env(call: Call) -> None:
+    args = list(call.args)
+    while args:
+        arg = args[0]
+        if arg in ("-S", "--split-string") or arg.startswith("-S"):
+            call.judge.read(" ".join([arg[2:], *args[1:]]).strip(), call.feed)
+            return
+        if arg in ("-u", "--unset", "-C", "--chdir"):
+            if arg in ("-C", "--chdir"):
+                call.judge.cwd = call.judge.path(args[1]) if len(args) > 1 else None
+            args = args[2:]
+        elif arg.startswith("-"):
+            args = args[1:]
+        elif re.match(r"[A-Za-z_]\w*=", arg):
+            name, _, value = arg.partition("=")
+            call.judge.assign(name, (value,), lasting=False)
+            args = args[1:]
+        else:
+            break
+    if args:
+        call.judge.run(args, call.feed)
+
+
+def _timeout(call: Call) -> None:
+    args = list(call.args)
+    while args and args[0].startswith("-"):
+        option = args.pop(0)
+        if option in ("-k", "-s", "--kill-after", "--signal") and args:
+            args.pop(0)
+    if len(args) > 1:
+        call.judge.run(args[1:], call.feed)
+
+
+def _xargs(call: Call) -> None:
+    """What comes on its input becomes words nobody knows yet."""
+    args = list(call.args)
+    replace = ""
+    while args and args[0].startswith("-"):
+        option = args.pop(0)
+        if option.startswith(("-I", "-i", "--replace")):
+            glued = option[2:] if option[1] != "-" else option.partition("=")[2]
+            replace = glued or (args.pop(0) if option == "-I" and args else "{}")
+        elif option in ("-n", "-P", "-L", "-d", "-a", "-s", "-E", "-j") and args:
+            args.pop(0)
+    if not args:
+        return
+    known = call.feed.text.split() if call.feed is not None and call.feed.text is not None else None
+    words = known if known else [UNKNOWN]
+    if replace:
+        fields = [field.replace(replace, words[0]) for field in args]
+    else:
+        fields = [*args, *words]
+    call.judge.run(fields)
+
+
+def _find(call: Call) -> None:
+    args = call.args
+    starts: list[str] = []
+    for arg in args:
+        if arg.startswith(("-", "(", "!")):
+            break
+        starts.append(arg)
+    names = [to_plain(args[i + 1]) for i, arg in enumerate(args[:-1]) if arg in ("-name", "-iname", "-path")]
+    junk = bool(names) and all(effects.JUNK.fullmatch(name) for name in names)
+    for i, arg in enumerate(args):
+        if arg == "-delete" and not junk:
+            effects.find_deletes(call, starts)
+        elif arg in ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec"):
+            inner = args[i + 1 :]
+            ends = [j for j, word in enumerate(inner) if word in (";", "+")]
+            inner = inner[: ends[0]] if ends else inner
+            _run_found(call, inner, starts, junk)
+        elif arg in ("-fprint", "-fprintf", "-fls") and i + 1 < len(args):
+            call.judge.check_write(args[i + 1])
+
+
+def _run_found(call: Call, inner: list[str], starts: list[str], junk: bool) -> None:
+    if not inner:
+        return
+    name = to_plain(inner[0]).rpartition("/")[2]
+    if name in ("rm", "unlink", "shred", "rmdir"):
+        if not junk:
+            effects.find_deletes(call, starts)
+        return
+    reading = name in READERS
+    folder = starts[0] if starts else "."
+    found = f"{folder.rstrip('/')}/found" if reading or name not in CHANGERS else UNKNOWN
+    call.judge.run([field.replace("{}", found) for field in inner])
+
+
+def _flock(call: Call) -> None:
+    args = [arg for arg in call.args if not arg.startswith("-") or arg == "-c"]
+    if len(args) > 2 and args[1] == "-c":
+        call.judge.read(to_plain(args[2]))
+    elif len(args) > 1:
+        call.judge.run(args[1:], call.feed)
+
+
+def _watch(call: Call) -> None:
+    args = list(call.args)
+    while args and args[0].startswith("-"):
+        option = args.pop(0)
+        if option in ("-n", "--interval") and args:
+            args.pop(0)
+    call.judge.read(" ".join(to_plain(arg) for arg in args))
+
+
+def _script_command(call: Call) -> None:
+    for i, arg in enumerate(call.args[:-1]):
+        if re.fullmatch(r"-\w*c", arg) or arg == "--command":
+            call.judge.read(to_plain(call.args[i + 1]))
+
+
+def _make(call: Call) -> None:
+    for arg in call.args:
+        if arg.startswith(("SHELL=", "--eval")):
+            call.find("run.unknown")
+    if "-f" in call.args and "-" in call.args:
+        call.find("run.unknown")
+
+
+def _entr(call: Call) -> None:
+    _run_rest(call, list(call.args))
+
+
+def _root(call: Call) -> None:
+    call.find("root")
+    args = list(call.args)
+    if call.name in ("su", "runuser") or call.name == "chroot":
+        for i, arg in enumerate(args[:-1]):
+            if arg in ("-c", "--command"):
+                call.judge.read(to_plain(args[i + 1]))
+        if call.name != "chroot":
+            return
+        args = args[1:]
+    while args and re.match(r"[A-Za-z_]\w*=", args[0]):
+        args = args[1:]
+    _run_rest(call, args, ROOT_VALUES)
+
+
+def _builtin(call: Call) -> bool:
+    name, args = call.name, call.args
+    if name == "eval":
+        _run_text(call, " ".join(args), [])
+    elif name in ("source", "."):
+        if args:
+            _script_file(call, args[0])
+    elif name == "trap" and len(args) > 1:
+        call.judge.read(to_plain(args[0]))
+    elif name == "alias":
+        for arg in args:
+            if "=" in arg:
+                call.judge.read(to_plain(arg.partition("=")[2]))
+    elif name in ("cd", "pushd"):
+        target = next((arg for arg in args if not arg.startswith("-") or arg == "-"), None)
+        where = call.judge.place.home if target is None else target
+        call.judge.cwd = None if where == "-" else call.judge.path(where)
+    elif name == "popd":
+        call.judge.cwd = None
+    elif name in DECLARES:
+        for arg in args:
+            if re.match(r"[A-Za-z_]\w*\+?=", arg):
+                key, _, value = arg.partition("=")
+                call.judge.assign(("+" if key.endswith("+") else "") + key.rstrip("+"), (to_plain(value),))
+    elif name in ("read", "mapfile", "readarray", "getopts"):
+        for arg in args:
+            call.judge.variables.values.pop(arg, None)
+    elif name == "printf" and args[:1] == ["-v"] and len(args) > 2:
+        text = printed(["printf", *args[2:]], None, None)
+        call.judge.assign(args[1], (text if text is not None else UNKNOWN,))
+    elif name == "unset":
+        for arg in args:
+            call.judge.variables.values.pop(arg, None)
+    else:
+        return False
+    return True
+
+
+# --- what is printed ---
+
+
+def printed(fields: list[str], fed: str | None, cwd: str | None) -> str | None:
+    """What a command prints, for the few whose output follows from their words."""
+    if not fields:
+        return None
+    name, args = fields[0].rpartition("/")[2], [to_plain(field) for field in fields[1:]]
+    if name == "echo":
+        escaped = any(re.fullmatch(r"-\w*e\w*", arg) for arg in args[:1])
+        while args and re.fullmatch(r"-[neE]+", args[0]):
+            args = args[1:]
+        text = " ".join(args)
+        return _unescaped(text) if escaped else text
+    if name == "printf" and args:
+        return _formatted(args[0], args[1:])
+    if name == "cat" and (not args or args == ["-"]):
+        return fed
+    if name == "pwd" and cwd is not None:
+        return cwd
+    if name in ("which", "command", "basename") and args and not args[-1].startswith("-"):
+        return args[-1].rpartition("/")[2]
+    return None
+
+
+def _formatted(pattern: str, args: list[str]) -> str | None:
+    text = _unescaped(pattern)
+    if "%" not in text:
+        return text
+    words = iter(args)
+    return re.sub(r"%[-0-9.]*([sbdcxq%])", lambda match: "%" if match[1] == "%" else next(words, ""), text)
+
+
+def _unescaped(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        body = match[1]
+        if body[0] == "x":
+            return chr(int(body[1:], 16))
+        if body[0] in "01234567":
+            return chr(int(body, 8) & 0xFF)
+        return {"n": "\n", "t": "\t"}.get(body, body)
+
+    return re.sub(r"\\(x[0-9a-fA-F]{1,2}|0?[0-7]{1,3}|[nt\\])", one, text)
+
+
+def source_of(fields: list[str]) -> str:
+    """Where the output of a command comes from, if that matters to who runs it."""
+    if not fields:
+        return ""
+    name = fields[0].rpartition("/")[2]
+    while name in ("sudo", "command", "env", "timeout", "nohup") and len(fields) > 1:
+        fields = fields[1:]
+        name = fields[0].rpartition("/")[2]
+    if name in DOWNLOADS:
+        return "download"
+    return "decoder" if name in DECODERS else ""

@@ -1,0 +1,216 @@
+"""Reading the words of a command line: quotes of every kind, escapes, variables, substitutions.
+
+What a substitution runs is a script again; reading scripts is `shell`'s, which this class leaves open."""
+
+from __future__ import annotations
+
+import re
+
+from hermes.agent.danger.syntax import (
+    MARKS,
+    STAR,
+    TILDE,
+    Node,
+    Part,
+    Sub,
+    Text,
+    Unreadable,
+    Var,
+    Word,
+    joined,
+)
+
+META = frozenset(" \t\n;&|()<>")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|[0-9@*#?$!-])")
+_ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
+_DEEPEST = 30
+
+
+class WordReader:
+    """A place in a text, and how words are read from there."""
+
+    def __init__(self, text: str, depth: int = 0) -> None:
+        if depth > _DEEPEST:
+            raise Unreadable("too deep")
+        self.text = text
+        self.at = 0
+        self.depth = depth
+
+    def script(self, ends: tuple[str, ...]) -> tuple[Node, ...]:
+        raise NotImplementedError
+
+    def _word(self) -> Word:
+        parts: list[Part] = []
+        start = self.at
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if self.text[self.at : self.at + 2] in ("<(", ">("):
+                self.at += 2
+                parts.append(Sub(self._nested(), quoted=True, as_file=True))
+            elif char == "(" and parts and self.at > start and self.text[self.at - 1] in "?*+@!":
+                self._balanced("(", ")")
+                parts.append(Text(STAR))
+            elif char in META:
+                break
+            else:
+                parts += self._piece(char, first=self.at == start)
+        if self.at == start:
+            raise Unreadable(f"unexpected “{self._peek()}”" if self.at < len(self.text) else "it breaks off")
+        return joined(parts)
+
+    def _piece(self, char: str, *, first: bool) -> list[Part]:
+        if char == "'":
+            end = self.text.find("'", self.at + 1)
+            if end < 0:
+                raise Unreadable("an open quote")
+            text, self.at = self.text[self.at + 1 : end], end + 1
+            return [Text(text)]
+        if char == '"':
+            self.at += 1
+            return self._double_quoted()
+        if char == "$":
+            return self._dollar(quoted=False)
+        if char == "`":
+            return [self._backtick(quoted=False)]
+        self.at += 1
+        if char == "\\":
+            self.at += 1
+            escaped = self.text[self.at - 1 : self.at]
+            return [] if escaped == "\n" else [Text(escaped)]
+        if char == "~" and first:
+            return [Text(TILDE)]
+        return [Text(MARKS.get(char, char))]
+
+    def _double_quoted(self, end: str = '"') -> list[Part]:
+        """Up to the closing quote, or to the end of the text for a here-document."""
+        parts: list[Part] = [Text("")]
+        while self.at < len(self.text) and not (end and self.text[self.at] == end):
+            char = self.text[self.at]
+            if char == "\\" and self.text[self.at + 1 : self.at + 2] in ("$", "`", '"', "\\", "\n"):
+                parts.append(Text(self.text[self.at + 1].replace("\n", "")))
+                self.at += 2
+            elif char == "$":
+                parts += self._dollar(quoted=True)
+            elif char == "`":
+                parts.append(self._backtick(quoted=True))
+            else:
+                parts.append(Text(char))
+                self.at += 1
+        if end:
+            if self.at >= len(self.text):
+                raise Unreadable("an open quote")
+            self.at += 1
+        return parts
+
+    def _dollar(self, *, quoted: bool) -> list[Part]:
+        rest = self.text[self.at + 1 : self.at + 3]
+        if rest == "((":
+            inner = self._balanced("$((", "))")
+            return [Text("0"), *(part for part in self.inside(inner) if isinstance(part, Sub))]
+        if rest[:1] == "(":
+            self.at += 2
+            return [Sub(self._nested(), quoted)]
+        if rest[:1] == "{":
+            return [self._braced(quoted)]
+        if rest[:1] == "'" and not quoted:
+            self.at += 2
+            return [Text(self._ansi())]
+        if rest[:1] == '"' and not quoted:
+            self.at += 2
+            return self._double_quoted()
+        name = _NAME.match(self.text, self.at + 1)
+        if name:
+            self.at = name.end()
+            return [Var(name[0], quoted)]
+        if rest[:1] and rest[0] in "0123456789@*#?-$!":
+            self.at += 2
+            return [Text("0") if rest[0] in "#?$!-" else Var(rest[0], quoted)]
+        self.at += 1
+        return [Text("$")]
+
+    def _braced(self, quoted: bool) -> Part:
+        inner = self._balanced("${", "}")
+        match = _PARAMETER.match(inner)
+        if match is None:
+            raise Unreadable("a strange variable")
+        if match[1] == "#":
+            return Text("0")
+        rest = self.inside(inner[match.end() :]) if match.end() < len(inner) else ()
+        return Var(match[1] + match[2], quoted, rest)
+
+    def _ansi(self) -> str:
+        out: list[str] = []
+        while self.at < len(self.text) and self.text[self.at] != "'":
+            match = _ANSI.match(self.text, self.at)
+            if match is None:
+                out.append(self.text[self.at])
+                self.at += 1
+                continue
+            self.at = match.end()
+            code = match[1]
+            if code[0] in "xuU" and len(code) > 1:
+                out.append(chr(min(int(code[1:], 16), 0x10FFFF)))
+            elif code[0] in "01234567":
+                out.append(chr(int(code, 8) & 0xFF))
+            else:
+                out.append(_ESCAPES.get(code, code))
+        if self.at >= len(self.text):
+            raise Unreadable("an open quote")
+        self.at += 1
+        return "".join(out)
+
+    def _backtick(self, *, quoted: bool) -> Part:
+        end = self.at + 1
+        while end < len(self.text) and self.text[end] != "`":
+            end += 2 if self.text[end] == "\\" else 1
+        if end >= len(self.text):
+            raise Unreadable("an open backtick")
+        inner = re.sub(r"\\([`\\$])", r"\1", self.text[self.at + 1 : end])
+        self.at = end + 1
+        reader = type(self)(inner, self.depth + 1)
+        return Sub(reader.script(()), quoted)
+
+    def _nested(self) -> tuple[Node, ...]:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise Unreadable("too deep")
+        script = self.script(())
+        self._expect(")")
+        self.depth -= 1
+        return script
+
+    def _balanced(self, opening: str, closing: str) -> str:
+        """What stands between, brackets of the same kind inside being matched."""
+        self.at += len(opening)
+        start, level = self.at, 1
+        one, other = opening[-1], closing[0]
+        level = len(closing)
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char == "\\":
+                self.at += 1
+            elif char == "'" and closing != "))":
+                self.at = max(self.text.find("'", self.at + 1), self.at)
+            elif char == one:
+                level += 1
+            elif char == other:
+                level -= 1
+                if level == 0:
+                    self.at += 1
+                    return self.text[start : self.at - len(closing)]
+            self.at += 1
+        raise Unreadable("an open bracket")
+
+    def inside(self, text: str) -> Word:
+        """Text in which only `$` and backticks mean something."""
+        return joined(type(self)(text, self.depth + 1)._double_quoted(end=""))
+
+    def _peek(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def _expect(self, char: str) -> None:
+        if self._peek() != char:
+            raise Unreadable(f"“{char}” is missing")
+        self.at += 1

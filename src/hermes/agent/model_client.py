@@ -1,0 +1,165 @@
+"""The HTTP client that all providers of a process share, and the deadlines of a call made with it.
+
+Owns connections and time; knows no wire format. The client session is made at first use and closed by
+`close()`; nobody waits for a free connection, however many turns run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import aiohttp
+from yarl import URL
+
+from hermes.domain.errors import HermesError, Refused, Unreachable
+
+_LARGE_BODY = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """Seconds to connect, to the first byte, between bytes, and for the whole call."""
+
+    connect: float = 10.0
+    first_byte: float = 60.0
+    idle: float = 60.0
+    total: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """A request as it goes out. `place` names the other side in sentences for people."""
+
+    url: URL
+    headers: Mapping[str, str]
+    body: bytes
+    place: str
+    deadlines: Deadlines
+
+
+class ModelClient:
+    """One connection pool for one process."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None),
+                skip_auto_headers=("Accept", "User-Agent"),
+            )
+        return self._session
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def send(self, post: Post) -> Answer:
+        """Send and wait for the headers. The answer must be closed."""
+        # A large body is handed over in slices, so that other turns go on meanwhile.
+        body = post.body if len(post.body) <= _LARGE_BODY else io.BytesIO(post.body)
+        limits = aiohttp.ClientTimeout(
+            total=None, connect=post.deadlines.connect, sock_connect=post.deadlines.connect
+        )
+        begun = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(post.deadlines.first_byte + post.deadlines.connect):
+                response = await self.session().post(
+                    post.url, headers=post.headers, data=body, timeout=limits, allow_redirects=False
+                )
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise _translated(error, post.place) from error
+        return Answer(response, post, begun)
+
+
+class Answer:
+    """A response being read. One timer watches over it, however many pieces it has: at its time it looks
+    whether anything came, and ends the response or waits on."""
+
+    def __init__(self, response: aiohttp.ClientResponse, post: Post, begun: float) -> None:
+        self._response = response
+        self._post = post
+        self._loop = asyncio.get_running_loop()
+        self._end = begun + post.deadlines.total
+        self._heard = self._loop.time()
+        self._quiet = post.deadlines.first_byte
+        self._idle = post.deadlines.idle
+        self._overdue: HermesError | None = None
+        self._timer = self._loop.call_at(self._heard + self._quiet, self._look)
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    async def read(self) -> bytes:
+        """What has come, at least something; empty at the end."""
+        try:
+            data = await self._response.content.readany()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._overdue or _translated(error, self._post.place) from error
+        self._heard = self._loop.time()
+        self._quiet = self._idle
+        return data
+
+    def hurry(self, idle: float) -> None:
+        """Only little can still come: do not wait long for it."""
+        if idle < self._idle:
+            self._idle = self._quiet = idle
+            self._timer.cancel()
+            self._look()
+
+    async def read_all(self, most: int) -> bytes:
+        """The whole body, or as much of it as `most` allows and a little more."""
+        read: list[bytes] = []
+        size = 0
+        while size <= most and (data := await self.read()):
+            read.append(data)
+            size += len(data)
+        return b"".join(read)
+
+    def close(self) -> None:
+        """Give the connection back if everything was read; otherwise the other side sees it closed."""
+        self._timer.cancel()
+        if self._response.content.at_eof():
+            self._response.release()
+        else:
+            self._response.close()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        due = min(self._heard + self._quiet, self._end)
+        if now < due:
+            self._timer = self._loop.call_at(due, self._look)
+            return
+        if now >= self._end:
+            seconds = self._post.deadlines.total
+            self._overdue = Refused(f"the answer was not complete after {seconds:g} seconds and was cut off.")
+        else:
+            self._overdue = Unreachable(f"{self._post.place} said nothing for {self._quiet:g} seconds")
+        self._response.close()
+
+
+def _translated(error: Exception, place: str) -> HermesError:
+    """A transport's error as one of ours; its text may name addresses, never keys."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
+            return Refused(f"the certificate of {place} could not be verified.")
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
+            return Refused(f"{place} is not an address. Check model.base_url.")
+        case aiohttp.ClientConnectorDNSError():
+            return Unreachable(f"the name of {place} could not be found")
+        case aiohttp.ConnectionTimeoutError():
+            return Unreachable(f"{place} could not be connected to in time")
+        case TimeoutError():
+            return Unreachable(f"{place} did not answer in time")
+        case aiohttp.ClientConnectorError():
+            return Unreachable(f"{place} refuses connections")
+        case aiohttp.ClientPayloadError() | aiohttp.ClientConnectionError():
+            return Unreachable(f"{place} closed the connection before the answer was complete")
+        case _:
+            return Unreachable(f"{place} gave an answer that is not proper HTTP ({type(error).__name__})")

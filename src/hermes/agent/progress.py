@@ -1,0 +1,96 @@
+"""How a turn is going, counted from its records and nowhere else, so that a resumed run decides as the first
+one would have: replies, empty ones, cut ones, rounds of unusable calls, and calls that lead nowhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hermes.agent.context import spoken
+from hermes.domain.event import Asked, Ending, Entry, ModelSaid, ToolFinished, ToolStarted, UserSaid
+from hermes.domain.ids import CallId
+from hermes.domain.tool import ToolCall
+
+Deed = tuple[str, str, str]
+"""A call by name and arguments, and what came of it."""
+
+
+def is_empty(said: ModelSaid) -> bool:
+    """A reply that neither says nor does anything, whatever was thought."""
+    return not said.calls and not spoken(said.text).strip()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Round:
+    """One reply's calls."""
+
+    calls: dict[CallId, ToolCall]
+    taken_up: bool = False
+    results: dict[CallId, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """`empty`, `cuts` and `unusable` count replies in a row, up to the last. `repeats` says how often the
+    call `repeated` was made with the same result while nothing new happened."""
+
+    replies: int = 0
+    last: ModelSaid | None = None
+    empty: int = 0
+    cuts: int = 0
+    unusable: int = 0
+    repeats: int = 0
+    repeated: str = ""
+    ids: set[str] = field(default_factory=set)
+    _round: _Round | None = None
+    _ever: set[Deed] = field(default_factory=set)
+    _again: Counter[Deed] = field(default_factory=Counter)
+
+    def see(self, entry: Entry) -> None:
+        record = entry.record
+        if isinstance(record, ModelSaid):
+            self.hear(record)
+        elif isinstance(record, UserSaid):
+            self.empty = self.cuts = 0
+        elif self._round is None:
+            return
+        elif isinstance(record, ToolStarted | Asked):
+            self._round.taken_up = True
+        elif isinstance(record, ToolFinished):
+            self._round.results[record.call] = record.text
+            if len(self._round.results) == len(self._round.calls):
+                self._settle(self._round)
+
+    def hear(self, said: ModelSaid) -> None:
+        """Count one more reply."""
+        self.replies += 1
+        self.last = said
+        self.ids.update(call.id for call in said.calls)
+        self.empty = self.empty + 1 if is_empty(said) else 0
+        cut = not said.calls and said.ending is Ending.LENGTH and not self.empty
+        self.cuts = self.cuts + 1 if cut else 0
+        if said.calls:
+            self._round = _Round(calls={call.id: call for call in said.calls})
+
+    def _settle(self, done: _Round) -> None:
+        self._round = None
+        self.unusable = 0 if done.taken_up else self.unusable + 1
+        deeds = {
+            (call.name, call.arguments, done.results.get(identity, ""))
+            for identity, call in done.calls.items()
+        }
+        if deeds - self._ever:
+            self._again.clear()
+        self._ever |= deeds
+        self._again.update(deeds)
+        (most, self.repeats) = self._again.most_common(1)[0]
+        self.repeated = most[0]
+
+
+def read_progress(entries: Sequence[Entry]) -> Progress:
+    """Count the records of one turn."""
+    progress = Progress()
+    for entry in entries:
+        progress.see(entry)
+    return progress

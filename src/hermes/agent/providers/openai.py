@@ -1,0 +1,155 @@
+"""Models behind OpenAI's chat-completions API, which most services and all local servers speak.
+
+One call is one request. Retrying, and going on after a break, is the loop's business: here everything that
+goes wrong becomes an error that says what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from yarl import URL
+
+from hermes.agent.chat_reply import Body, Reply
+from hermes.agent.chat_request import encode_request
+from hermes.agent.model_client import Answer, Deadlines, ModelClient, Post
+from hermes.agent.model_errors import MOST_ERROR_BYTES, error_for, read_error
+from hermes.domain.errors import Refused, Unreachable
+from hermes.domain.ports import ModelPiece, ModelRequest
+from hermes.domain.settings import ModelSettings, Secret
+
+OPENAI_URL = "https://api.openai.com/v1"
+_LAST_WORDS = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """Where an answer ends that would not: characters of words, thoughts and arguments together, calls, and
+    bytes on the wire."""
+
+    text: int = 4 * 1024 * 1024
+    calls: int = 128
+    wire: int = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where the model is and how to speak to it. `extra` goes into every request's body."""
+
+    base_url: str = OPENAI_URL
+    key: Secret = field(default_factory=lambda: Secret(""))
+    headers: Mapping[str, str] = field(default_factory=dict)
+    max_tokens: int | None = None
+    extra: Mapping[str, object] = field(default_factory=dict)
+    stream: bool = True
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    caps: Caps = field(default_factory=Caps)
+
+
+class OpenAIProvider:
+    """The provider port. Providers of one process are given the same client."""
+
+    def __init__(self, endpoint: Endpoint, client: ModelClient | None = None) -> None:
+        self._endpoint = endpoint
+        self._client = client or ModelClient()
+
+    async def close(self) -> None:
+        """Close the client; whoever shares it does this once, at the end."""
+        await self._client.close()
+
+    async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        endpoint = self._endpoint
+        reply = Reply(
+            most_text=max(0, endpoint.caps.text - len(request.said)),
+            most_calls=endpoint.caps.calls,
+            model=request.model,
+            place=self._place,
+            secret=endpoint.key.reveal(),
+        )
+        body = Body(reply, text=endpoint.caps.text, wire=endpoint.caps.wire)
+        answer = await self._client.send(self._post(request))
+        try:
+            await self._check(answer, request)
+            while not reply.done:
+                data = await answer.read() if reply.finish is None else await _last_words(answer)
+                if not data:
+                    break
+                for piece in body.feed(data):
+                    yield piece
+            for piece in body.close():
+                yield piece
+            yield reply.end()
+            await _last_words(answer)  # so that the connection can be used again
+        finally:
+            answer.close()
+
+    async def _check(self, answer: Answer, request: ModelRequest) -> None:
+        if 200 <= answer.status < 300:
+            return
+        try:
+            body = await answer.read_all(MOST_ERROR_BYTES)
+        except Unreachable:
+            body = b""
+        secret = self._endpoint.key.reveal()
+        told = read_error(answer.status, answer.headers, body, secret=secret)
+        raise error_for(told, model=request.model, place=self._place)
+
+    # --- the request ---
+
+    def _post(self, request: ModelRequest) -> Post:
+        endpoint = self._endpoint
+        options: dict[str, object] = dict(endpoint.extra)
+        if endpoint.max_tokens is not None:
+            options["max_tokens"] = endpoint.max_tokens
+        if endpoint.stream:
+            options |= {"stream": True, "stream_options": {"include_usage": True}}
+        return Post(
+            url=self._url,
+            headers=self._headers,
+            body=encode_request(request, options),
+            place=self._place,
+            deadlines=endpoint.deadlines,
+        )
+
+    @cached_property
+    def _url(self) -> URL:
+        url = URL(self._endpoint.base_url.rstrip("/") + "/chat/completions")
+        return url.with_user(None) if url.host and self._endpoint.key.reveal() else url
+
+    @cached_property
+    def _place(self) -> str:
+        """The address without the credentials some people write into it."""
+        url = URL(self._endpoint.base_url)
+        return str(url.with_user(None).with_query(None)) if url.host else self._endpoint.base_url
+
+    @cached_property
+    def _headers(self) -> dict[str, str]:
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream, application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": "hermes",
+        }
+        key = self._endpoint.key.reveal().strip()
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        return {**headers, **self._endpoint.headers}
+
+
+async def _last_words(answer: Answer) -> bytes:
+    """What follows the end of a reply. It is whole, even if its stream is not ended properly."""
+    answer.hurry(_LAST_WORDS)
+    try:
+        return await answer.read()
+    except (Unreachable, Refused):
+        return b""
+
+
+def make(settings: ModelSettings, client: ModelClient | None = None) -> OpenAIProvider:
+    """A provider as the settings describe it."""
+    endpoint = Endpoint(
+        base_url=settings.base_url or OPENAI_URL, key=settings.api_key, max_tokens=settings.max_tokens
+    )
+    return OpenAIProvider(endpoint, client)

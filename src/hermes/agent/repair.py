@@ -1,0 +1,154 @@
+"""Mending what models get wrong in their calls: names that are nearly right, arguments that are nearly JSON,
+ids that are missing or not their own. What cannot be mended safely is left as it is, above all arguments that
+end too early: nobody knows what is missing."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from difflib import get_close_matches
+
+from hermes.domain.ids import CallId, new_call_id
+from hermes.domain.text import storable
+from hermes.domain.tool import ToolCall
+
+_CLOSE = 0.7
+_LONGEST_LITERAL = 200_000
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_FENCE = re.compile(r"\A```[a-zA-Z]*\s*\n(.*?)\n?\s*```\Z", re.DOTALL)
+# A string as a whole, a comma before a closing bracket, or one of Python's words.
+_PYTHONIC = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])|\b(True|False|None)\b', re.DOTALL)
+_JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def repair_calls(
+    calls: Iterable[ToolCall], tools: Collection[str], taken: Iterable[str]
+) -> tuple[ToolCall, ...]:
+    """A reply's calls with names, arguments and ids mended; no id is used twice in a turn."""
+    used = set(taken)
+    mended = []
+    for call in calls:
+        identity = call.id if _ID.fullmatch(call.id) and call.id not in used else new_call_id()
+        used.add(identity)
+        arguments = repair_arguments(call.arguments)
+        mended.append(
+            replace(
+                call,
+                id=CallId(identity),
+                name=repair_name(call.name, tools),
+                arguments=storable(call.arguments) if arguments is None else arguments,
+            )
+        )
+    return tuple(mended)
+
+
+def repair_name(name: str, tools: Collection[str]) -> str:
+    """The tool that is meant, or the name as it was written."""
+    if name in tools:
+        return name
+    plain = _CAMEL.sub("_", name.strip().rpartition(".")[2]).replace("-", "_").replace(" ", "_").lower()
+    for spelling in (plain, plain.removesuffix("_tool"), plain.replace("__", "_")):
+        if spelling in tools:
+            return spelling
+    near = get_close_matches(plain.removesuffix("_tool"), list(tools), n=1, cutoff=_CLOSE)
+    return near[0] if near else storable(name)
+
+
+def repair_arguments(text: str) -> str | None:
+    """The arguments as the text of a JSON object, or None if they cannot be understood."""
+    text = text.strip()
+    if not text:
+        return "{}"
+    fenced = _FENCE.match(text)
+    if fenced:
+        text = fenced[1].strip()
+    found = _load(text)
+    if isinstance(found, str):
+        text = found.strip()
+        found = _load(text)
+    if found is None and text.startswith("{"):
+        found = _load(_PYTHONIC.sub(_as_json, text)) or _literal(text)
+        if isinstance(found, dict):
+            return _dump(found)
+    return text if isinstance(found, dict) and _load_strictly(text) else _dump(found)
+
+
+def read_arguments(text: str) -> dict[str, object] | None:
+    """The arguments as values, without half characters that no file and no wire can take."""
+    found = _load(text or "{}")
+    if not isinstance(found, dict):
+        return None
+    return _whole(found) if _ESCAPED_SURROGATE.search(text) else found
+
+
+def is_cut_short(text: str) -> bool:
+    """Whether JSON ends before its brackets and strings do."""
+    depth = 0
+    rest = re.sub(r'"(?:[^"\\]|\\.)*"', "", text, flags=re.DOTALL)
+    if '"' in rest:
+        return True
+    for letter in rest:
+        depth += (letter in "{[") - (letter in "}]")
+    return depth > 0
+
+
+def _as_json(match: re.Match[str]) -> str:
+    return match[1] or _JSON_WORDS.get(match[2] or "", "")
+
+
+def _load(text: str) -> object:
+    try:
+        found: object = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def _load_strictly(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _literal(text: str) -> object:
+    if len(text) > _LONGEST_LITERAL:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # odd escapes in a model's text are nothing to warn an operator of
+        try:
+            found: object = ast.literal_eval(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            return None
+    return found
+
+
+def _dump(found: object) -> str | None:
+    if not isinstance(found, dict):
+        return None
+    try:
+        return storable(json.dumps(found, ensure_ascii=False))
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _whole(value: object) -> dict[str, object]:
+    def clean(part: object) -> object:
+        if isinstance(part, str):
+            return storable(part)
+        if isinstance(part, list):
+            return [clean(one) for one in part]
+        if isinstance(part, dict):
+            return {storable(str(key)): clean(one) for key, one in part.items()}
+        return part
+
+    cleaned = clean(value)
+    assert isinstance(cleaned, dict)
+    return cleaned

@@ -1,0 +1,222 @@
+"""`read_file`, `write_file`, `search_files`: files as the session's terminal sees them.
+
+Places that hold secrets or run by themselves are asked for by name; a link that leads there is refused, with
+the name to ask for."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from hermes.agent.danger import RULES, is_secret, write_fault
+from hermes.agent.tools.registry import Desk, Workbench, tool
+from hermes.domain.errors import UserError
+from hermes.domain.ports import FileSearch, FileView, Match
+from hermes.domain.tool import Ask, Effect
+
+_MOST_LINES = 2000
+_MOST_CHARS = 100_000
+_LONGEST_LINE = 2000
+_LARGEST_WRITE = 10 << 20
+_STEP = 1 << 20
+_LARGEST_READ = 64 << 20
+
+
+def resolve_path(bench: Workbench, path: str, cwd: str = "") -> str:
+    if path == "~" or path.startswith("~/"):
+        path = bench.home + path[1:]
+    return os.path.normpath(os.path.join(cwd or bench.workspace, path))
+
+
+def ask_to_read(bench: Workbench, arguments: Mapping[str, Any]) -> Ask | None:
+    path = resolve_path(bench, str(arguments.get("path") or "."))
+    if not is_secret(path, bench.place()):
+        return None
+    return Ask(text=f"Read {path}\nIt {RULES['read.secret'].reason}.", digest=f"read:{path}")
+
+
+def ask_to_write(bench: Workbench, arguments: Mapping[str, Any]) -> Ask | None:
+    path = resolve_path(bench, str(arguments["path"]))
+    fault = write_fault(path, bench.place())
+    return Ask(text=f"Write {path}\nIt {RULES[fault].reason}.", digest=f"write:{path}") if fault else None
+
+
+async def check_target(desk: Desk, path: str, *, writing: bool) -> FileView | None:
+    """The file that a path leads to in the end, unless asking was about another one."""
+    found = await desk.backend.files.stat(desk.session, path)
+    bench = desk.bench
+    real = found.path if found else resolve_path(bench, path, desk.backend.cwd(desk.session))
+    if found is None:
+        above = await desk.backend.files.stat(desk.session, os.path.dirname(real))
+        real = os.path.join(above.path, os.path.basename(real)) if above else real
+    if bench.asks and real != resolve_path(bench, path):
+        place = bench.place()
+        if write_fault(real, place) if writing else is_secret(real, place):
+            raise UserError(
+                f"{path} leads to {real}.", hint="Name that path itself, so that it can be asked for."
+            )
+    return found
+
+
+@tool("file", Effect.READ, parallel=True, judge=ask_to_read)
+async def read_file(desk: Desk, path: str, offset: int = 1, limit: int = 500) -> str:
+    """Read a text file as numbered lines (N|text).
+
+    offset: first line
+    limit: lines, at most 2000
+    """
+    found = await check_target(desk, path, writing=False)
+    if found is None:
+        raise UserError(f"There is no {path}.", hint=await _suggestion(desk, path))
+    if found.folder:
+        return await _listing(desk, path)
+    first, count = max(offset, 1), min(max(limit, 1), _MOST_LINES)
+    start = await desk.backend.files.read(desk.session, path, limit=_STEP)
+    if b"\0" in start[:8192]:
+        raise UserError(
+            f"{path} is a binary file of {found.size} bytes.", hint="Use terminal to look into it."
+        )
+    lines, more = await _lines(desk, path, start, first, count)
+    if not lines and first > 1:
+        raise UserError(f"{path} ends before line {first}.")
+    return _numbered(lines, first, more) or "[the file is empty]"
+
+
+async def _lines(desk: Desk, path: str, data: bytes, first: int, count: int) -> tuple[list[str], bool]:
+    """Some lines of a file, read step by step so that a large one is never held whole."""
+    at, seen = len(data), 0
+    wanted: list[bytes] = []
+    rest = b""
+    while True:
+        last = len(data) < _STEP
+        pieces = (rest + data).split(b"\n")
+        rest = b"" if last else pieces.pop()
+        if last and pieces and not pieces[-1]:
+            pieces.pop()
+        skipped = max(first - 1 - seen, 0)
+        wanted += pieces[skipped : skipped + count + 1 - len(wanted)]
+        seen += len(pieces)
+        if last or len(wanted) > count or at >= _LARGEST_READ:
+            more = len(wanted) > count or (not last and at >= _LARGEST_READ)
+            return [line.decode("utf-8", "replace") for line in wanted[:count]], more
+        data = await desk.backend.files.read(desk.session, path, start=at, limit=_STEP)
+        at += len(data)
+
+
+def _numbered(lines: list[str], first: int, more: bool) -> str:
+    shown: list[str] = []
+    size = 0
+    for number, line in enumerate(lines, first):
+        text = line.rstrip("\r")
+        text = text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}[… line cut]"
+        size += len(text) + 8
+        if size > _MOST_CHARS:
+            more = True
+            break
+        shown.append(f"{number}|{text}")
+    if more:
+        shown.append(f"[more follows; next offset {first + len(shown)}]")
+    return "\n".join(shown)
+
+
+async def _listing(desk: Desk, path: str) -> str:
+    entries = await desk.backend.files.list(desk.session, path)
+    names = [f"{os.path.basename(one.path)}{'/' if one.folder else ''}" for one in entries[:500]]
+    return "\n".join([f"{path} is a folder:", *names])
+
+
+async def _suggestion(desk: Desk, path: str) -> str:
+    folder, name = os.path.split(path)
+    try:
+        entries = await desk.backend.files.list(desk.session, folder or ".")
+    except UserError:
+        return f"There is no folder {folder} either."
+    near = get_close_matches(name, [os.path.basename(one.path) for one in entries], n=3, cutoff=0.5)
+    return (
+        f"Near: {', '.join(os.path.join(folder, one) for one in near)}."
+        if near
+        else "search_files may find it."
+    )
+
+
+@tool("file", Effect.KEYED, judge=ask_to_write)
+async def write_file(desk: Desk, path: str, content: str) -> str:
+    """Write a whole file, replacing what was there; folders are made. Use patch for small changes."""
+    data = content.encode()
+    if len(data) > _LARGEST_WRITE:
+        raise UserError(
+            f"{len(data)} bytes are too many for one file.", hint="Write it in parts with terminal."
+        )
+    before = await check_target(desk, path, writing=True)
+    await desk.backend.files.write(desk.session, path, data)
+    verb = "Replaced" if before else "Wrote"
+    return (
+        f"{verb} {path}: {len(data)} bytes, {content.count(chr(10)) + 1} lines.{syntax_note(path, content)}"
+    )
+
+
+def syntax_note(path: str, text: str) -> str:
+    """A word about a file that cannot be read as what its name says."""
+    try:
+        match os.path.splitext(path)[1]:
+            case ".py":
+                ast.parse(text)
+            case ".json":
+                json.loads(text)
+            case ".toml":
+                tomllib.loads(text)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        return f" Note: {type(error).__name__}: {error}."
+    return ""
+
+
+@tool("file", Effect.READ, parallel=True, judge=ask_to_read)
+async def search_files(
+    desk: Desk,
+    pattern: str,
+    target: Literal["content", "files"] = "content",
+    path: str = ".",
+    glob: str = "",
+    limit: int = 50,
+) -> str:
+    """FileSearch file contents by regular expression, or file names by glob (target=files). Skips ignored and
+    binary files.
+
+    glob: only files named so, like *.py
+    """
+    await check_target(desk, path, writing=False)
+    search = FileSearch(
+        pattern=pattern,
+        under=path,
+        session=desk.session,
+        names=target == "files",
+        glob=glob,
+        limit=min(max(limit, 1), 500),
+    )
+    found = await desk.backend.files.search(search)
+    place = desk.bench.place()
+    open_ones = [match for match in found.matches if not is_secret(match.path, place)]
+    if not open_ones:
+        return f"Nothing found in {found.files} files."
+    text = _grouped(open_ones, desk.backend.cwd(desk.session))
+    return f"{text}\n[more matches; narrow the search or raise limit]" if found.more else text
+
+
+def _grouped(matches: list[Match], cwd: str) -> str:
+    lines: list[str] = []
+    last = ""
+    for match in matches:
+        shown = os.path.relpath(match.path, cwd) if match.path.startswith(cwd + "/") else match.path
+        if not match.line:
+            lines.append(shown)
+            continue
+        if shown != last:
+            lines.append(shown)
+            last = shown
+        lines.append(f"  {match.line}|{match.text}")
+    return "\n".join(lines)

@@ -1,0 +1,169 @@
+"""The one registry of tools: each is a function that registers itself with what must be known about it.
+
+A function takes its `Desk` first and the model's arguments after it, and returns plain text. `default_tools`
+turns the registered functions into tools of one agent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from hermes.agent.danger import Place
+from hermes.agent.tools.schema import Signature, read_signature, read_values
+from hermes.domain.errors import UserError
+from hermes.domain.ports import Backend, ProcessView
+from hermes.domain.tool import Approval, Ask, Clarification, Effect, Tool, ToolContext, ToolResult
+
+NO_TOOLSET = "none"
+_LONGEST_RESULT = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workbench:
+    """What the tools of one agent work with. `ended` is told when a background process has ended.
+
+    `workspace` is where commands start and what they may treat as their own; `home` is the user's;
+    `agent_home` is the agent's, which no tool changes without asking. `asks` false = nobody is asked, and
+    only what is never run is refused."""
+
+    backend: Backend
+    workspace: str
+    home: str
+    agent_home: str = ""
+    own_pids: tuple[int, ...] = ()
+    asks: bool = True
+    ended: Callable[[ToolContext, ProcessView], None] = field(default=lambda context, view: None)
+
+    def place(self, cwd: str | None = None) -> Place:
+        return Place(
+            cwd=cwd or self.workspace,
+            workspace=self.workspace,
+            home=self.home,
+            agent_home=self.agent_home,
+            own_pids=self.own_pids,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What one call works with."""
+
+    bench: Workbench
+    context: ToolContext
+
+    @property
+    def backend(self) -> Backend:
+        return self.bench.backend
+
+    @property
+    def session(self) -> str:
+        return self.context.session
+
+
+Judge = Callable[[Workbench, Mapping[str, Any]], Ask | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A registered tool, before it is given a workbench."""
+
+    name: str
+    signature: Signature
+    run: Callable[..., Awaitable[str | ToolResult]]
+    toolset: str
+    effect: Effect
+    parallel: bool = False
+    judge: Judge | None = None
+    asks: Callable[[Mapping[str, object]], Clarification] | None = None
+
+
+TOOLS: dict[str, ToolSpec] = {}
+
+Run = Callable[..., Awaitable[str | ToolResult]]
+
+
+def tool(
+    toolset: str,
+    effect: Effect,
+    *,
+    parallel: bool = False,
+    judge: Judge | None = None,
+    asks: Callable[[Mapping[str, object]], Clarification] | None = None,
+) -> Callable[[Run], Run]:
+    """Register the function under its own name."""
+
+    def register(run: Run) -> Run:
+        name = run.__name__
+        TOOLS[name] = ToolSpec(
+            name=name,
+            signature=read_signature(run),
+            run=run,
+            toolset=toolset,
+            effect=effect,
+            parallel=parallel,
+            judge=judge,
+            asks=asks,
+        )
+        return run
+
+    return register
+
+
+def toolsets() -> dict[str, list[str]]:
+    """The names of the tools in each toolset."""
+    found: dict[str, list[str]] = {}
+    for spec in TOOLS.values():
+        found.setdefault(spec.toolset, []).append(spec.name)
+    return found
+
+
+def default_tools(
+    bench: Workbench, *, enabled: Collection[str] = (), disabled: Collection[str] = ()
+) -> list[Tool]:
+    """The registered tools of the enabled toolsets (all if none is named), without the disabled ones."""
+    known = toolsets()
+    for name in (*enabled, *disabled):
+        if name not in known and name != NO_TOOLSET:
+            near = get_close_matches(name, list(known), n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known))}, {NO_TOOLSET}."
+            raise UserError(f"There is no toolset “{name}”.", hint=hint)
+    if NO_TOOLSET in enabled:
+        return []
+    wanted = (set(enabled) or set(known)) - set(disabled)
+    return [_bind(spec, bench) for spec in TOOLS.values() if spec.toolset in wanted]
+
+
+def _bind(spec: ToolSpec, bench: Workbench) -> Tool:
+    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        values = read_values(spec.name, spec.signature, arguments)
+        result = await spec.run(Desk(bench=bench, context=context), **values)
+        if isinstance(result, str):
+            result = ToolResult(text=result)
+        return ToolResult(text=cap(result.text), failed=result.failed)
+
+    def approval(arguments: Mapping[str, object]) -> Ask | None:
+        if spec.judge is None or not bench.asks:
+            return None
+        return spec.judge(bench, read_values(spec.name, spec.signature, arguments))
+
+    return Tool(
+        name=spec.name,
+        description=spec.signature.description,
+        parameters=spec.signature.parameters,
+        run=run,
+        toolset=spec.toolset,
+        effect=spec.effect,
+        approval=Approval.NEVER if spec.judge is None else approval,
+        parallel=spec.parallel,
+        asks=spec.asks,
+    )
+
+
+def cap(text: str, limit: int = _LONGEST_RESULT) -> str:
+    """At most so many characters: the beginning, the end, and a word about what is missing."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit * 2 // 5, limit * 3 // 5
+    return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[-tail:]}"

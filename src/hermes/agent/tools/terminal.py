@@ -1,0 +1,135 @@
+"""`terminal` and `process`: commands in the session's shell, and what runs in the background."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from hermes.agent.danger import digest, judge_command
+from hermes.agent.tools.files import resolve_path
+from hermes.agent.tools.registry import Desk, Workbench, tool
+from hermes.domain.errors import UserError
+from hermes.domain.ports import Command, CommandResult, ProcessView
+from hermes.domain.tool import Ask, Effect, ToolResult
+
+_LONGEST_WAIT = 600
+_PREVIEW = 20_000
+_ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")
+_UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def _ask(bench: Workbench, arguments: Mapping[str, Any]) -> Ask | None:
+    """Bound to the exact command and folder. What is never run is not asked for: `terminal` refuses it."""
+    command, folder = arguments["command"], arguments.get("workdir", "")
+    verdict = judge_command(command, bench.place(resolve_path(bench, folder)))
+    if not verdict.asks or verdict.never:
+        return None
+    where = f" in {folder}" if folder else ""
+    return Ask(text=f"Run{where}: {visible(command)}\nIt {verdict.reasons}.", digest=digest(command, folder))
+
+
+@tool("terminal", Effect.ONCE, judge=_ask)
+async def terminal(
+    desk: Desk, command: str, workdir: str = "", timeout: int = 180, background: bool = False
+) -> ToolResult:
+    """Run a bash command. cd and export last for the session; stdin is closed. Dangerous commands are put to
+    the user first. Start servers and other long-lived programs with background=true, then use process.
+
+    workdir: absolute folder for this command only
+    timeout: seconds, at most 600
+    """
+    _refuse(desk, command, workdir)
+    seconds = 0.0 if background else float(min(max(timeout, 1), _LONGEST_WAIT))
+    order = Command(text=command, session=desk.session, cwd=workdir or None, timeout=seconds)
+    if background:
+        view = await desk.backend.start(order, lambda view: desk.bench.ended(desk.context, view))
+        return ToolResult(text=f"Started {view.id} in {view.cwd}. Use process to look at it.")
+    result = await desk.backend.run(order, desk.context.output)
+    return ToolResult(text=_report(result, seconds), failed=result.timed_out)
+
+
+def _refuse(desk: Desk, command: str, workdir: str) -> None:
+    """The last look, now that the session's folder is known: nothing runs that should have been asked for."""
+    bench = desk.bench
+    cwd = resolve_path(bench, workdir, desk.backend.cwd(desk.session))
+    verdict = judge_command(command, bench.place(cwd))
+    if verdict.never:
+        raise UserError(f"Refused, whoever asks: it {verdict.reasons}.", hint="Find another way.")
+    assumed = judge_command(command, bench.place(resolve_path(bench, workdir)))
+    if bench.asks and verdict.asks and not assumed.asks:
+        raise UserError(
+            f"In {cwd} it {verdict.reasons}, so it has to be asked for.",
+            hint=f"Call again with workdir={cwd}.",
+        )
+
+
+def _report(result: CommandResult, seconds: float) -> str:
+    notes = []
+    if result.timed_out:
+        notes.append(f"stopped after {seconds:g} s with everything it had started")
+    elif result.code:
+        notes.append(f"exit code {result.code}")
+    if result.saved:
+        notes.append(f"the output is saved in {result.saved}")
+    if result.left:
+        notes.append(f"it left processes running as {result.left}")
+    text = clean(result.output).rstrip("\n")
+    return "\n".join([*([text] if text else []), *(f"[{note}]" for note in notes)]) or "[no output]"
+
+
+@tool("terminal", Effect.ONCE)
+async def process(
+    desk: Desk,
+    action: Literal["list", "poll", "wait", "kill", "write"],
+    id: str = "",
+    text: str = "",
+    seconds: int = 30,
+) -> str:
+    """Look after background processes: poll shows new output, wait waits for the end, write sends a line.
+
+    text: for write
+    seconds: for wait, at most 600
+    """
+    processes = desk.backend.processes
+    if action == "list":
+        return "\n".join(_line(view) for view in await processes.list(desk.session)) or "No processes."
+    if not id:
+        raise UserError(f"{action} needs the id of a process.")
+    if action == "write":
+        await processes.write(desk.session, id, (text + "\n").encode())
+        return f"Sent to {id}."
+    if action == "kill":
+        view = await processes.kill(desk.session, id)
+    elif action == "wait":
+        view = await processes.wait(desk.session, id, float(min(max(seconds, 0), _LONGEST_WAIT)))
+    else:
+        view = await processes.poll(desk.session, id)
+    return _described(view)
+
+
+def _line(view: ProcessView) -> str:
+    state = "running" if view.running else f"ended with {view.code}"
+    return f"{view.id} {state} after {view.seconds:.0f} s: {view.command[:200]}"
+
+
+def _described(view: ProcessView) -> str:
+    text = clean(view.output)
+    if len(text) > _PREVIEW:
+        text = f"[… {len(text) - _PREVIEW} characters left out …]\n{text[-_PREVIEW:]}"
+    dropped = f"[… {view.dropped} earlier bytes were not kept …]\n" if view.dropped else ""
+    saved = f"\n[the output is saved in {view.saved}]" if view.saved else ""
+    return f"{_line(view)}\n{dropped}{text or '[no new output]'}{saved}"
+
+
+def clean(text: str) -> str:
+    """Output as a reader sees it in the end: without colours, and only the last state of each line."""
+    plain = _ANSI.sub("", text).replace("\r\n", "\n")
+    if "\r" in plain:
+        plain = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in plain.split("\n"))
+    return _UNSEEN.sub("", plain)
+
+
+def visible(text: str) -> str:
+    """A command as a person must see it: nothing in it moves or hides."""
+    return "".join(char if char in "\n\t" or char.isprintable() else f"\\u{ord(char):04x}" for char in text)

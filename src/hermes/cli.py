@@ -1,0 +1,237 @@
+"""The `hermes` command. `--version` and `--help` answer from this file alone: all else is imported when a
+command needs it. Whatever goes wrong is one sentence on stderr; a traceback only ever goes to a file."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # `typing` alone takes a third of the time that `--help` may take
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+OK, FAILED, WRONG_USE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
+
+COMMANDS: dict[str, str] = {
+    "status": "what runs on this home",
+    "gateway run": "run the gateway in this terminal",
+    "sessions list": "the conversations, the latest first",
+    "sessions search": "find what was said",
+    "sessions show": "print a conversation",
+    "sessions export": "write a conversation as JSONL",
+    "sessions delete": "delete a conversation for good",
+    "trace": "where a message is",
+    "config show": "the settings that count now",
+    "config get": "one setting",
+    "config set": "change one setting",
+    "config path": "where the settings are kept",
+    "config check": "what is wrong with the settings",
+}
+OPTIONS: dict[str, str] = {
+    "-p, --profile NAME": "use the home of this profile",
+    "-h, --help": "this text; `hermes <command> --help` tells more",
+    "-V, --version": "the version",
+}
+OVERVIEW = """\
+Hermes: one agent behind every door.
+
+Next steps:
+  hermes status               what runs on this home
+  hermes config check         whether the settings are right
+  hermes gateway run          run the gateway in this terminal
+  hermes --help               all commands
+
+The chat in this terminal comes with the next version.
+"""
+ERROR_LOG = "logs/errors.log"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    if argv is None:
+        sys.excepthook = _tell_unexpected
+    try:
+        code = _answer(list(sys.argv[1:] if argv is None else argv))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()
+        return BROKEN_PIPE
+    except OSError as error:
+        if sys.stdout is None or not _is_output(error):
+            raise
+        _drop_output()
+        return _fail(f"The output cannot be written ({error.strerror}).")
+
+
+def help_text() -> str:
+    """Written by hand: argparse alone would double the time of `hermes --help`."""
+    longest = max(map(len, (*COMMANDS, *OPTIONS)))
+    commands = "".join(f"  {name.ljust(longest)}  {told}\n" for name, told in COMMANDS.items())
+    options = "".join(f"  {name.ljust(longest)}  {told}\n" for name, told in OPTIONS.items())
+    return f"usage: hermes [options] <command> …\n\nCommands:\n{commands}\nOptions:\n{options}"
+
+
+def _answer(words: list[str]) -> int:
+    if not words:
+        return _print(OVERVIEW)
+    if words[0] in ("-h", "--help", "help"):
+        return _print(help_text())
+    if words[0] in ("-V", "--version", "version"):
+        from hermes import __version__
+
+        return _print(f"hermes {__version__}\n")
+    return _run(words)
+
+
+def _run(words: list[str]) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character gets a `?`, not an error.
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+    from hermes.domain.errors import UserError
+
+    try:
+        profile, rest = _take_profile(words)
+        if not rest or rest[0] in ("-h", "--help", "help"):
+            return _print(help_text())
+        name = rest[0]
+        if name not in {command.partition(" ")[0] for command in COMMANDS}:
+            return _unknown(name)
+        return _dispatch(name, rest[1:], profile)
+    except UserError as error:
+        return _fail(error.message, error.hint)
+
+
+def _dispatch(name: str, rest: list[str], profile: str | None) -> int:
+    import os
+    from importlib import import_module
+
+    from hermes import __version__
+    from hermes.state.profiles import find_home
+
+    home = find_home(os.environ, profile)
+    if name == "config":
+        from hermes.admin import config
+
+        return config.run(rest, home, os.environ, sys.stdout, sys.stderr)
+    from hermes.admin.output import Parser, Usage, this_console
+
+    module = import_module(f"hermes.admin.{name}")
+    parser = Parser(prog=f"hermes {name}")
+    parser.set_defaults(version=__version__)
+    module.arguments(parser)
+    try:
+        asked = parser.parse_args(rest)
+    except Usage as usage:
+        return _fail(str(usage), code=WRONG_USE)
+    except SystemExit:  # argparse has printed its help
+        return OK
+    code: int = module.run(asked, home, os.environ, this_console(os.environ))
+    return code
+
+
+def _take_profile(words: list[str]) -> tuple[str | None, list[str]]:
+    """`-p NAME` may stand anywhere before a `--`."""
+    from hermes.domain.errors import UserError
+
+    end = words.index("--") if "--" in words else len(words)
+    profile: str | None = None
+    rest: list[str] = []
+    ahead = iter(words[:end])
+    for word in ahead:
+        if word in ("-p", "--profile"):
+            profile = next(ahead, None)
+            if profile is None:
+                raise UserError(f"{word} needs the name of a profile.", hint="hermes -p <name> …")
+        elif word.startswith("--profile="):
+            profile = word.partition("=")[2]
+        else:
+            rest.append(word)
+    return profile, rest + words[end:]
+
+
+def _unknown(name: str) -> int:
+    from difflib import get_close_matches
+
+    from hermes.domain.text import one_line
+
+    near = get_close_matches(name, {command.partition(" ")[0] for command in COMMANDS}, n=1)
+    kind = "option" if name.startswith("-") else "command"
+    hint = f"Did you mean: hermes {near[0]}" if near else "`hermes --help` lists the commands."
+    return _fail(f"There is no {kind} “{one_line(name, 60)}”.", hint, code=WRONG_USE)
+
+
+def _print(text: str) -> int:
+    if sys.stdout is not None:
+        sys.stdout.write(text)
+    return OK
+
+
+def _fail(message: str, hint: str = "", code: int = FAILED) -> int:
+    from hermes.domain.text import showable
+
+    if sys.stderr is not None:
+        sys.stderr.write(f"hermes: {showable(message)}\n" + (f"        {showable(hint)}\n" if hint else ""))
+    return code
+
+
+def _is_output(error: OSError) -> bool:
+    """Whether it was our output that could not be written: a disk that is full, a terminal that went away."""
+    import errno
+
+    return error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT)
+
+
+def _drop_output() -> None:
+    """Nobody reads any more; Python would try once more to write what is left, and complain."""
+    import os
+
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
+def _tell_unexpected(
+    kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+) -> None:
+    """The last resort of the process: the traceback goes to a file, and one sentence says where."""
+    import traceback as tracebacks
+
+    text = "".join(tracebacks.format_exception(kind, error, traceback))
+    place = _keep(text)
+    where = f"The details are in {place}." if place else f"{error}"
+    _fail(f"Something went wrong inside Hermes ({kind.__name__}).", where)
+
+
+def _keep(text: str) -> str:
+    import os
+    import tempfile
+    import time
+
+    stamped = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(sys.argv)}\n{text}\n"
+    for place in (*_error_log(), os.path.join(tempfile.gettempdir(), f"hermes-errors-{os.getuid()}.log")):
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            descriptor = os.open(place, flags, 0o600)
+            with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
+                file.write(stamped)
+        except OSError:
+            continue
+        return place
+    return ""
+
+
+def _error_log() -> list[str]:
+    import os
+
+    from hermes.domain.errors import UserError
+    from hermes.state.profiles import find_home
+
+    try:
+        return [str(find_home(os.environ, _take_profile(sys.argv[1:])[0]) / ERROR_LOG)]
+    except UserError:
+        return []

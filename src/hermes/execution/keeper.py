@@ -1,0 +1,329 @@
+"""The keeper of one command: it starts the shell, reads its output and ends all that it started.
+
+It is a child sub-reaper, so whatever the command starts stays below it, however it detaches itself. Its life:
+started as a spare with a shell that waits → handed a request, which the shell runs → tells the gateway how it
+ended → stays while something of the command is left, as a background process → gone. The whole tree ends at
+the deadline, when the gateway says so, or when the gateway is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from hermes.execution.tape import Tape
+from hermes.execution.tree import become_reaper, descendants, send_signal
+
+_STDIN_FD = 248
+_GO_FD = 249
+_SCRIPT_FD = 250
+_STATE_FD = 251
+_CHUNK = 1 << 18
+_LIVE_BYTES = 4096
+_LIVE_SECONDS = 0.05
+_STDIN_BYTES = 1 << 20
+_LINGER = 0.05
+_RING_SECONDS = 0.003
+_END_SECONDS = 1.8
+
+# The shell's state is dumped when it leaves, whatever made it leave; a command with an EXIT trap of its own
+# is caught by the second dump, after `eval`.
+_DUMP = "{ set +x; builtin pwd; builtin printf '\\0'; builtin export -p; builtin printf '\\0\\0'; } "
+_DUMP += f"1>&{_STATE_FD} 2>/dev/null"
+_READ = f"IFS= read -r -d '' -u {_SCRIPT_FD}"
+# A spare's shell has started and waits here: starting bash takes longer than most commands do.
+_BOOT = (
+    f"read -r -u {_GO_FD} || exit 0; {_READ} HERMES_STATE; {_READ} HERMES_FOLDER; {_READ} HERMES_COMMAND; "
+    f'[ "$REPLY" = piped ] && exec <&{_STDIN_FD}; '
+    f"exec {_STDIN_FD}<&- {_GO_FD}<&- {_SCRIPT_FD}<&-; unset REPLY; "
+    'eval "$HERMES_STATE" 2>/dev/null; HERMES_STATE=${OLDPWD-}; builtin cd -- "$HERMES_FOLDER"; '
+    '[ -n "$HERMES_STATE" ] && OLDPWD=$HERMES_STATE; unset HERMES_STATE HERMES_FOLDER; '
+    f'trap "{_DUMP}" EXIT; eval "unset HERMES_COMMAND; $HERMES_COMMAND"; '
+    f"{{ set -- $?; set +eux; }} 2>/dev/null; {_DUMP}; exit $1"
+)
+
+
+class Keeper:
+    """Owner of one command, from its start until nothing of it is left."""
+
+    def __init__(self, shell: str) -> None:
+        self._path = shell
+        self._wake, self._waker = socket.socketpair()
+        self._wake.setblocking(False)
+        self._waker.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        become_reaper()
+        self._code: int | None = None
+        self._childless = False
+        self._linger_until = 0.0
+        self._start_shell()
+
+    def take(self, link: socket.socket) -> None:
+        """Read what is wanted, and let the waiting shell do it."""
+        self._link = link
+        request: dict[str, Any] = json.loads(self._receive()[1])
+        self._grace = float(request["grace"])
+        self._tape = Tape(request)
+        self._live: bool = request["live"]
+        self._told_at = 0.0
+        self._words = bytearray()
+        self._shut = False
+        self._timed_out = False
+        self._told = False
+        timeout = request["timeout"]
+        self._deadline: float = time.monotonic() + timeout if timeout else float("inf")
+        self._reap()
+        if self._code is not None:
+            self._code, self._childless = None, False
+            self._start_shell()
+        folder, self._gone = _nearest(request["cwd"])
+        script = "".join(f"{part}\0" for part in (request["state"], folder, request["command"]))
+        os.pwrite(self._script, script.encode("utf-8", "surrogateescape"), 0)
+        self._send((b"a", b""))
+        os.write(self._go, b"piped\n" if request["stdin"] else b"plain\n")
+        if not request["stdin"]:
+            self._close_stdin()
+        for fd in (self._go, self._script):
+            os.close(fd)
+
+    def live(self, ring: Callable[[], None] | None) -> None:
+        """Until nothing is left. The new spare is rung for when a short command has ended, not beside it."""
+        poll = select.poll()
+        poll.register(self._link, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        poll.register(self._out, select.POLLIN)
+        ring_at = time.monotonic() + _RING_SECONDS
+        while not (self._told and self._childless):
+            if self._words and self._stdin is not None:
+                poll.register(self._stdin, select.POLLOUT)
+            ready = {fd for fd, _ in poll.poll(self._patience() if ring is None else _RING_SECONDS * 1000)}
+            if self._out in ready and not self._drain(1):
+                poll.unregister(self._out)
+            if self._wake.fileno() in ready:
+                self._reap()
+            if self._link.fileno() in ready:
+                self._obey()
+            if self._stdin is not None and self._stdin in ready:
+                poll.unregister(self._stdin)
+                self._feed()
+            if time.monotonic() >= self._deadline and not self._timed_out:
+                self._timed_out = True
+                self._end_tree(self._grace)
+            self._tell_live()
+            self._tell_end()
+            if ring is not None and (self._told or time.monotonic() >= ring_at):
+                ring()
+                ring = None
+
+    # --- starting ---
+
+    def _start_shell(self) -> None:
+        self._script = _scratch()
+        self._state = _scratch()
+        self._out, out = os.pipe()
+        os.set_blocking(self._out, False)
+        stdin, writer = os.pipe()
+        os.set_blocking(writer, False)
+        self._stdin: int | None = writer
+        go, self._go = os.pipe()
+        null = os.open(os.devnull, os.O_RDONLY)
+        places = {0: null, 1: out, 2: out}
+        places |= {_STDIN_FD: stdin, _GO_FD: go, _SCRIPT_FD: self._script, _STATE_FD: self._state}
+        os.umask(0o022)
+        self._shell = os.posix_spawn(
+            self._path,
+            ["bash", "--norc", "--noprofile", "-c", _BOOT],
+            {},
+            file_actions=[(os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in places.items()],
+            setsid=True,
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD],
+        )
+        for fd in (out, stdin, go, null):
+            os.close(fd)
+
+    # --- watching ---
+
+    def _patience(self) -> float:
+        """Milliseconds until something has to be done without being woken."""
+        now = time.monotonic()
+        until = 3600.0 if self._timed_out else min(self._deadline - now, 3600.0)
+        if self._live and self._tape.unread:
+            until = min(until, self._told_at + _LIVE_SECONDS - now)
+        if self._linger_until and not self._told:
+            until = min(until, self._linger_until - now)
+        return max(until, 0.0) * 1000 + 1
+
+    def _drain(self, reads: int) -> bool:
+        """Take what the command has written; false at its end."""
+        for _ in range(reads):
+            try:
+                data = os.read(self._out, _CHUNK)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            self._tape.add(data)
+        return True
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake.recv(4096)
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                if pid == self._shell:
+                    self._code = os.waitstatus_to_exitcode(status)
+                    self._linger_until = time.monotonic() + _LINGER
+        except ChildProcessError:
+            self._childless = True
+
+    def _end_tree(self, grace: float) -> None:
+        """Nothing below this process is left afterwards, or the kernel will not let it go."""
+        give_up = time.monotonic() + _END_SECONDS
+        if grace:
+            for pid in descendants():
+                send_signal(pid, signal.SIGTERM)
+            polite = time.monotonic() + grace
+            while not self._childless and time.monotonic() < polite:
+                time.sleep(0.005)
+                self._drain(16)
+                self._reap()
+        while not self._childless and time.monotonic() < give_up:
+            for pid in descendants():
+                send_signal(pid, signal.SIGKILL)
+            self._drain(16)
+            self._reap()
+            if not self._childless:
+                time.sleep(0.001)
+
+    # --- talking ---
+
+    def _obey(self) -> None:
+        try:
+            letter, payload = self._receive()
+        except (EOFError, OSError):
+            self._end_tree(0.0)
+            os._exit(0)
+        if letter == b"k":
+            self._end_tree(float(payload))
+        elif letter == b"p":
+            answer = json.dumps({"dropped": self._tape.dropped}).encode()
+            self._send((b"u", self._take_unread()), (b"p", answer))
+        elif letter == b"w" and self._stdin is not None:
+            self._words += payload[: _STDIN_BYTES - len(self._words)]
+        elif letter == b"c":
+            self._shut = True
+            if not self._words:
+                self._close_stdin()
+
+    def _feed(self) -> None:
+        if self._stdin is None:
+            return
+        try:
+            del self._words[: os.write(self._stdin, self._words)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._words.clear()
+            self._shut = True
+        if self._shut and not self._words:
+            self._close_stdin()
+
+    def _close_stdin(self) -> None:
+        if self._stdin is not None:
+            os.close(self._stdin)
+            self._stdin = None
+
+    def _take_unread(self) -> bytes:
+        data = bytes(self._tape.unread)
+        self._tape.unread.clear()
+        return data
+
+    def _tell_live(self) -> None:
+        """What came since the last look, at most so much, and never waiting for the gateway to take it."""
+        now = time.monotonic()
+        if not self._live or not self._tape.unread or now < self._told_at + _LIVE_SECONDS:
+            return
+        self._told_at = now
+        data = self._take_unread()[-_LIVE_BYTES:]
+        frame = _frame(b"o", data)
+        with contextlib.suppress(OSError):
+            if select.select((), (self._link,), (), 0)[1]:
+                self._link.sendall(frame)
+
+    def _tell_end(self) -> None:
+        """Once, when the shell is gone; what it left behind gets a moment to go as well."""
+        if self._told or self._code is None:
+            return
+        if not self._childless and time.monotonic() < self._linger_until:
+            return
+        self._told = True
+        with contextlib.suppress(OSError):
+            self._drain(64)
+        self._tape.finish()
+        letter = b"o" if self._live else b"u"
+        unread = self._take_unread()[-_LIVE_BYTES if self._live else 0 :]
+        self._live = False
+        parts = {letter: unread, b"h": self._tape.head, b"t": bytes(self._tape.tail)}
+        parts[b"s"] = os.pread(self._state, 1 << 20, 0)
+        end = {
+            "code": 124 if self._timed_out else self._code if self._code >= 0 else 128 - self._code,
+            "timed_out": self._timed_out,
+            "cut": self._tape.cut,
+            "file": self._tape.path,
+            "saved": self._tape.saved,
+            "left": not self._childless,
+            "gone": self._gone,
+            "dropped": self._tape.dropped,
+        }
+        parts[b"x"] = json.dumps(end).encode()
+        self._send(*parts.items())
+
+    def _send(self, *frames: tuple[bytes, bytes]) -> None:
+        try:
+            self._link.sendall(b"".join(_frame(letter, payload) for letter, payload in frames))
+        except OSError:
+            self._end_tree(0.0)
+            os._exit(0)
+
+    def _receive(self) -> tuple[bytes, bytes]:
+        (length,) = struct.unpack(">I", self._exactly(4))
+        frame = self._exactly(length)
+        return frame[:1], frame[1:]
+
+    def _exactly(self, count: int) -> bytes:
+        data = self._link.recv(count, socket.MSG_WAITALL) if count else b""
+        if len(data) < count:
+            raise EOFError
+        return data
+
+
+def _frame(letter: bytes, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload) + 1) + letter + payload
+
+
+def _scratch() -> int:
+    """An open file without a name."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("hermes")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _nearest(cwd: str) -> tuple[str, str]:
+    """The folder, or the nearest one above that is still there; and the one that is gone."""
+    place = cwd
+    while not os.path.isdir(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    return place, "" if place == cwd else cwd

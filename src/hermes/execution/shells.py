@@ -1,0 +1,85 @@
+"""What lasts between the commands of a session: the folder it stands in and what it has exported.
+
+Kept in a file per session, so that a session goes on in the same place after a restart: what a person allowed
+for one folder must not run in another. Only the most recent sessions are also kept in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+_KEPT = 256
+_LARGEST = 256_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellState:
+    """`exports` is the shell's own listing, read back by the next shell; empty = nothing was run yet."""
+
+    cwd: str
+    exports: str = ""
+
+
+class Shells:
+    def __init__(self, folder: Path, *, start: str) -> None:
+        self._folder = folder
+        self._start = start
+        self._states: OrderedDict[str, ShellState] = OrderedDict()
+
+    def get(self, session: str) -> ShellState:
+        state = self._states.get(session)
+        if state is None:
+            state = self._load(session) or ShellState(cwd=self._start)
+            self._keep(session, state)
+        return state
+
+    def put(self, session: str, state: ShellState) -> None:
+        if self._states.get(session) == state:
+            return
+        self._keep(session, state)
+        if len(state.exports) <= _LARGEST:
+            self._save(session, state)
+
+    def _keep(self, session: str, state: ShellState) -> None:
+        self._states[session] = state
+        self._states.move_to_end(session)
+        if len(self._states) > _KEPT:
+            self._states.popitem(last=False)
+
+    def _path(self, session: str) -> Path:
+        return self._folder / hashlib.sha256(session.encode()).hexdigest()[:32]
+
+    def _load(self, session: str) -> ShellState | None:
+        try:
+            text = self._path(session).read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            return None
+        cwd, cut, exports = text.partition("\0")
+        return ShellState(cwd=cwd, exports=exports) if cut else None
+
+    def _save(self, session: str, state: ShellState) -> None:
+        """Best effort: a state that cannot be saved still holds until the gateway stops."""
+        path = self._path(session)
+        fresh = path.with_suffix(".new")
+        data = f"{state.cwd}\0{state.exports}".encode("utf-8", "surrogateescape")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            fresh.replace(path)
+        except OSError:
+            return
+
+
+def read_dump(dump: bytes) -> ShellState | None:
+    """The last whole state in what a shell dumped; None if it left without a word (`exec`, a kill)."""
+    blocks = dump.decode("utf-8", "surrogateescape").split("\0\0")[:-1]
+    if not blocks:
+        return None
+    cwd, _, exports = blocks[-1].partition("\0")
+    cwd = cwd.removesuffix("\n")
+    return ShellState(cwd=cwd, exports=exports) if cwd.startswith("/") else None

@@ -1,0 +1,54 @@
+"""The tree of processes below this one: staying its root, finding its members, signalling them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_reaper() -> None:
+    """Whatever below loses its parent becomes a child of this process, and not of the system's first."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def descendants() -> list[int]:
+    """Everything below this process."""
+    me = os.getpid()
+    children = children_of if os.path.exists(f"/proc/{me}/task/{me}/children") else _listed_children()
+    found: list[int] = []
+    queue = [me]
+    while queue:
+        below = children(queue.pop())
+        found += below
+        queue += below
+    return found
+
+
+def children_of(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                found += map(int, file.read().split())
+    return found
+
+
+def _listed_children() -> Callable[[int], list[int]]:
+    listing = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, check=False).stdout
+    below: dict[int, list[int]] = {}
+    for line in listing.splitlines():
+        pid, parent = map(int, line.split())
+        below.setdefault(parent, []).append(pid)
+    return lambda pid: below.get(pid, [])
+
+
+def send_signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)

@@ -1,0 +1,341 @@
+"""Opening a database that may be damaged. Its life: look without touching → if it is damaged, prepare a
+replacement beside it (what is readable, or the newest good backup, or an empty one) → move the damaged files
+aside under a name with a time → move the replacement in. A crash in between leaves either the damaged file
+or the finished replacement. What the replacement leaves open is marked, never silently done again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import apsw
+
+from hermes.domain.clock import Clock
+from hermes.domain.errors import HermesError, UserError
+from hermes.domain.message import Inbound
+from hermes.state.backup import backups_of, folder_of, made_at
+from hermes.state.codec import decode, stamp
+from hermes.state.db import Damaged, Row
+from hermes.state.engine import (
+    DEFAULTS,
+    SqliteDb,
+    StoreOptions,
+    as_user_error,
+    look_into,
+    open_current,
+    problems_of,
+    suspicion,
+)
+from hermes.state.migrate import check_version
+from hermes.state.sqlite import SqliteStore
+from hermes.state.walfile import has_log, log_damage, log_of
+from hermes.state.wholefile import sync_file, sync_folder
+
+log = logging.getLogger("hermes.store")
+
+RESTORED = "restored from a backup"
+# What a full check at start may cost: about a second for a large file after a crash, little after a clean
+# stop. Larger files are checked in the background.
+_CHECKED_WHEN_CLEAN = 16 * 1024 * 1024
+_CHECKED_WHEN_UNCLEAN = 256 * 1024 * 1024
+_INDEXES = ("words", "letters")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """An open store, and what the operator has to know about how it came to be open."""
+
+    store: SqliteStore
+    notices: tuple[str, ...] = ()
+    check_later: bool = False
+    """The file was not checked in full: run `store.check_integrity()` in the background."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Findings:
+    damage: str = ""
+    readable: bool = False
+    index_only: bool = False
+    check_later: bool = False
+
+
+async def open_checked(path: Path, clock: Clock, options: StoreOptions = DEFAULTS) -> Opened:
+    """Open the database of a home, or the best that is left of it."""
+    notices, later = await asyncio.to_thread(_make_sound, path, clock.now(), options)
+    for notice in notices:
+        log.warning("store.notice %s", notice)
+    store = await SqliteStore(path, options).open()
+    return Opened(store=store, notices=tuple(notices), check_later=later)
+
+
+def _make_sound(path: Path, now: datetime, options: StoreOptions) -> tuple[list[str], bool]:
+    notices = _finish_swap(path, now)
+    if not path.exists():
+        if backups_of(path):
+            notices.append(f"{path} is missing; a new one was begun. Backups are in {folder_of(path)}.")
+        _set_aside(path, now)
+        return notices, False
+    try:
+        found = _examine(path, options)
+        if found.index_only:
+            _rebuild_index(path, options)
+            notices.append(f"The search index in {path.name} was damaged; it was built anew.")
+        elif found.damage:
+            notices += _replace(path, found, now, options)
+        suspicion(path).unlink(missing_ok=True)
+    except (apsw.Error, OSError) as error:
+        told = as_user_error(error, path)
+        raise told from error
+    return notices, found.check_later
+
+
+# --- looking ---
+
+
+def _examine(path: Path, options: StoreOptions) -> _Findings:
+    if path.stat().st_size == 0:
+        used = bool(backups_of(path)) or has_log(path)
+        return _Findings(damage="it is empty" if used else "")
+    try:
+        db = look_into(path, options)
+        try:
+            return _examine_open(path, db)
+        finally:
+            db.connection.close()
+    except Damaged as error:
+        return _Findings(damage=error.message)
+    except (apsw.CantOpenError, apsw.BusyError, apsw.PermissionsError):
+        raise
+    except apsw.Error as error:
+        return _Findings(damage=str(error))
+
+
+def _examine_open(path: Path, db: SqliteDb) -> _Findings:
+    if check_version(db, str(path)) == 0:
+        # Its first opening was cut off, or it was there and is gone.
+        return _Findings(damage="it holds nothing" if backups_of(path) else "")
+    last = db.one("SELECT closed_at FROM boots ORDER BY epoch DESC LIMIT 1")
+    unclean = last is not None and last[0] is None
+    size = path.stat().st_size
+    limit = _CHECKED_WHEN_UNCLEAN if unclean else _CHECKED_WHEN_CLEAN
+    full = size <= limit or suspicion(path).exists()
+    problems = problems_of(db) if full else []
+    if problems:
+        index_only = all("fts5" in problem.lower() for problem in problems)
+        return _Findings(damage=problems[0], index_only=index_only)
+    dropped = log_damage(path)
+    return _Findings(damage=dropped, readable=bool(dropped), check_later=not full and unclean)
+
+
+# --- replacing ---
+
+
+def _replace(path: Path, found: _Findings, now: datetime, options: StoreOptions) -> list[str]:
+    new = _new_of(path)
+    origin = _prepare(path, new, found, options)
+    marks = _mark(path, new, now, options) if origin else ""
+    aside = _set_aside(path, now)
+    new.replace(path)
+    sync_folder(path.parent)
+    kept = f"{path} was damaged ({found.damage}); it was kept as {aside.name if aside else 'nothing'}."
+    if not origin:
+        return [kept, "There was no good backup, so an empty database was begun."]
+    return [kept, f"{origin} was opened instead. {marks}"]
+
+
+def _prepare(path: Path, new: Path, found: _Findings, options: StoreOptions) -> str:
+    """Build the replacement and say what it was made of; empty if nothing was left to make it of."""
+    for origin, candidate in _candidates(path, found):
+        _remove(new)
+        shutil.copyfile(candidate, new)
+        if candidate == path:
+            shutil.copyfile(log_of(path), log_of(new))
+        try:
+            sound = _is_sound(new, options)
+        except (apsw.FullError, apsw.IOError):
+            raise
+        except (apsw.Error, UserError) as error:
+            log.warning("store.bad_candidate file=%s problem=%s", candidate.name, error)
+            continue
+        if sound:
+            return origin
+    _remove(new)
+    open_current(new, options).connection.close()
+    sync_file(new)
+    return ""
+
+
+def _is_sound(new: Path, options: StoreOptions) -> bool:
+    if new.stat().st_size == 0:
+        return False
+    db = open_current(new, options)
+    try:
+        sound = not problems_of(db)
+        db.run("PRAGMA wal_checkpoint(TRUNCATE)")
+        return sound
+    finally:
+        db.connection.close()
+
+
+def _candidates(path: Path, found: _Findings) -> Iterator[tuple[str, Path]]:
+    if found.readable:
+        yield "What could still be read of it", path
+    for made in backups_of(path):
+        yield f"The backup of {made_at(made):%Y-%m-%d %H:%M} UTC", made
+
+
+def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
+    """Mark in the replacement what may have gone on after its last moment, and say how much that is."""
+    db = open_current(new, options)
+    try:
+        saved = _salvage(path, db, options)
+        db.run("BEGIN IMMEDIATE")
+        turns = db.run(
+            "UPDATE turns INDEXED BY turns_open"
+            " SET stop = coalesce(stop, ?), state = iif(state = 'waiting', 'running', state)"
+            " WHERE state IN ('accepted', 'running', 'waiting')",
+            RESTORED,
+        )
+        unsent = db.run(
+            "UPDATE outbox SET state = 'unknown'"
+            " WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')"
+        )
+        # A shown draft may have become the final answer since: editing it could take words back.
+        db.run("UPDATE outbox SET state = 'gone' WHERE draft = 1 AND state IN ('attempting', 'shown')")
+        mail = db.run("UPDATE inbox SET outcome = ? WHERE outcome IS NULL AND n <= ?", RESTORED, saved.known)
+        db.run("UPDATE leases SET until = 0")
+        # That life did not end by a crash of its turns.
+        db.run("UPDATE boots SET closed_at = ? WHERE closed_at IS NULL", stamp(now))
+        db.run("COMMIT")
+        db.run("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        db.connection.close()
+    sync_file(new)
+    return (
+        f"What came later is missing, except {saved.rows} incoming messages that could be saved."
+        f" {turns} open turns were stopped, {unsent} unsent messages may have been sent already,"
+        f" {mail} waiting messages were not taken up again."
+    )
+
+
+# --- saving what came in since ---
+
+
+@dataclass(slots=True)
+class _Saved:
+    known: int = 0
+    """Up to here the replacement knew the inbox itself."""
+    rows: int = 0
+
+
+def _salvage(path: Path, new: SqliteDb, options: StoreOptions) -> _Saved:
+    """Take the inbox rows and cursors that are newer than the replacement over from the damaged file, as far
+    as they can be read: so that what was acknowledged is not lost, and what was done is not done again."""
+    saved = _Saved(known=int((new.one("SELECT coalesce(max(n), 0) FROM inbox") or (0,))[0]))
+    if path.stat().st_size == 0:
+        return saved
+    try:
+        old = look_into(path, options)
+    except apsw.Error:
+        return saved
+    try:
+        for row in _readable_rows(old, saved.known):
+            saved.rows += new.run(
+                "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", *row
+            )
+        for row in _tolerant(
+            old, "SELECT n, outcome, turn FROM inbox WHERE outcome IS NOT NULL AND n <= ?", saved.known
+        ):
+            new.run("UPDATE inbox SET outcome = ?2, turn = ?3 WHERE n = ?1 AND outcome IS NULL", *row)
+        for row in _tolerant(old, "SELECT account, cursor, at FROM cursors WHERE at > ?", 0):
+            new.run(
+                "INSERT INTO cursors VALUES (?1, ?2, ?3) ON CONFLICT (account) DO UPDATE"
+                " SET cursor = ?2, at = ?3 WHERE at <= ?3",
+                *row,
+            )
+    finally:
+        old.connection.close()
+    return saved
+
+
+def _readable_rows(old: SqliteDb, known: int) -> Iterator[Row]:
+    """The newer rows, from both ends towards the damage, without those that no longer say what they said."""
+    for order in ("ASC", "DESC"):
+        query = (
+            "SELECT n, account, delivery, ref, body, accepted_at, outcome, turn FROM inbox NOT INDEXED"
+            f" WHERE n > ? ORDER BY n {order}"
+        )
+        for row in _tolerant(old, query, known):
+            try:
+                if decode(Inbound, row[4]).delivery == row[2]:
+                    yield row
+            except (HermesError, TypeError):
+                continue
+
+
+def _tolerant(old: SqliteDb, query: str, value: int) -> Iterator[Row]:
+    try:
+        yield from old.connection.execute(query, (value,))
+    except apsw.Error as error:
+        log.info("store.salvage stops at %s", error)
+
+
+# --- moving files ---
+
+
+def _new_of(path: Path) -> Path:
+    return path.with_name(path.name + ".new")
+
+
+def _remove(path: Path) -> None:
+    for one in (path, log_of(path), path.with_name(path.name + "-shm")):
+        one.unlink(missing_ok=True)
+
+
+def _finish_swap(path: Path, now: datetime) -> list[str]:
+    """A replacement that lies beside no original was finished: only its last move is missing."""
+    new = _new_of(path)
+    if not new.exists():
+        return []
+    if path.exists():
+        _remove(new)
+        return []
+    _set_aside(path, now)
+    new.replace(path)
+    sync_folder(path.parent)
+    return [f"A repair of {path} that was cut off has been finished."]
+
+
+def _set_aside(path: Path, now: datetime) -> Path | None:
+    """Move the files of a database away under a name with a time, the main file first: should the rest not
+    happen, nothing opens the log without it."""
+    aside = path.with_name(f"{path.name}.damaged-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}")
+    number = 1
+    while aside.exists() or log_of(aside).exists():
+        number += 1
+        aside = path.with_name(f"{path.name}.damaged-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{number}")
+    moved = None
+    for one, to in ((path, aside), (log_of(path), log_of(aside))):
+        if one.exists():
+            one.replace(to)
+            sync_folder(path.parent)
+            moved = aside
+    path.with_name(path.name + "-shm").unlink(missing_ok=True)
+    return moved
+
+
+def _rebuild_index(path: Path, options: StoreOptions) -> None:
+    db = open_current(path, options)
+    try:
+        db.run("BEGIN IMMEDIATE")
+        for index in _INDEXES:
+            db.run(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
+        db.run("UPDATE facts SET value = (SELECT coalesce(max(n), 0) FROM journal) WHERE name = 'indexed'")
+        db.run("COMMIT")
+    finally:
+        db.connection.close()

@@ -1,0 +1,270 @@
+"""What every backend must do, as checks that a backend's own tests run.
+
+    @pytest.mark.parametrize("name", CHECKS)
+    async def test_conformance(name, bed):
+        await CHECKS[name](bed)
+
+A `Bed` is a backend with a fresh folder in its world. Checks ask that world itself what is left in it, so
+they hold wherever commands run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from hermes.domain.errors import UserError
+from hermes.domain.ports import Backend, Command, CommandResult, FileSearch, ProcessView
+
+SECRET_NAME = "HERMES_SUITE_SECRET"
+SECRET = "the-secret-of-the-suite"
+SESSION = "suite"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bed:
+    """`folder` is fresh and empty. The environment the backend was made in holds `SECRET_NAME`=`SECRET`."""
+
+    backend: Backend
+    folder: str
+
+    async def run(self, text: str, *, timeout: float = 30.0, session: str = SESSION) -> CommandResult:
+        command = Command(text=text, session=session, timeout=timeout)
+        return await self.backend.run(command, lambda words: None)
+
+    async def survivors(self, name: str = "pids") -> list[str]:
+        """Which of the processes whose ids stand in the file are still there."""
+        path = f"{self.folder}/{name}"
+        look = f'for p in $(cat {path}); do kill -0 "$p" 2>/dev/null && echo "$p"; done; true'
+        return (await self.run(look, session="look")).output.split()
+
+    async def noted(self, count: int, name: str = "pids") -> None:
+        """Wait until so many processes have written down their ids."""
+        while True:
+            found = await self.backend.files.stat("look", f"{self.folder}/{name}")
+            if found is not None:
+                text = await self.backend.files.read("look", f"{self.folder}/{name}")
+                if len(text.split()) >= count:
+                    return
+            await asyncio.sleep(0.01)
+
+
+def _stubborn(folder: str) -> str:
+    """A command whose processes use every trick to be left alone: each writes down its id."""
+    note = f"echo $BASHPID >> {folder}/pids"
+    return "\n".join(
+        [
+            f"( ( {note}; exec sleep 300 ) & )",
+            f"setsid bash -c 'echo $$ >> {folder}/pids; exec sleep 300' &",
+            f"( trap '' TERM INT HUP; {note}; while :; do sleep 300; done ) &",
+            f"nohup bash -c 'echo $$ >> {folder}/pids; exec sleep 300' >/dev/null 2>&1 &",
+            f"setsid bash -c '( trap \"\" TERM; {note}; while :; do sleep 1; done ) &' &",
+            "sleep 300",
+        ]
+    )
+
+
+TRICKS = 5
+
+
+async def check_run(bed: Bed) -> None:
+    heard: list[str] = []
+    result = await bed.backend.run(
+        Command(text="echo out; echo err >&2; exit 3", session=SESSION), heard.append
+    )
+    assert (sorted(result.output.split()), result.code, result.cut) == (["err", "out"], 3, False)
+    assert sorted("".join(heard).split()) == ["err", "out"]
+    assert (await bed.run("printf 'grüße 🐚'")).output == "grüße 🐚"
+    assert (await bed.run("kill -9 $$")).code == 137
+
+
+async def check_stdin_is_closed(bed: Bed) -> None:
+    result = await bed.run("cat; read -r line; echo $?")
+    assert (result.output, result.timed_out) == ("1\n", False)
+
+
+async def check_folder_and_exports_last(bed: Bed) -> None:
+    await bed.run(
+        f"mkdir -p '{bed.folder}/a b'; cd '{bed.folder}/a b'; export GREETING='it''s \"me\"'; OTHER=1"
+    )
+    result = await bed.run('pwd; echo "$GREETING/$OTHER"')
+    assert result.output == f'{bed.folder}/a b\nits "me"/\n'
+    assert bed.backend.cwd(SESSION) == f"{bed.folder}/a b"
+    assert (await bed.run("pwd; echo $GREETING", session="other")).output != result.output
+    elsewhere = Command(text="pwd", session=SESSION, cwd="/")
+    assert (await bed.backend.run(elsewhere, lambda words: None)).output == "/\n"
+    assert (await bed.run("pwd; unset GREETING")).output == f"{bed.folder}/a b\n"
+    assert (await bed.run('echo "${GREETING-gone}"')).output == "gone\n"
+
+
+async def check_a_spoiled_shell_spoils_nothing(bed: Bed) -> None:
+    await bed.run(f"cd {bed.folder}; export KEPT=1")
+    for spoiler in (
+        "exit 7",
+        "set -euo pipefail; false",
+        "echo 'open",
+        "if",
+        "kill -9 $$",
+        "exec true",
+        "set -n",
+    ):
+        await bed.run(spoiler)
+        assert (await bed.run("echo $KEPT; pwd")).output == f"1\n{bed.folder}\n", spoiler
+    await bed.run("cd /; export KEPT=2; exit 1")
+    assert (await bed.run("echo $KEPT; pwd")).output == "2\n/\n"
+
+
+async def check_a_timeout_ends_the_tree(bed: Bed) -> None:
+    result = await bed.run(_stubborn(bed.folder), timeout=1.0)
+    assert (result.timed_out, result.code) == (True, 124)
+    await bed.noted(TRICKS)
+    assert await bed.survivors() == []
+
+
+async def check_cancelling_ends_the_tree(bed: Bed) -> None:
+    task = asyncio.create_task(bed.run(_stubborn(bed.folder)))
+    await bed.noted(TRICKS)
+    task.cancel()
+    await asyncio.wait((task,))
+    assert task.cancelled()
+    assert await bed.survivors() == []
+
+
+async def check_long_output_is_cut(bed: Bed) -> None:
+    result = await bed.run("echo first; seq 1 200000; echo last")
+    assert result.cut and result.code == 0
+    assert result.output.startswith("first\n1\n2\n") and result.output.endswith("\n200000\nlast\n")
+    assert len(result.output) < 100_000
+    assert result.saved in result.output
+    whole = await bed.backend.files.read(SESSION, result.saved, limit=10 << 20)
+    assert whole.splitlines()[100_000] == b"100000"
+
+
+async def check_no_secrets_in_the_environment(bed: Bed) -> None:
+    result = await bed.run(
+        "env; cat /proc/$PPID/environ /proc/self/environ 2>/dev/null | tr '\\0' '\\n'; true"
+    )
+    assert SECRET_NAME not in result.output and SECRET not in result.output
+    names = {line.partition("=")[0] for line in (await bed.run("env")).output.splitlines()}
+    assert {"PATH", "HOME"} <= names
+
+
+async def check_life_in_the_background(bed: Bed) -> None:
+    processes, ended = bed.backend.processes, list[ProcessView]()
+    order = Command(text="echo ready; read -r line; echo got $line; exit 5", session=SESSION, timeout=0)
+    started = await bed.backend.start(order, ended.append)
+    assert started.running and [view.id for view in await processes.list(SESSION)] == [started.id]
+    seen = ""
+    while "ready" not in seen:
+        seen += (await processes.poll(SESSION, started.id)).output
+    assert (await processes.poll(SESSION, started.id)).output == ""
+    await processes.write(SESSION, started.id, b"words\n")
+    done = await processes.wait(SESSION, started.id, 30)
+    assert (done.running, done.code, done.output) == (False, 5, "got words\n")
+    assert [(view.id, view.code) for view in ended] == [(started.id, 5)]
+    assert not (await processes.list(SESSION))[0].running
+    assert await processes.list("other") == []
+    for stranger in (processes.poll("other", started.id), processes.kill(SESSION, "proc_none")):
+        await _is_refused(stranger)
+
+
+async def check_killing_in_the_background(bed: Bed) -> None:
+    started = await bed.backend.start(
+        Command(text=_stubborn(bed.folder), session=SESSION, timeout=0), lambda view: None
+    )
+    await bed.noted(TRICKS)
+    view = await bed.backend.processes.kill(SESSION, started.id)
+    assert not view.running
+    assert await bed.survivors() == []
+
+
+async def check_what_a_command_leaves_behind_is_known(bed: Bed) -> None:
+    result = await bed.run(f"sleep 300 & echo $! > {bed.folder}/pids; echo away")
+    assert (result.output, result.code) == ("away\n", 0)
+    assert [view.id for view in await bed.backend.processes.list(SESSION) if view.running] == [result.left]
+    assert len(await bed.survivors()) == 1
+    await bed.backend.processes.kill(SESSION, result.left)
+    assert await bed.survivors() == []
+
+
+async def check_files_go_round(bed: Bed) -> None:
+    files = bed.backend.files
+    for name, data in (
+        ("plain.txt", b"hello\n"),
+        ("sub/grüße 🐚.txt", "grüße\n".encode()),
+        ("binary", bytes(range(256)) * 10),
+        ("empty", b""),
+        ("large", b"0123456789abcdef" * 200_000),
+    ):
+        path = f"{bed.folder}/{name}"
+        await files.write(SESSION, path, data)
+        assert await files.read(SESSION, path, limit=10 << 20) == data
+        found = await files.stat(SESSION, path)
+        assert found is not None and (found.size, found.folder) == (len(data), False)
+    assert await files.read(SESSION, f"{bed.folder}/large", start=16, limit=4) == b"0123"
+    assert (await bed.run(f"cat {bed.folder}/plain.txt")).output == "hello\n"
+    await bed.run(f"cd {bed.folder}; chmod 751 plain.txt")
+    await files.write(SESSION, "plain.txt", b"relative\n")
+    found = await files.stat(SESSION, "plain.txt")
+    assert found is not None and found.mode == 0o751
+    assert (await bed.run("cat plain.txt")).output == "relative\n"
+    listed = [view.path.rpartition("/")[2] for view in await files.list(SESSION, ".")]
+    assert listed == ["binary", "empty", "large", "plain.txt", "sub"]
+
+
+async def check_what_files_cannot_do(bed: Bed) -> None:
+    files = bed.backend.files
+    assert await files.stat(SESSION, f"{bed.folder}/none") is None
+    await files.write(SESSION, f"{bed.folder}/file", b"x")
+    await bed.run(f"mkdir {bed.folder}/closed; echo x > {bed.folder}/closed/a; mkfifo {bed.folder}/pipe")
+    for refused in (
+        files.read(SESSION, f"{bed.folder}/none"),
+        files.read(SESSION, bed.folder),
+        files.read(SESSION, f"{bed.folder}/pipe"),
+        files.list(SESSION, f"{bed.folder}/none"),
+        files.write(SESSION, bed.folder, b"x"),
+        files.write(SESSION, f"{bed.folder}/file/below", b"x"),
+        files.search(FileSearch(pattern="(", under=bed.folder)),
+    ):
+        await _is_refused(refused)
+    if (await bed.run("id -u")).output.strip() != "0":
+        await bed.run(f"chmod 000 {bed.folder}/closed")
+        await _is_refused(files.read(SESSION, f"{bed.folder}/closed/a"))
+        await bed.run(f"chmod 755 {bed.folder}/closed")
+
+
+async def check_searching(bed: Bed) -> None:
+    files = bed.backend.files
+    for name, text in (
+        ("a.py", "one\nneedle two\n"),
+        ("deep/er/b.py", "x\ny\nNeedle needle\n"),
+        (".git/c.py", "needle"),
+        ("node_modules/d.py", "needle"),
+        ("e.bin", "needle\0"),
+        ("out/f.py", "needle"),
+        (".gitignore", "out/\n"),
+    ):
+        await files.write(SESSION, f"{bed.folder}/{name}", text.encode())
+    found = await files.search(FileSearch(pattern=r"need\w+", under=bed.folder))
+    assert [(one.path[len(bed.folder) + 1 :], one.line, one.text) for one in found.matches] == [
+        ("a.py", 2, "needle two"),
+        ("deep/er/b.py", 3, "Needle needle"),
+    ]
+    named = await files.search(FileSearch(pattern="*.py", under=bed.folder, names=True))
+    assert [one.path[len(bed.folder) + 1 :] for one in named.matches] == ["a.py", "deep/er/b.py"]
+    few = await files.search(FileSearch(pattern="n", under=bed.folder, glob="*.py", limit=1))
+    assert (len(few.matches), few.more) == (1, True)
+
+
+async def _is_refused(asked: Awaitable[object]) -> None:
+    try:
+        await asked
+    except UserError as error:
+        assert str(error)
+    else:
+        raise AssertionError("it was not refused")
+
+
+CHECKS: dict[str, Callable[[Bed], Awaitable[None]]] = {
+    name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")
+}

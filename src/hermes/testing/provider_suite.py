@@ -1,0 +1,350 @@
+"""What every provider must do, checked against the fake model server.
+
+`CHECKS` are coroutine functions of a `Make`, which is given the server's address and makes a provider whose
+deadlines are well under a second (`QUICK`). Each raises AssertionError where the provider fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.event import Ending, Entry, ModelSaid, TextDelta, ThoughtDelta, Usage, UserSaid
+from hermes.domain.ids import TurnId
+from hermes.domain.ports import ModelEnd, ModelPiece, ModelRequest
+from hermes.domain.tool import Tool, ToolContext, ToolResult
+from hermes.testing.model_script import FAULTS, WORDS, Call, Fault, Pace, Reply, Script, echo
+from hermes.testing.model_server import Ended, FakeModelServer, refusing_address, unreachable_address
+
+QUICK = 0.4
+"""Seconds a provider under test may wait for anything."""
+PATIENCE = 10.0
+KEY = "sk-test-0123456789abcdef"
+
+
+class ClosingProvider(Protocol):
+    def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]: ...
+
+    async def close(self) -> None: ...
+
+
+Make = Callable[[str], ClosingProvider]
+"""From a base address to a provider that uses `KEY` and gives up after `QUICK` seconds of silence."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Heard:
+    """One call to its end."""
+
+    pieces: list[TextDelta | ThoughtDelta] = field(default_factory=list)
+    end: ModelEnd | None = None
+    error: HermesError | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces if isinstance(piece, TextDelta))
+
+    @property
+    def thought(self) -> str:
+        return "".join(piece.text for piece in self.pieces if isinstance(piece, ThoughtDelta))
+
+    @property
+    def whole(self) -> ModelEnd:
+        assert self.error is None, f"failed: {self.error!r}"
+        assert self.end is not None, "the call ended without its end"
+        return self.end
+
+
+async def _unused(context: ToolContext, arguments: object) -> ToolResult:
+    raise AssertionError("providers do not run tools")
+
+
+A_TOOL = Tool(
+    name="write_file",
+    description="Write a file.",
+    parameters={"type": "object", "properties": {"path": {"type": "string"}}},
+    run=_unused,
+)
+
+
+def ask(*words: str, tools: Sequence[Tool] = (), said: str = "") -> ModelRequest:
+    """A request in which a person and the model take turns, beginning with the person."""
+    turn, at = TurnId("turn_suite"), datetime(2026, 1, 1, tzinfo=UTC)
+    entries = [
+        Entry(
+            seq=place,
+            turn=turn,
+            at=at,
+            record=ModelSaid(text=word) if place % 2 else UserSaid(text=word),
+        )
+        for place, word in enumerate(words)
+    ]
+    return ModelRequest(model="fake-model", system="Be brief.", entries=entries, tools=tools, said=said)
+
+
+async def hear(provider: ClosingProvider, request: ModelRequest) -> Heard:
+    """Call once, within patience."""
+    heard = Heard()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            async for piece in provider.call(request):
+                assert heard.end is None, "something came after the end"
+                if isinstance(piece, ModelEnd):
+                    heard.end = piece
+                else:
+                    heard.pieces.append(piece)
+    except HermesError as error:
+        heard.error = error
+    return heard
+
+
+@asynccontextmanager
+async def _serving(
+    make: Make, script: Script = echo
+) -> AsyncIterator[tuple[FakeModelServer, ClosingProvider]]:
+    async with FakeModelServer(script, key=KEY) as server:
+        provider = make(server.base_url)
+        try:
+            yield server, provider
+        finally:
+            await provider.close()
+
+
+# --- what is said and heard ------------------------------------------------------------------------
+
+
+async def check_text(make: Make) -> None:
+    async with _serving(make) as (server, provider):
+        heard = await hear(provider, ask("Grüße 😀"))
+        assert heard.text == "Grüße 😀"
+        assert heard.whole.ending is Ending.STOP and not heard.whole.calls
+        assert [one["role"] for one in server.requests[0].messages] == ["system", "user"]
+        assert server.requests[0].model == "fake-model"
+
+
+async def check_stream_pieces(make: Make) -> None:
+    """Words are handed on while the model still speaks."""
+    reply = Reply(text="a b c d", pace=Pace(sizes=(2,), between=0.05))
+    async with _serving(make, [reply]) as (_, provider):
+        heard = await hear(provider, ask("go"))
+        assert heard.text == "a b c d"
+        assert len(heard.pieces) >= 3, "the words came in one piece"
+
+
+async def check_gathered_pieces(make: Make) -> None:
+    """What arrives together is handed on together."""
+    reply = Reply(text="x" * 2_000, pace=Pace(sizes=(2,)))
+    async with _serving(make, [reply]) as (_, provider):
+        heard = await hear(provider, ask("go"))
+        assert heard.text == "x" * 2_000
+        assert len(heard.pieces) < 1_000, "each word was a piece of its own"
+
+
+async def check_calls(make: Make) -> None:
+    calls = (Call(id="c1", name="write_file", arguments='{"path": "a"}'), Call(id="c2", name="write_file"))
+    reply = Reply(text="Wait.", calls=calls, pace=Pace(sizes=(3,)))
+    async with _serving(make, [reply]) as (server, provider):
+        heard = await hear(provider, ask("go", tools=[A_TOOL]))
+        assert heard.text == "Wait."
+        found = [(call.id, call.name, call.arguments) for call in heard.whole.calls]
+        assert found == [("c1", "write_file", '{"path": "a"}'), ("c2", "write_file", "{}")]
+        body = server.requests[0].body
+        assert [tool["function"]["name"] for tool in body["tools"]] == ["write_file"]
+
+
+async def check_usage(make: Make) -> None:
+    usage = Usage(prompt=100, completion=20, cached=64, reasoning=5)
+    async with _serving(make, [Reply(text="ok", usage=usage)]) as (_, provider):
+        assert (await hear(provider, ask("go"))).whole.usage == usage
+
+
+async def check_thoughts(make: Make) -> None:
+    async with _serving(make, [Reply(text="four", reasoning="two and two")]) as (_, provider):
+        heard = await hear(provider, ask("go"))
+        assert (heard.thought, heard.text) == ("two and two", "four")
+
+
+async def check_length(make: Make) -> None:
+    async with _serving(make, [Reply(text="too", finish="length")]) as (_, provider):
+        assert (await hear(provider, ask("go"))).whole.ending is Ending.LENGTH
+
+
+async def check_continuation(make: Make) -> None:
+    """Words that were heard before a break go along, and the model is asked to go on."""
+    async with _serving(make, [Reply(text=" and more")]) as (server, provider):
+        heard = await hear(provider, ask("go", said="some words"))
+        assert heard.text == " and more"
+        last = server.requests[0].messages[-2:]
+        assert [one["role"] for one in last] == ["assistant", "user"]
+        assert last[0]["content"] == "some words"
+
+
+async def check_connection_is_used_again(make: Make) -> None:
+    async with _serving(make) as (server, provider):
+        before = _sockets()
+        for number in range(5):
+            assert (await hear(provider, ask(f"number {number}"))).text == f"number {number}"
+        assert len(server.requests) == 5
+        assert _sockets() - before <= 2, "each call opened a connection of its own"
+
+
+async def check_many_at_once(make: Make) -> None:
+    """Nobody waits for a free connection."""
+    reply = Reply(text="ok", pace=Pace(first_byte=QUICK / 2))
+    async with _serving(make, lambda request: reply) as (server, provider):
+        heard = await asyncio.gather(*(hear(provider, ask("go")) for _ in range(64)))
+        assert [one.text for one in heard] == ["ok"] * 64
+        spread = max(one.at for one in server.requests) - min(one.at for one in server.requests)
+        assert spread.total_seconds() < QUICK, "they did not reach the model together"
+
+
+async def check_a_large_paste(make: Make) -> None:
+    async with _serving(make, lambda request: Reply(text=str(len(request.last_message)))) as (_, provider):
+        assert (await hear(provider, ask("x" * 10_000_000))).text == "10000000"
+
+
+# --- what goes wrong -------------------------------------------------------------------------------
+
+_NAMED: tuple[tuple[str, type[HermesError]], ...] = (
+    ("unauthorized", NeedsLogin),
+    ("forbidden", NeedsLogin),
+    ("model_not_found", Refused),
+    ("context_too_long", Refused),
+    ("quota_used_up", Refused),
+    ("finish_content_filter", Refused),
+    ("huge_line", Refused),
+    ("rate_limited", Unreachable),
+    ("server_error", Unreachable),
+    ("overloaded", Unreachable),
+    ("html_error_page", Unreachable),
+)
+
+
+async def check_errors_are_named_by_what_to_do(make: Make) -> None:
+    for name, kind in _NAMED:
+        async with _serving(make, [FAULTS[name].reply]) as (_, provider):
+            heard = await hear(provider, ask("go"))
+            assert isinstance(heard.error, kind), f"{name}: {heard.error!r}"
+
+
+async def check_retry_after(make: Make) -> None:
+    expected = (("rate_limited_for_seconds", 2.0), ("rate_limited_until_date", 3.0), ("rate_limited", None))
+    for name, seconds in expected:
+        async with _serving(make, [FAULTS[name].reply]) as (_, provider):
+            error = (await hear(provider, ask("go"))).error
+            assert isinstance(error, Unreachable)
+            if seconds is None:
+                assert error.after is None
+            else:
+                assert error.after is not None and abs(error.after - seconds) < 2.0, error.after
+
+
+async def check_every_fault(make: Make) -> None:
+    """Each fault ends as it is described, within the deadlines, and an answer is whole."""
+    for name, fault in FAULTS.items():
+        async with _serving(make, [fault.reply]) as (_, provider):
+            heard = await hear(provider, ask("go", tools=[A_TOOL]))
+            _judge(name, fault, heard)
+
+
+def _judge(name: str, fault: Fault, heard: Heard) -> None:
+    if fault.ends == "error":
+        assert heard.error is not None, f"{name} was taken for an answer: {heard.text!r}"
+        return
+    end = heard.whole
+    reply = fault.reply
+    assert isinstance(reply, Reply)
+    expected = (reply.text or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert heard.text == expected, f"{name}: {heard.text!r}"
+    assert bool(end.calls) == bool(reply.calls), name
+
+
+async def check_no_key_in_errors(make: Make) -> None:
+    for name in ("unauthorized", "forbidden", "server_error"):
+        async with _serving(make, [FAULTS[name].reply]) as (_, provider):
+            error = (await hear(provider, ask("go"))).error
+            assert error is not None and KEY not in f"{error!r} {error.__cause__!r}"
+
+
+async def check_nobody_there(make: Make) -> None:
+    with refusing_address() as address:
+        await _is_unreachable(make(address))
+    with unreachable_address() as address:
+        await _is_unreachable(make(address))
+
+
+async def _is_unreachable(provider: ClosingProvider) -> None:
+    try:
+        heard = await hear(provider, ask("go"))
+        assert isinstance(heard.error, Unreachable), heard.error
+    finally:
+        await provider.close()
+
+
+# --- what is left behind -----------------------------------------------------------------------------
+
+
+async def check_cancelling_closes_the_connection(make: Make) -> None:
+    slow = Reply(text=WORDS * 50, pace=Pace(sizes=(3,), between=0.02))
+    async with _serving(make, [slow]) as (server, provider):
+        task = asyncio.create_task(hear(provider, ask("go")))
+        await asyncio.sleep(QUICK)
+        assert server.requests and not server.exchanges
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled(), "cancellation was swallowed"
+        await asyncio.sleep(0.1)
+        assert server.exchanges and server.exchanges[0].ended is Ended.CLIENT_LEFT
+
+
+async def check_nothing_is_left(make: Make) -> None:
+    tasks, sockets = len(asyncio.all_tasks()), _sockets()
+    names = ("stall_after_words", "close_after_words", "server_error", "invalid_json_line", "comments")
+    for name in names:
+        async with _serving(make, [FAULTS[name].reply]) as (_, provider):
+            await hear(provider, ask("go"))
+    await asyncio.sleep(0.05)
+    gc.collect()
+    assert len(asyncio.all_tasks()) <= tasks, "tasks were left behind"
+    assert _sockets() <= sockets, "sockets were left open"
+
+
+def _sockets() -> int:
+    """How many sockets this process has open; 0 where that cannot be seen."""
+    folder = "/proc/self/fd"
+    found = 0
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        try:
+            found += os.readlink(f"{folder}/{name}").startswith("socket:")
+        except OSError:
+            continue
+    return found
+
+
+CHECKS: tuple[Callable[[Make], Awaitable[None]], ...] = (
+    check_text,
+    check_stream_pieces,
+    check_gathered_pieces,
+    check_calls,
+    check_usage,
+    check_thoughts,
+    check_length,
+    check_continuation,
+    check_connection_is_used_again,
+    check_many_at_once,
+    check_a_large_paste,
+    check_errors_are_named_by_what_to_do,
+    check_retry_after,
+    check_every_fault,
+    check_no_key_in_errors,
+    check_nobody_there,
+    check_cancelling_closes_the_connection,
+    check_nothing_is_left,
+)

@@ -1,0 +1,99 @@
+"""The lock on a home, and what is told of whoever has it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hermes.admin import gateway
+from hermes.admin.gateway import GATEWAY, StateFile, hold_home, home_holder
+from hermes.domain.errors import UserError
+from hermes.entry.host import HostState
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "_LOCK_PATIENCE", 0.2)
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    assert home_holder(tmp_path) is None
+    with hold_home(tmp_path, GATEWAY):
+        holder = home_holder(tmp_path)
+        assert holder is not None and holder.what == GATEWAY and holder.pid == os.getpid()
+        with pytest.raises(UserError, match=rf"already runs on .*\(process {os.getpid()}, since \d{{4}}-"):
+            with hold_home(tmp_path, "hermes sessions list"):
+                pass
+    assert home_holder(tmp_path) is None
+    with hold_home(tmp_path, "hermes sessions list"):
+        with pytest.raises(UserError, match="hermes sessions list works on"):
+            with hold_home(tmp_path, GATEWAY):
+                pass
+
+
+def test_a_command_in_the_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "_LOCK_PATIENCE", 20.0)
+    code = (
+        "import sys, time, pathlib; from hermes.admin.gateway import hold_home\n"
+        "with hold_home(pathlib.Path(sys.argv[1]), 'hermes sessions list'):\n"
+        "    print('held', flush=True); time.sleep(0.5)"
+    )
+    other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, env=_env())
+    assert other.stdout is not None and other.stdout.readline() == b"held\n"
+    with hold_home(tmp_path, GATEWAY):
+        assert other.wait(10) == 0
+    other.stdout.close()
+
+
+def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, pathlib; from hermes.admin.gateway import hold_home\n"
+        "with hold_home(pathlib.Path(sys.argv[1]), 'gateway'): os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=_env(), check=False)
+    assert (tmp_path / "gateway.lock").read_text() != ""
+    assert home_holder(tmp_path) is None
+    with hold_home(tmp_path, GATEWAY):
+        pass
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"what": 3}', '{"what": "gateway", "pid": "x", "since": "y"}']
+)
+def test_a_lock_without_a_readable_name(tmp_path: Path, text: str) -> None:
+    with (tmp_path / "gateway.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(text)
+        file.flush()
+        with pytest.raises(UserError, match=r"works on|already runs"):
+            with hold_home(tmp_path, GATEWAY):
+                pass
+
+
+async def test_the_state_file_has_the_newest_state(tmp_path: Path) -> None:
+    said: list[str] = []
+    state = StateFile(tmp_path, {"pid": 1}, said.append)
+    for number in range(50):
+        state.tell_platform("fake", HostState.RETRYING, f"try {number}")
+    state.tell("running", agents=["main"], accounts=[], model="none")
+    await state.written()
+    told = json.loads((tmp_path / "gateway_state.json").read_text())
+    assert told["gateway_state"] == "running" and told["platforms"]["fake"]["error_message"] == "try 49"
+    assert said == [f"ready: home {tmp_path}, agents main, platforms none, model none"]
+
+
+async def test_a_state_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "gateway_state.json").mkdir()
+    state = StateFile(tmp_path, {}, lambda line: None)
+    state.tell("starting")
+    await state.written()
+
+
+def _env() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(Path(gateway.__file__).parents[2])}

@@ -1,0 +1,116 @@
+"""A run without a gateway: records are numbered and kept in a list, as the actor would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from hermes.agent.loop import AgentLoop, LoopLimits
+from hermes.agent.speech import Patience
+from hermes.control.claim import cut_off, number
+from hermes.control.scope import RunScope
+from hermes.domain.clock import SystemClock
+from hermes.domain.event import Asked, Entry, Live, Record, Stopped, UserSaid
+from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.ports import Provider, Run
+from hermes.domain.session import Session
+from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.transcript import view_turn
+from hermes.domain.turn import Cause, Turn, TurnInput
+
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+EAGER = Patience(first=0.01, longest=0.02)
+SESSION = Session(id=SessionId("s"), agent=AgentId("main"), created_at=AT, updated_at=AT, owner="me")
+
+
+def quick(**changes: int) -> LoopLimits:
+    return LoopLimits(patience=EAGER, **changes)
+
+
+@dataclass
+class Driver:
+    """One session. `say` runs a turn to its end and returns its records; live events are kept in `live`."""
+
+    loop: AgentLoop
+    session: Session = SESSION
+    entries: list[Entry] = field(default_factory=list)
+    live: list[Live] = field(default_factory=list)
+    memory: dict[str, object] = field(default_factory=dict)
+    turns: int = 0
+
+    def turn(self) -> Turn:
+        return Turn(
+            id=TurnId(f"turn_{self.turns}"),
+            session=self.session.id,
+            agent=self.session.agent,
+            cause=Cause.MESSAGE,
+            input=TurnInput(),
+            created_at=AT,
+        )
+
+    def add(self, *records: Record) -> None:
+        self.entries += number(self.entries, self.turn().id, records, AT)
+
+    async def say(self, text: str) -> list[Record]:
+        self.turns += 1
+        self.add(UserSaid(text=text))
+        return await self.go()
+
+    async def go(self, commits: int | None = None) -> list[Record]:
+        """Pull the run to its end, or stop dead after so many commits."""
+        scope = RunScope()
+        turn = self.turn()
+        run = Run(session=self.session, turn=turn, transcript=self.entries, scope=scope, memory=self.memory)
+        events = self.loop.run(run)
+        try:
+            async for event in events:
+                if not isinstance(event, tuple):
+                    self.live.append(event)
+                    continue
+                self.add(*event)
+                if commits is not None:
+                    commits -= 1
+                    if not commits:
+                        break
+                if isinstance(event[-1], Asked):
+                    break
+        finally:
+            await events.aclose()
+            await scope.close()
+        return self.records()
+
+    def records(self) -> list[Record]:
+        return [entry.record for entry in self.entries if entry.turn == self.turn().id]
+
+    async def interrupt(self, text: str, after: float) -> None:
+        """Say something and stop the turn in the middle, as a person does."""
+        self.turns += 1
+        self.add(UserSaid(text=text))
+        task = asyncio.create_task(self.go())
+        await asyncio.sleep(after)
+        task.cancel()
+        await asyncio.wait([task])
+        heard = "".join(getattr(event, "text", "") for event in self.live)
+        self.add(*cut_off(view_turn(self.entries, self.turn().id), heard), Stopped(reason="interrupted"))
+
+
+def tool(name: str, *, text: str = "", parallel: bool = False, effect: Effect = Effect.READ) -> Tool:
+    """A tool that says what it was called with."""
+
+    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        return ToolResult(text=text or f"{name}: {dict(arguments)}")
+
+    return Tool(name=name, description=name, parameters={}, run=run, parallel=parallel, effect=effect)
+
+
+def loop_of(provider: Provider, *tools: Tool, limits: LoopLimits | None = None) -> AgentLoop:
+    return AgentLoop(
+        provider=provider,
+        tools=tools,
+        model="fake-model",
+        system="Be brief.",
+        clock=SystemClock(),
+        limits=limits or quick(),
+    )

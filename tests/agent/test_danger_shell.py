@@ -1,0 +1,120 @@
+"""Reading command lines: what would run, seen through quotes, substitutions and compound commands."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.agent.danger import RULES, Place, digest, judge_command
+from hermes.agent.danger.judge import hidden_characters
+from hermes.agent.danger.shell import read_shell
+from hermes.agent.danger.syntax import Unreadable
+
+PLACE = Place(
+    cwd="/home/ann/shop", workspace="/home/ann/shop", home="/home/ann", agent_home="/home/ann/.hermes"
+)
+
+
+def rules(command: str, place: Place = PLACE) -> set[str]:
+    return {finding.rule for finding in judge_command(command, place).findings}
+
+
+@pytest.mark.parametrize(
+    ("command", "rule"),
+    [
+        ("( cd /srv ; rm -rf x )", "delete.outside"),
+        ("if true; then rm -rf /srv/x; fi", "delete.outside"),
+        ("case x in x) rm -rf /srv/x;; esac", "delete.outside"),
+        ("f() { rm -rf /srv/x; }", "delete.outside"),
+        ("echo $(( $(rm -rf /srv/x) ))", "delete.outside"),
+        ("echo ${x:-$(rm -rf /srv/x)}", "delete.outside"),
+        ("cat <<EOF\n$(rm -rf /srv/x)\nEOF", "delete.outside"),
+        ("[[ -n $(rm -rf /srv/x) ]]", "delete.outside"),
+        ("x=(a b $(rm -rf /srv/x))", "delete.outside"),
+        ("cat <(rm -rf /srv/x)", "delete.outside"),
+        ("! time rm -rf /srv/x", "delete.outside"),
+        ("for x in 1; do :; done; rm -rf /srv/x", "delete.outside"),
+        ("sudo -u bob env A=1 timeout 5 rm -rf /srv/x", "delete.outside"),
+        ("sh -c 'rm -rf \"$1\"' x /srv/x", "delete.outside"),
+        ("xargs -I{} sh -c 'rm {}' < list", "delete.unknown"),
+        ("D=/srv/x; [ -d x ] && D=build; rm -rf $D", "delete.outside"),
+        ("cat > run.sh <<'EOF'\nls\nEOF\nbash run.sh", "run.fresh"),
+        ("echo 'unclosed", "text.unreadable"),
+    ],
+)
+def test_found_wherever_it_hides(command: str, rule: str) -> None:
+    assert rule in rules(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat <<'EOF'\n$(rm -rf /srv/x)\nEOF",
+        "echo 'rm -rf /'",
+        "grep -n 'sudo rm -rf /' notes.md",
+        "git commit -m \"stop using 'rm -rf /'\"",
+        "# rm -rf /\nls",
+        "echo \"a;b\" && printf '%s\\n' '| sh'",
+        'D=build; rm -rf "$D"',
+        'for d in build dist; do rm -rf "$d"; done',
+        "cd sub && rm -rf ../build",
+        "x=$((2 * (3 + 4))); echo $x",
+        "case $1 in a|b) echo;; (*) echo;; esac",
+    ],
+)
+def test_words_are_not_commands(command: str) -> None:
+    assert rules(command) == set()
+
+
+def test_the_folder_counts() -> None:
+    elsewhere = Place(cwd="/srv/www", workspace="/home/ann/shop", home="/home/ann")
+    assert rules("rm -rf build") == set()
+    assert rules("rm -rf build", elsewhere) == {"delete.outside"}
+
+
+def test_every_finding_has_its_rule() -> None:
+    assert all(rule.reason and rule.reason[0].islower() for rule in RULES.values())
+
+
+def test_the_digest_is_of_command_and_folder() -> None:
+    assert (
+        len({digest("a", "b"), digest("a", "c"), digest("a b", ""), digest("a ", "b"), digest("a", "b ")})
+        == 5
+    )
+
+
+def test_characters_that_hide() -> None:
+    assert hidden_characters("ls -la 'grüße' 日本 🐚") == ""
+    assert "RIGHT-TO-LEFT OVERRIDE" in hidden_characters("ls \u202e")
+    assert hidden_characters("ls \x1b[2K")
+
+
+@pytest.mark.parametrize(
+    "text", ["echo 'a", 'echo "a', "echo $(a", "a | | b", "if x", "for", "case x in", "((", "`a", ")"]
+)
+def test_what_cannot_be_read(text: str) -> None:
+    with pytest.raises(Unreadable):
+        read_shell(text)
+
+
+@given(st.text("abrm -f/$(){}[]<>|&;'\"`\\\n#*?~=!", max_size=40))
+def test_any_text_is_judged(text: str) -> None:
+    judge_command(text, PLACE)
+
+
+@given(
+    st.lists(st.sampled_from(["rm -rf /srv/x", "ls", "echo 'a b'", "true"]), min_size=1, max_size=5),
+    st.data(),
+)
+def test_joining_commands_hides_none(commands: list[str], data: st.DataObject) -> None:
+    joint = data.draw(st.sampled_from([" && ", " || ", "; ", "\n", " | ", " & "]))
+    assert ("delete.outside" in rules(joint.join(commands))) == ("rm -rf /srv/x" in commands)
+
+
+@pytest.mark.parametrize("depth", [5, 40])
+def test_nesting(depth: int) -> None:
+    command = "rm -rf /srv/x"
+    for _ in range(depth):
+        command = f"echo $({command})"
+    assert rules(command)

@@ -1,0 +1,340 @@
+"""The loop's rules, one by one, with a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hermes.agent.loop import CLOSING, REPEATING, SAY_SOMETHING, STUCK, LoopLimits
+from hermes.agent.speech import Patience, Seam
+from hermes.domain.errors import NeedsLogin, Unreachable, UserError
+from hermes.domain.event import (
+    Asked,
+    Ending,
+    Failed,
+    Finished,
+    ModelSaid,
+    Retrying,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    UserSaid,
+)
+from hermes.domain.ids import CallId
+from hermes.domain.ports import ModelRequest
+from hermes.domain.tool import Clarification, Effect, Tool, ToolCall, ToolContext, ToolResult
+from hermes.testing.model import Say, ScriptedModel, say
+from tests.agent.driving import SESSION, Driver, loop_of, quick, tool
+
+READ = tool("read_file", parallel=True)
+
+
+def calls(*names: str, arguments: str = "{}") -> Say:
+    return Say(
+        calls=tuple(
+            ToolCall(id=CallId(f"c{place}"), name=name, arguments=arguments)
+            for place, name in enumerate(names)
+        )
+    )
+
+
+def driver(script: object, *tools: Tool, limits: LoopLimits | None = None) -> tuple[Driver, ScriptedModel]:
+    model = ScriptedModel(script)
+    return Driver(loop_of(model, *(tools or (READ,)), limits=limits)), model
+
+
+def kinds(records: list[object]) -> list[str]:
+    return [type(record).__name__ for record in records]
+
+
+# --- ends --------------------------------------------------------------------------------------------
+
+
+async def test_a_plain_answer_is_one_commit() -> None:
+    chat, _ = driver([say("hello")])
+    records = await chat.say("hi")
+    assert kinds(records) == ["UserSaid", "ModelSaid", "Finished"]
+
+
+async def test_the_budget_ends_with_one_request_without_tools() -> None:
+    def script(request: ModelRequest) -> Say:
+        return (
+            calls("read_file", arguments=f'{{"n": {len(request.entries)}}}')
+            if request.tools
+            else say("summary")
+        )
+
+    chat, model = driver(script, limits=quick(iterations=4))
+    records = await chat.say("go")
+    assert isinstance(records[-1], Finished) and records[-2].text == "summary"
+    assert len(model.requests) == 5
+    assert model.requests[-1].tools == () and model.requests[-1].note == CLOSING
+    assert all(request.tools and not request.note for request in model.requests[:-1])
+
+
+async def test_calls_in_the_closing_reply_are_not_run() -> None:
+    both = Say(text="I wanted to", calls=calls("read_file").calls)
+    chat, model = driver([calls("read_file"), both], limits=quick(iterations=1))
+    records = await chat.say("go")
+    assert kinds(records).count("ToolStarted") == 1
+    assert records[-2].text == "I wanted to" and not records[-2].calls
+    assert len(model.requests) == 2
+
+
+async def test_an_empty_answer_is_asked_for_again_and_then_explained() -> None:
+    chat, model = driver([say(""), say(" "), say("<think>hm"), say("four")])
+    assert isinstance((await chat.say("2+2"))[-1], Finished)
+    assert [request.note for request in model.requests][:2] == ["", SAY_SOMETHING]
+    chat, model = driver(lambda request: say(""))
+    records = await chat.say("2+2")
+    assert isinstance(records[-1], Failed) and "empty answer 4 times" in records[-1].reason
+    assert len(model.requests) == 4
+
+
+async def test_length_is_continued_four_times_at_most() -> None:
+    cut = [Say(text=f"{n} ", ending=Ending.LENGTH) for n in range(9)]
+    chat, model = driver(cut)
+    records = await chat.say("count")
+    assert len(model.requests) == 5
+    assert isinstance(records[-1], Finished) and "length limit" in records[-1].note
+    chat, model = driver([cut[0], say("end")])
+    records = await chat.say("count")
+    assert kinds(records) == ["UserSaid", "ModelSaid", "ModelSaid", "Finished"] and not records[-1].note
+
+
+async def test_the_sessions_own_prompt_and_model_are_used() -> None:
+    chat, model = driver([say("ok"), say("ok")])
+    chat.session = replace(SESSION, system_prompt="stored", model="other")
+    await chat.say("hi")
+    assert (model.requests[0].system, model.requests[0].model) == ("stored", "other")
+    chat.session = replace(SESSION, owner=None)
+    await chat.say("hi")
+    assert model.requests[1].system == "Be brief." and model.requests[1].shared
+
+
+# --- calls -------------------------------------------------------------------------------------------
+
+
+async def test_parallel_calls_run_together_and_others_are_barriers() -> None:
+    running: list[str] = []
+    most: list[tuple[str, ...]] = []
+
+    def watched(name: str, parallel: bool) -> Tool:
+        async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+            running.append(name)
+            await asyncio.sleep(0.02)
+            most.append(tuple(running))
+            running.remove(name)
+            return ToolResult(text=context.call)
+
+        return Tool(name=name, description="", parameters={}, run=run, parallel=parallel, effect=Effect.READ)
+
+    chat, _ = driver(
+        [calls("read", "read", "write", "read", "read"), say("done")],
+        watched("read", True),
+        watched("write", False),
+    )
+    records = await chat.say("go")
+    assert ("write",) in most and ("read", "read") in most
+    assert not any("write" in together and len(together) > 1 for together in most)
+    started = [record.call for record in records if isinstance(record, ToolStarted)]
+    assert started == ["c0", "c1", "c2", "c3", "c4"]
+
+
+async def test_a_wrong_name_is_mended_and_an_unknown_one_is_told() -> None:
+    chat, _ = driver([calls("ReadFile", "fly"), say("ok")])
+    records = await chat.say("go")
+    results = {record.call: record for record in records if isinstance(record, ToolFinished)}
+    assert not results["c0"].failed
+    assert results["c1"].failed and "There are: read_file." in results["c1"].text
+    said = next(record for record in records if isinstance(record, ModelSaid))
+    assert said.calls[0].name == "read_file"
+
+
+async def test_bad_arguments_are_mended_or_told() -> None:
+    script = [
+        calls("read_file", arguments="{'a': True,}"),
+        calls("read_file", arguments='{"a": "hal'),
+        say("ok"),
+    ]
+    chat, _ = driver(script)
+    results = [record for record in await chat.say("go") if isinstance(record, ToolFinished)]
+    assert results[0].text == "read_file: {'a': True}"
+    assert results[1].failed and "break off" in results[1].text
+
+
+async def test_three_rounds_of_unusable_calls_end_the_turn() -> None:
+    chat, model = driver(lambda request: calls("fly"))
+    records = await chat.say("go")
+    assert len(model.requests) == 3
+    assert isinstance(records[-1], Failed) and "3 times in a row" in records[-1].reason
+    script = [calls("fly"), calls("fly"), calls("read_file"), calls("fly"), calls("fly"), say("ok")]
+    chat, model = driver(script)
+    assert isinstance((await chat.say("go"))[-1], Finished)
+
+
+async def test_ids_that_come_again_are_made_unique_within_the_turn() -> None:
+    chat, _ = driver([calls("read_file"), calls("read_file"), say("ok")])
+    keys = [record.key for record in await chat.say("go") if isinstance(record, ToolStarted)]
+    assert len(set(keys)) == 2
+
+
+async def test_a_tool_that_will_not_ask_is_told() -> None:
+    def asks(arguments: Mapping[str, object]) -> Clarification:
+        raise UserError("A question is missing.")
+
+    broken = replace(READ, name="clarify", asks=asks)
+    chat, _ = driver([calls("clarify"), say("ok")], broken)
+    results = [record for record in await chat.say("go") if isinstance(record, ToolFinished)]
+    assert results[0].failed and results[0].text == "A question is missing."
+
+
+async def test_a_question_ends_the_run() -> None:
+    asking = replace(READ, name="clarify", asks=lambda arguments: Clarification(text="Which?"))
+    chat, _ = driver([calls("fly", "clarify")], asking)
+    records = await chat.say("go")
+    assert kinds(records) == ["UserSaid", "ModelSaid", "ToolFinished", "Asked"]
+    assert isinstance(records[-1], Asked)
+    assert await chat.go() == records
+
+
+# --- loops -------------------------------------------------------------------------------------------
+
+
+async def test_a_model_that_runs_in_circles_is_told_and_then_stopped() -> None:
+    def script(request: ModelRequest) -> Say:
+        return calls("poll") if request.tools else say("it never came")
+
+    chat, model = driver(script, tool("poll", text="nothing yet"))
+    records = await chat.say("wait for it")
+    assert kinds(records).count("ToolStarted") == 6
+    notes = [request.note for request in model.requests]
+    assert notes[:5] == [""] * 5
+    assert notes[5:] == [REPEATING.format(tool="poll", times=5), STUCK.format(tool="poll")]
+    assert records[-2].text == "it never came"
+
+
+async def test_circles_of_several_calls_are_seen_and_work_is_not() -> None:
+    turn = iter(range(1_000))
+
+    def circle(request: ModelRequest) -> Say:
+        return calls("look" if next(turn) % 2 else "poll") if request.tools else say("stopped")
+
+    chat, model = driver(circle, tool("poll", text="no"), tool("look", text="no"))
+    await chat.say("go")
+    assert len(model.requests) < 20
+
+    def work(request: ModelRequest) -> Say:
+        step = next(turn)
+        if len(model.requests) > 30:
+            return say("done")
+        return calls("poll") if step % 2 else calls("edit", arguments=f'{{"n": {step}}}')
+
+    chat, model = driver(work, tool("poll", text="tests fail"), tool("edit"))
+    await chat.say("mend it")
+    assert all(not request.note for request in model.requests)
+
+
+# --- retries -----------------------------------------------------------------------------------------
+
+
+async def test_a_call_is_made_again_and_the_wait_is_told() -> None:
+    busy = Say(error=Unreachable("busy", after=0.001))
+    chat, _ = driver([busy, busy, say("at last")])
+    records = await chat.say("go")
+    assert records[-2].text == "at last"
+    assert [event.after for event in chat.live if isinstance(event, Retrying)] == [0.001, 0.001]
+
+
+async def test_what_no_retry_can_mend_is_not_retried() -> None:
+    chat, model = driver([Say(error=NeedsLogin("no key"))])
+    records = await chat.say("go")
+    assert isinstance(records[-1], Failed) and "credentials: no key" in records[-1].reason
+    assert len(model.requests) == 1
+
+
+def test_waiting_is_jittered_bounded_and_obedient() -> None:
+    patience = Patience(first=2.0, longest=60.0)
+    waits = [patience.delay(3, None) for _ in range(200)]
+    assert 0 <= min(waits) < 2 and 6 < max(waits) <= 8
+    assert patience.delay(1, 5.0) == 5.0 and patience.delay(1, 86_400) == 60.0
+    assert max(patience.delay(20, None) for _ in range(50)) <= 60.0
+
+
+@pytest.mark.parametrize(
+    ("pieces", "new"),
+    [
+        ([" four"], " four"),
+        (["One two three four"], " four"),
+        (["One ", "two ", "three", " four"], " four"),
+        (["One way or ", "another"], "One way or another"),
+        (["One "], "One "),
+        ([], ""),
+    ],
+)
+def test_a_model_that_starts_over_is_not_heard_twice(pieces: list[str], new: str) -> None:
+    seam = Seam("One two three")
+    assert "".join([*map(seam.join, pieces), seam.close()]) == new
+
+
+async def test_words_before_a_break_are_shown_once() -> None:
+    broken = Say(text="some words here", breaks_after=11, error=Unreachable("gone"))
+    chat, model = driver([broken, say("some words here and there")])
+    records = await chat.say("go")
+    assert records[-2].text == "some words here and there"
+    assert model.requests[1].said == "some words "
+    assert "".join(live.text for live in chat.live if isinstance(live, TextDelta)) == records[-2].text
+
+
+# --- resuming ----------------------------------------------------------------------------------------
+
+
+def every_trouble(request: ModelRequest) -> Say:
+    """A model that gets everything wrong first; what it says depends on the transcript and the request."""
+    said = [entry.record for entry in request.entries if isinstance(entry.record, ModelSaid)]
+    steps = [
+        calls("fly"),
+        say(""),
+        calls("poll"),
+        calls("read_file", arguments="{'a': 1}"),
+        calls("poll", "fly"),
+    ]
+    if not request.tools:
+        return say("that is all")
+    return steps[len(said)] if len(said) < len(steps) else calls("poll")
+
+
+async def test_a_run_that_stops_after_any_record_goes_on_as_if_it_had_not() -> None:
+    tools = (READ, tool("poll", text="no"))
+    whole, model = driver(every_trouble, *tools)
+    await whole.say("go")
+    expected = [(entry.seq, type(entry.record)) for entry in whole.entries]
+    notes = [request.note for request in model.requests]
+    for commits in range(1, 14):
+        chat, again = driver(every_trouble, *tools)
+        chat.turns += 1
+        chat.add(UserSaid(text="go"))
+        for _ in range(40):
+            await chat.go(commits)
+            chat.memory.clear()
+        assert [(entry.seq, type(entry.record)) for entry in chat.entries] == expected
+        assert [request.note for request in again.requests] == notes
+
+
+def test_the_loop_loads_no_client_library() -> None:
+    source = Path(__file__).parents[2] / "src"
+    code = "import sys, hermes.agent.loop; print([m for m in ('aiohttp', 'msgspec') if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(source)},
+    )
+    assert done.stdout.strip() == "[]"

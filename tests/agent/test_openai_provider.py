@@ -1,0 +1,88 @@
+"""The OpenAI wire against the fake model server: the conformance suite, and what only this wire has."""
+
+from __future__ import annotations
+
+import pytest
+
+from hermes.agent.model_client import Deadlines, ModelClient
+from hermes.agent.providers.openai import Endpoint, OpenAIProvider, make
+from hermes.domain.errors import Refused, Unreachable
+from hermes.domain.settings import ModelSettings, Secret
+from hermes.testing.model_script import FAULTS, Reply
+from hermes.testing.model_server import FakeModelServer
+from hermes.testing.provider_suite import CHECKS, KEY, QUICK, ask, hear
+
+QUICK_DEADLINES = Deadlines(connect=QUICK, first_byte=QUICK, idle=QUICK, total=4 * QUICK)
+
+
+def streaming(base_url: str) -> OpenAIProvider:
+    return OpenAIProvider(Endpoint(base_url=base_url, key=Secret(KEY), deadlines=QUICK_DEADLINES))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_streaming(check) -> None:
+    await check(streaming)
+
+
+async def test_without_streaming_the_same_is_heard() -> None:
+    for name, fault in FAULTS.items():
+        if fault.stream_only:
+            continue
+        async with FakeModelServer([fault.reply]) as server:
+            provider = OpenAIProvider(
+                Endpoint(base_url=server.base_url, stream=False, deadlines=QUICK_DEADLINES)
+            )
+            heard = await hear(provider, ask("go"))
+            await provider.close()
+            assert not server.requests[0].streams
+            if fault.ends == "answer" and isinstance(fault.reply, Reply) and fault.reply.text == "":
+                continue
+            assert (heard.error is None) == (fault.ends == "answer"), (name, heard.error)
+
+
+async def test_providers_share_one_client() -> None:
+    async with FakeModelServer() as server:
+        client = ModelClient()
+        settings = ModelSettings(base_url=server.base_url)
+        one, other = make(settings, client), make(settings, client)
+        assert (await hear(one, ask("a"))).text == "a"
+        session = client.session()
+        assert (await hear(other, ask("b"))).text == "b"
+        assert client.session() is session
+        await client.close()
+        assert session.closed
+
+
+async def test_a_wrong_address_is_told_in_one_sentence() -> None:
+    for address in ("nonsense", "ftp://example.org", "http://"):
+        provider = streaming(address)
+        heard = await hear(provider, ask("go"))
+        assert isinstance(heard.error, Refused), (address, heard.error)
+        assert "model.base_url" in str(heard.error)
+        await provider.close()
+
+
+async def test_credentials_in_an_address_are_not_told() -> None:
+    async with FakeModelServer([FAULTS["server_error"].reply]) as server:
+        provider = streaming(server.base_url.replace("http://", "http://me:secret@"))
+        heard = await hear(provider, ask("go"))
+        assert isinstance(heard.error, Unreachable) and "secret" not in str(heard.error)
+        await provider.close()
+
+
+async def test_the_key_and_options_are_sent() -> None:
+    async with FakeModelServer(key=KEY) as server:
+        endpoint = Endpoint(
+            base_url=server.base_url + "/",
+            key=Secret(f" {KEY}\n"),
+            headers={"X-Title": "Hermes"},
+            max_tokens=77,
+            extra={"temperature": 0},
+        )
+        provider = OpenAIProvider(endpoint)
+        assert (await hear(provider, ask("hello"))).text == "hello"
+        await provider.close()
+        request = server.requests[0]
+        assert request.headers["X-Title"] == "Hermes"
+        assert request.body["max_tokens"] == 77 and request.body["temperature"] == 0
+        assert request.streams and request.wants_usage

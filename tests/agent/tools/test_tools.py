@@ -1,0 +1,307 @@
+"""The tools, over the real local backend: what they say, what they refuse, and what they ask for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hermes.agent.tools import TOOLS, Workbench, default_tools, tools_page, toolsets
+from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
+from hermes.domain.ports import ProcessView
+from hermes.domain.tool import Ask, Effect, Tool, ToolContext, ToolResult
+from hermes.execution.backends.local import LocalBackend, LocalOptions
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tools.md"
+
+
+class Bench:
+    """The tools of an agent whose workspace is `folder`."""
+
+    def __init__(self, tmp_path: Path, *, asks: bool = True) -> None:
+        self.folder = tmp_path / "work"
+        self.folder.mkdir(exist_ok=True)
+        self.user = tmp_path / "user"
+        self.user.mkdir(exist_ok=True)
+        options = LocalOptions(workspace=self.folder)
+        environ = {**os.environ, "HOME": str(self.user)}
+        self.backend = LocalBackend(home=tmp_path / "agent", environ=environ, options=options)
+        self.ended: list[ProcessView] = []
+        bench = Workbench(
+            backend=self.backend,
+            workspace=str(self.folder),
+            home=str(self.user),
+            agent_home=str(tmp_path / "agent"),
+            asks=asks,
+            ended=lambda context, view: self.ended.append(view),
+        )
+        self.tools: dict[str, Tool] = {tool.name: tool for tool in default_tools(bench)}
+
+    async def use(self, name: str, **arguments: object) -> ToolResult:
+        context = ToolContext(
+            agent=MAIN_AGENT,
+            session=SessionId("s"),
+            turn=TurnId("t"),
+            call=CallId("c"),
+            key="k",
+            output=lambda text: None,
+        )
+        return await self.tools[name].run(context, arguments)
+
+    async def text(self, name: str, **arguments: object) -> str:
+        return (await self.use(name, **arguments)).text
+
+    def ask(self, name: str, **arguments: object) -> Ask | None:
+        approval = self.tools[name].approval
+        assert callable(approval)
+        return approval(arguments)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    await made.backend.close()
+
+
+# --- the registry ---
+
+
+def test_schemas_are_small() -> None:
+    schemas = [
+        {
+            "type": "function",
+            "function": {
+                "name": spec.name,
+                "description": spec.signature.description,
+                "parameters": spec.signature.parameters,
+            },
+        }
+        for spec in TOOLS.values()
+    ]
+    assert len(TOOLS) == 8
+    assert len(json.dumps(schemas, separators=(",", ":"), ensure_ascii=False).encode()) <= 4500
+
+
+def test_a_schema_follows_the_signature() -> None:
+    assert TOOLS["process"].signature.parameters == {
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": ["list", "poll", "wait", "kill", "write"]},
+            "id": {"type": "string"},
+            "text": {"type": "string", "description": "for write"},
+            "seconds": {"type": "integer", "description": "for wait, at most 600"},
+        },
+        "required": ["action"],
+    }
+
+
+def test_effects_and_company() -> None:
+    effects = {name: (spec.effect, spec.parallel) for name, spec in TOOLS.items()}
+    assert effects == {
+        "read_file": (Effect.READ, True),
+        "search_files": (Effect.READ, True),
+        "write_file": (Effect.KEYED, False),
+        "patch": (Effect.KEYED, False),
+        "terminal": (Effect.ONCE, False),
+        "process": (Effect.ONCE, False),
+        "clarify": (Effect.READ, False),
+        "todo": (Effect.READ, False),
+    }
+
+
+async def test_toolsets(bench: Bench) -> None:
+    made = Workbench(backend=bench.backend, workspace="/w", home="/h")
+    assert {tool.name for tool in default_tools(made, enabled=["terminal"])} == {"terminal", "process"}
+    assert not {tool.toolset for tool in default_tools(made, disabled=["terminal", "file"])} & {
+        "terminal",
+        "file",
+    }
+    assert default_tools(made, enabled=["none", "file"]) == []
+    assert set(toolsets()) == {"file", "terminal", "clarify", "todo"}
+    with pytest.raises(UserError, match="Did you mean terminal"):
+        default_tools(made, enabled=["terminl"])
+
+
+async def test_slips_in_arguments_are_put_right(bench: Bench) -> None:
+    await bench.use("write_file", path="a.txt", content="1\n2\n3\n")
+    assert (
+        await bench.text("read_file", path="a.txt", offset="2", limit=1.0)
+        == "2|2\n[more follows; next offset 3]"
+    )
+    items = json.dumps([{"text": "go", "status": "pending"}])
+    assert await bench.text("todo", items=items) == "[ ] go\n0 of 1 done."
+    for wrong in ({}, {"path": "a", "nope": 1}, {"path": "a.txt", "limit": "many"}):
+        with pytest.raises(UserError):
+            await bench.use("read_file", **wrong)
+
+
+def test_the_reference_page_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == tools_page(), "write tools_page() to docs/reference/tools.md"
+
+
+# --- files ---
+
+
+async def test_reading(bench: Bench) -> None:
+    (bench.folder / "a.txt").write_text("eins\nzwei\n", encoding="utf-8")
+    assert await bench.text("read_file", path="a.txt") == "1|eins\n2|zwei"
+    (bench.folder / "empty").touch()
+    assert await bench.text("read_file", path="empty") == "[the file is empty]"
+    (bench.folder / "b.bin").write_bytes(b"\0\1\2")
+    (bench.folder / "long.txt").write_text("x" * 5000 + "\n")
+    assert len(await bench.text("read_file", path="long.txt")) < 2100
+    assert "a.txt" in await bench.text("read_file", path=".")
+    with pytest.raises(UserError, match="binary file of 3 bytes"):
+        await bench.use("read_file", path="b.bin")
+    with pytest.raises(UserError, match=r"Near: a\.txt"):
+        await bench.use("read_file", path="a.tx")
+    with pytest.raises(UserError, match="ends before line 9"):
+        await bench.use("read_file", path="a.txt", offset=9)
+
+
+async def test_reading_far_into_a_large_file(bench: Bench) -> None:
+    (bench.folder / "big.txt").write_text("".join(f"line {n}\n" for n in range(1, 400_001)))
+    assert (
+        await bench.text("read_file", path="big.txt", offset=399_999)
+        == "399999|line 399999\n400000|line 400000"
+    )
+    assert (await bench.text("read_file", path="big.txt", offset=200_000, limit=2)).splitlines() == [
+        "200000|line 200000",
+        "200001|line 200001",
+        "[more follows; next offset 200002]",
+    ]
+
+
+async def test_writing_again_changes_nothing(bench: Bench) -> None:
+    assert (await bench.text("write_file", path="new/x.py", content="a = 1\n")).startswith(
+        "Wrote new/x.py: 6 bytes"
+    )
+    assert (await bench.text("write_file", path="new/x.py", content="a = 1\n")).startswith("Replaced")
+    assert (bench.folder / "new/x.py").read_text() == "a = 1\n"
+    assert "SyntaxError" in await bench.text("write_file", path="bad.py", content="def (")
+
+
+async def test_files_follow_the_terminal(bench: Bench) -> None:
+    await bench.use("terminal", command="mkdir sub; cd sub")
+    await bench.use("write_file", path="here.txt", content="x")
+    assert (bench.folder / "sub/here.txt").read_text() == "x"
+    assert await bench.text("terminal", command="cat here.txt") == "x"
+
+
+async def test_searching(bench: Bench) -> None:
+    (bench.folder / "a.py").write_text("one\nneedle\n")
+    (bench.folder / ".env").write_text("needle=1\n")
+    assert await bench.text("search_files", pattern="need") == "a.py\n  2|needle"
+    assert await bench.text("search_files", pattern="*.py", target="files") == "a.py"
+    assert (await bench.text("search_files", pattern="nowhere")).startswith("Nothing found")
+
+
+async def test_private_places_are_asked_for(bench: Bench) -> None:
+    key = bench.user / ".ssh" / "id_rsa"
+    key.parent.mkdir()
+    key.write_text("private")
+    asked = bench.ask("read_file", path=str(key))
+    assert asked is not None and str(key) in asked.text
+    assert bench.ask("write_file", path=str(bench.user / ".bashrc"), content="x") is not None
+    assert bench.ask("patch", path="/etc/hosts", old="a", new="b") is not None
+    assert bench.ask("read_file", path="a.txt") is None
+    assert bench.ask("write_file", path="src/a.py", content="") is None
+    (bench.folder / "innocent").symlink_to(key)
+    for use in (
+        bench.use("read_file", path="innocent"),
+        bench.use("write_file", path="innocent", content="x"),
+    ):
+        with pytest.raises(UserError, match="leads to"):
+            await use
+    await bench.use("terminal", command="cd ../user/.ssh")
+    with pytest.raises(UserError, match="leads to"):
+        await bench.use("read_file", path="id_rsa")
+    assert key.read_text() == "private"
+
+
+# --- the terminal ---
+
+
+async def test_what_the_terminal_says(bench: Bench) -> None:
+    assert await bench.text("terminal", command="true") == "[no output]"
+    assert await bench.text("terminal", command="echo a; exit 2") == "a\n[exit code 2]"
+    assert await bench.text("terminal", command="printf '\\e[31mred\\e[0m\\r\\n10%%\\r20%%\\n'") == "red\n20%"
+    slow = await bench.use("terminal", command="echo a; sleep 60", timeout=1)
+    assert slow.failed and slow.text.startswith("a\n[stopped after 1 s")
+    assert "it left processes running as proc_" in await bench.text("terminal", command="sleep 60 &")
+
+
+async def test_background_processes(bench: Bench) -> None:
+    started = await bench.text("terminal", command="read l; echo heard $l", background=True)
+    name = started.split()[1]
+    assert name in await bench.text("process", action="list")
+    assert "[no new output]" in await bench.text("process", action="poll", id=name)
+    await bench.use("process", action="write", id=name, text="you")
+    assert (await bench.text("process", action="wait", id=name)).endswith("heard you\n")
+    assert [(view.id, view.code) for view in bench.ended] == [(name, 0)]
+    with pytest.raises(UserError, match="no process"):
+        await bench.use("process", action="poll", id="proc_x")
+    other = (await bench.text("terminal", command="sleep 60", background=True)).split()[1]
+    assert "ended with 143" in await bench.text("process", action="kill", id=other)
+
+
+async def test_dangerous_commands_are_asked_for(bench: Bench) -> None:
+    asked = bench.ask("terminal", command="git push --force")
+    assert asked is not None and "git push --force" in asked.text and "remote" in asked.text
+    assert bench.ask("terminal", command="git push --force") == asked
+    others = [
+        bench.ask("terminal", command="git push --force", workdir="/srv"),
+        bench.ask("terminal", command="git push --force "),
+    ]
+    assert all(other is not None and other.digest != asked.digest for other in others)
+    assert bench.ask("terminal", command="git status") is None
+    hidden = bench.ask("terminal", command="ls \u202etxt.x")
+    assert hidden is not None and "\\u202e" in hidden.text and "\u202e" not in hidden.text
+
+
+async def test_what_is_never_run(bench: Bench) -> None:
+    assert bench.ask("terminal", command="rm -rf /") is None
+    with pytest.raises(UserError, match="Refused"):
+        await bench.use("terminal", command="rm -rf /")
+
+
+async def test_a_command_is_judged_where_it_runs(bench: Bench) -> None:
+    (bench.user / "docs").mkdir()
+    assert bench.ask("terminal", command="rm -rf docs") is None
+    await bench.use("terminal", command="cd ../user")
+    with pytest.raises(UserError, match="workdir="):
+        await bench.use("terminal", command="rm -rf docs")
+    assert (bench.user / "docs").is_dir()
+    assert bench.ask("terminal", command="rm -rf docs", workdir=str(bench.user)) is not None
+    await bench.use("terminal", command="rm -rf docs", workdir=str(bench.user))
+    assert not (bench.user / "docs").exists()
+
+
+async def test_nobody_is_asked_when_asking_is_off(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, asks=False)
+    assert bench.ask("terminal", command="git push --force") is None
+    with pytest.raises(UserError, match="Refused"):
+        await bench.use("terminal", command="rm -rf ~")
+    await bench.backend.close()
+
+
+# --- talking ---
+
+
+async def test_clarify(bench: Bench) -> None:
+    asks = bench.tools["clarify"].asks
+    assert asks is not None
+    wanted = asks({"question": "Which?", "options": ["a", "b", "c", "d", "e"]})
+    assert (wanted.text, wanted.options) == ("Which?", ("a", "b", "c", "d"))
+
+
+async def test_todo_says_the_whole_list(bench: Bench) -> None:
+    items = [{"text": "one", "status": "completed"}, {"text": "two", "status": "in_progress"}]
+    assert await bench.text("todo", items=items) == "[x] one\n[>] two\n1 of 2 done."
+    with pytest.raises(UserError, match="must be one of"):
+        await bench.use("todo", items=[{"text": "a", "status": "soon"}])

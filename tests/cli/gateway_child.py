@@ -1,0 +1,43 @@
+"""The real gateway process with a scripted model and the fake platform, whose world the test keeps.
+
+`gateway_child.py <home> <port> <grace>`; the model hangs while `<home>/hold` exists,
+and there is none if `<home>/no-model` does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import hermes.app
+from hermes.admin.gateway import GatewayProcess
+from hermes.app import Given
+from hermes.domain.ports import ModelRequest
+from hermes.testing.model import Say, ScriptedModel, last_words
+from hermes.testing.platform import fake_platform
+from hermes.testing.tools import world_tools
+from hermes.testing.wire import RemoteWorld
+
+
+def main(home: Path, port: int, grace: float) -> int:
+    hermes.app.STOP_SECONDS = grace  # type: ignore[misc]
+
+    def script(request: ModelRequest) -> Say:
+        hold = asyncio.Event() if (home / "hold").exists() else None
+        return Say(text=f"You said: {last_words(request)}", hold=hold)
+
+    service = RemoteWorld(port)
+    given = Given(
+        provider=None if (home / "no-model").exists() else ScriptedModel(script),
+        tools=world_tools(service.effect),
+        platforms={"fake": fake_platform("edits", service)},
+    )
+    process = GatewayProcess(
+        home=home, environ=os.environ, given=given, say=lambda line: print(line, file=sys.stderr, flush=True)
+    )
+    return process.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))

@@ -1,0 +1,200 @@
+"""The command line as a person types it: what exists answers, what does not is explained."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hermes import __version__
+from hermes.cli import COMMANDS
+from tests.cli.command import ROOT, environment, gateway, hermes
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def test_version_and_help(home: Path) -> None:
+    assert hermes(home, "--version").out == f"hermes {__version__}\n"
+    told = hermes(home, "--help")
+    assert told.code == 0 and told.err == "" and all(name in told.out for name in COMMANDS)
+    assert hermes(home, "-p", "default", "--help").out == told.out
+    assert not home.exists()
+
+
+def test_alone_it_tells_the_next_steps(home: Path) -> None:
+    told = hermes(home)
+    assert told.code == 0 and "hermes gateway run" in told.out and "hermes --help" in told.out
+
+
+@pytest.mark.parametrize("command", sorted({name.partition(" ")[0] for name in COMMANDS}))
+def test_every_command_has_help(home: Path, command: str) -> None:
+    told = hermes(home, command, "--help")
+    assert told.code == 0 and told.out.startswith(f"usage: hermes {command}") and told.err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["statsu"], "Did you mean: hermes status"),
+        (["xyzzy"], "hermes --help"),
+        (["--frobnicate"], "no option “--frobnicate”"),
+        (["sessions"], "COMMAND"),
+        (["sessions", "lst"], "invalid choice"),
+        (["sessions", "show"], "required: session"),
+        (["sessions", "list", "-n", "0"], "not a number from 1"),
+        (["trace"], "required: message"),
+        (["gateway", "fly"], "invalid choice"),
+    ],
+)
+def test_wrong_use_is_told_with_exit_code_2(home: Path, words: list[str], says: str) -> None:
+    told = hermes(home, *words)
+    assert told.code == 2 and says in told.err and told.err.startswith("hermes: ") and told.clean
+    assert told.out == "" and not home.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["sessions", "show", "nosuch"], "There is no session “nosuch”."),
+        (["sessions", "export", "nosuch"], "There is no session “nosuch”."),
+        (["sessions", "delete", "nosuch", "--yes"], "There is no session “nosuch”."),
+        (["sessions", "show", ""], "There is no session “”."),
+        (["sessions", "list", "--agent", "nobody"], "There is no agent “nobody”."),
+        (["trace", "nosuch"], "There is no message or turn “nosuch”."),
+        (["status", "-p", "nobody"], "There is no profile “nobody”"),
+        (["-p"], "-p needs the name of a profile."),
+    ],
+)
+def test_what_does_not_exist_is_told_with_exit_code_1(home: Path, words: list[str], says: str) -> None:
+    told = hermes(home, *words)
+    assert told.code == 1 and says in told.err and told.clean and not home.exists()
+
+
+def test_empty_states(home: Path) -> None:
+    assert hermes(home, "sessions", "list").out.startswith("No sessions yet.")
+    assert hermes(home, "sessions", "list", "--json").out == "[]\n"
+    assert hermes(home, "sessions", "search", "a", "b").out == "Nothing was said with “a b”.\n"
+    told = hermes(home, "status")
+    assert told.code == 0 and "not running" in told.out and "hermes gateway run" in told.err
+    assert not home.exists()
+
+
+def test_a_profile_is_a_home(home: Path) -> None:
+    (home / "profiles" / "work").mkdir(parents=True)
+    for words in (["-p", "work", "status"], ["status", "--profile", "work"], ["--profile=work", "status"]):
+        assert f"Home     {home}/profiles/work" in hermes(home, *words).out
+
+
+def test_invalid_utf8_on_the_command_line(home: Path) -> None:
+    bad = b"\xff"
+    lines: list[list[str | bytes]] = [
+        [bad],
+        ["sessions", bad],
+        ["sessions", "show", bad],
+        ["sessions", "search", bad],
+        ["trace", bad],
+        ["-p", bad, "status"],
+        ["config", "get", bad],
+    ]
+    for words in lines:
+        told = hermes(home, *words)
+        assert told.clean and told.code in (0, 1, 2), told
+
+
+def test_control_characters_do_not_reach_the_terminal(home: Path) -> None:
+    told = hermes(home, "sessions", "show", "\x1b]0;owned\x07")
+    assert told.code == 1 and "\x1b" not in told.err and "\x07" not in told.err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["status"], ["config", "show"]])
+def test_nobody_reads_the_output(home: Path, words: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "hermes", *words],
+        env=environment(home), stdout=write, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(write)
+    assert done.returncode == 141 and "Traceback" not in done.stderr and "Broken" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["status"], ["sessions", "list"]])
+def test_no_output_at_all(home: Path, words: list[str]) -> None:
+    """`hermes … >&-`, and a full disk behind `>`."""
+    closed = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-P", "-m", "hermes", *words],
+        env=environment(home), stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in closed.stderr and closed.returncode in (0, 1)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "hermes", *words],
+            env=environment(home), stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1 and "cannot be written" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_unexpected_error_is_one_sentence_and_a_file(home: Path) -> None:
+    (home / "logs").mkdir(parents=True)
+    code = (
+        "import sys, hermes.admin.status as status, hermes.cli as cli\n"
+        "def run(*args): raise ZeroDivisionError('inside')\n"
+        "status.run = run; sys.argv = ['hermes', 'status']; sys.exit(cli.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=environment(home), capture_output=True, text=True, check=False
+    )
+    log = home / "logs" / "errors.log"
+    assert done.returncode == 1 and "Traceback" not in done.stderr and str(log) in done.stderr
+    assert "ZeroDivisionError: inside" in log.read_text() and log.stat().st_mode & 0o077 == 0
+
+
+def test_colours_only_on_a_terminal(home: Path) -> None:
+    def on_a_terminal(**more: str) -> str:
+        leader, follower = pty.openpty()
+        subprocess.run(
+            [sys.executable, "-P", "-c", _STRONG], env=environment(home, TERM="xterm", **more),
+            stdin=follower, stdout=follower, stderr=follower, check=True, cwd=ROOT,
+        )  # fmt: skip
+        os.close(follower)
+        shown = os.read(leader, 4096).decode()
+        os.close(leader)
+        return shown
+
+    assert "\x1b[1m" in on_a_terminal()
+    assert "\x1b" not in on_a_terminal(NO_COLOR="1")
+
+
+_STRONG = "import os; from hermes.admin.output import this_console; this_console(os.environ).strong('word')"
+
+
+def test_status_follows_the_gateway(home: Path) -> None:
+    with gateway(home) as running:
+        told = hermes(home, "status")
+        assert f"running (process {running.process.pid}, since" in told.out and "Agents" in told.out
+        assert f"ready: home {home}, agents main, platforms none, model none" in running.err
+        for words in (["sessions", "list"], ["trace", "x"], ["sessions", "delete", "x", "--yes"]):
+            held = hermes(home, *words)
+            assert held.code == 1 and f"(process {running.process.pid}, since" in held.err and held.clean
+        assert running.stop() == 0
+    assert "not running; stopped" in hermes(home, "status").out
+    assert not (home / "gateway.pid").exists()
+
+
+def test_status_notices_a_gateway_that_was_cut_off(home: Path) -> None:
+    with gateway(home) as running:
+        running.process.kill()
+        running.process.wait()
+    assert (home / "gateway.pid").exists()
+    told = hermes(home, "status")
+    assert f"the last one (process {running.process.pid}) was cut off" in told.out
+    assert '"running": false' in hermes(home, "status", "--json").out
+    with gateway(home) as again:
+        assert again.stop() == 0

@@ -1,0 +1,220 @@
+"""The adapter host: it keeps an adapter alive, from where it left off, and says how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.message import Inbound
+from hermes.domain.ports import Accept
+from hermes.entry.host import LONGEST_DELAY, Account, Host, HostState, back_off
+from hermes.testing.clock import FakeClock, settle
+from hermes.testing.platform import to_inbound
+from hermes.testing.world import Update
+
+
+@dataclass
+class Gateway:
+    """What a host sees of the gateway."""
+
+    stored: str | None = None
+    accepted: list[Inbound] = field(default_factory=list)
+    attached: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+
+    async def cursor(self, account: str) -> str | None:
+        return self.stored
+
+    async def accept(self, account: str, items: Sequence[Inbound], cursor: str | None) -> None:
+        self.accepted += items
+        self.stored = cursor
+
+    def attach(self, account: str, platform: object) -> None:
+        self.attached.append(account)
+        self.log.append("attach")
+
+    def detach(self, account: str) -> None:
+        self.attached.remove(account)
+        self.log.append("detach")
+
+
+@dataclass
+class Lease:
+    free: bool = True
+    held: bool = False
+    taken: int = 0
+
+    async def take(self, seconds: float) -> bool:
+        self.taken += self.free
+        self.held = self.free
+        return self.free
+
+    async def release(self) -> None:
+        self.held = False
+
+
+@dataclass
+class Adapter:
+    """Each run does the next thing of the script, then stays connected."""
+
+    script: list[object]
+    cursors: list[str | None] = field(default_factory=list)
+
+    async def run(self, accept: Accept, cursor: str | None) -> None:
+        self.cursors.append(cursor)
+        step = self.script.pop(0) if self.script else None
+        if isinstance(step, Exception):
+            raise step
+        if isinstance(step, str):
+            update = Update(seq=1, delivery=step, chat="1", user="u", text="hi")
+            await accept([to_inbound(update)], step)
+            raise Unreachable("the line went dead")
+        if step == 0:
+            return
+        await asyncio.Event().wait()
+
+
+@dataclass
+class Stage:
+    adapter: Adapter
+    lease: Lease = field(default_factory=Lease)
+    gateway: Gateway = field(default_factory=Gateway)
+    clock: FakeClock = field(default_factory=FakeClock)
+    states: list[tuple[HostState, str]] = field(default_factory=list)
+    make_error: HermesError | None = None
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        async def make() -> Adapter:
+            if self.make_error is not None:
+                raise self.make_error
+            return self.adapter
+
+        account = Account(name="fake", make=make, lease=self.lease)  # type: ignore[arg-type]
+        host = Host(account, self.gateway, self.clock, self._told)  # type: ignore[arg-type]
+        task = asyncio.create_task(host.live())
+        await settle()
+        yield task
+        task.cancel()
+        await asyncio.wait([task])
+
+    def _told(self, account: str, state: HostState, why: str) -> None:
+        self.states.append((state, why))
+
+    @property
+    def state(self) -> HostState:
+        return self.states[-1][0]
+
+
+async def test_it_connects_and_stops() -> None:
+    stage = Stage(Adapter([]))
+    async with stage.running():
+        assert stage.state is HostState.CONNECTING and stage.gateway.attached == ["fake"] and stage.lease.held
+        await stage.clock.advance(5)
+        assert stage.state is HostState.CONNECTED
+    assert stage.state is HostState.STOPPED and stage.gateway.attached == [] and not stage.lease.held
+
+
+async def test_a_reconnect_goes_on_from_the_stored_cursor() -> None:
+    stage = Stage(Adapter(["7", "9"]), gateway=Gateway(stored="3"))
+    async with stage.running():
+        await stage.clock.advance(2)
+        await stage.clock.advance(3)
+        assert stage.adapter.cursors == ["3", "7", "9"]
+        assert [item.delivery for item in stage.gateway.accepted] == ["7", "9"]
+        assert stage.gateway.log == ["attach", "detach", "attach", "detach", "attach"]
+        assert HostState.CONNECTED in [state for state, _ in stage.states]
+
+
+async def test_it_backs_off_longer_each_time() -> None:
+    troubles: list[object] = [ConnectionError("boom") for _ in range(4)]
+    stage = Stage(Adapter(troubles))
+    async with stage.running():
+        waits = []
+        for _ in range(4):
+            assert stage.state is HostState.RETRYING
+            before = stage.clock.monotonic()
+            while stage.state is HostState.RETRYING and stage.clock.monotonic() < before + 20:
+                tries = len(stage.adapter.cursors)
+                await stage.clock.advance(0.25)
+                if len(stage.adapter.cursors) > tries:
+                    break
+            waits.append(stage.clock.monotonic() - before)
+        assert all(0.75 * 2**n <= wait <= 1.25 * 2**n + 0.25 for n, wait in enumerate(waits)), waits
+    assert "ConnectionError" in stage.states[1][1]
+
+
+async def test_after_a_minute_of_health_the_first_wait_is_short_again() -> None:
+    stage = Stage(Adapter([Unreachable("a"), Unreachable("b"), Unreachable("c")]))
+    async with stage.running() as task:
+        await stage.clock.advance(20)
+        assert stage.state is HostState.CONNECTED
+        await stage.clock.advance(61)
+        stage.lease.free = False  # the next renewal takes the adapter away
+        await stage.clock.advance(20)
+        waits = [why for state, why in stage.states if state is HostState.RETRYING]
+        assert waits[-1].endswith("in 1 s") and not task.done()
+
+
+async def test_the_platform_may_say_how_long() -> None:
+    stage = Stage(Adapter([Unreachable("slow down", after=42.0)]))
+    async with stage.running():
+        await stage.clock.advance(41)
+        assert stage.state is HostState.RETRYING and len(stage.adapter.cursors) == 1
+        await stage.clock.advance(2)
+        assert len(stage.adapter.cursors) == 2
+
+
+async def test_an_adapter_that_returns_is_started_again() -> None:
+    stage = Stage(Adapter([0]))
+    async with stage.running():
+        assert stage.state is HostState.RETRYING and "closed the connection" in stage.states[-1][1]
+        await stage.clock.advance(2)
+        assert len(stage.adapter.cursors) == 2
+
+
+@pytest.mark.parametrize(
+    "error", [NeedsLogin("the token was revoked"), Refused("the bot is banned"), UserError("No package.")]
+)
+async def test_what_only_an_operator_can_mend_parks_it(error: HermesError) -> None:
+    stage = Stage(Adapter([error]))
+    async with stage.running() as task:
+        assert task.done() and stage.states[-1] == (HostState.PARKED, str(error))
+        assert stage.gateway.attached == [] and not stage.lease.held
+
+
+async def test_an_adapter_that_cannot_be_made_parks_it() -> None:
+    stage = Stage(Adapter([]), make_error=UserError("Fake needs FAKE_TOKEN.", hint="Set it."))
+    async with stage.running():
+        assert stage.states[-1] == (HostState.PARKED, "Fake needs FAKE_TOKEN. Set it.")
+
+
+async def test_it_waits_for_the_lease() -> None:
+    stage = Stage(Adapter([]), lease=Lease(free=False))
+    async with stage.running():
+        await stage.clock.advance(60)
+        assert stage.states == [(HostState.WAITING, "another gateway uses this account")]
+        assert stage.adapter.cursors == []
+        stage.lease.free = True
+        await stage.clock.advance(5)
+        assert stage.state in (HostState.CONNECTING, HostState.CONNECTED) and stage.gateway.attached
+
+
+async def test_a_lost_lease_takes_the_adapter_down() -> None:
+    stage = Stage(Adapter([]))
+    async with stage.running():
+        await stage.clock.advance(30)
+        assert stage.lease.taken == 2
+        stage.lease.free = False
+        await stage.clock.advance(25)
+        assert stage.gateway.attached == [] and stage.state is HostState.WAITING
+
+
+def test_the_longest_wait() -> None:
+    assert all(back_off(failures) <= LONGEST_DELAY for failures in range(1, 100))
+    assert back_off(50) >= 0.7 * LONGEST_DELAY

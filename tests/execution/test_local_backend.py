@@ -1,0 +1,179 @@
+"""The local backend: the conformance checks, and what is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.errors import Unreachable, UserError
+from hermes.domain.ports import Command, CommandResult
+from hermes.execution.backends.local import LocalBackend, LocalOptions, build_environment
+from hermes.execution.spawner import Limits
+from hermes.testing.backend_suite import CHECKS, SECRET, SECRET_NAME, Bed
+
+Make = Callable[..., LocalBackend]
+
+
+@pytest.fixture
+async def make(tmp_path: Path) -> AsyncIterator[Make]:
+    made: list[LocalBackend] = []
+
+    def build(**limits: float) -> LocalBackend:
+        workspace = tmp_path / "work"
+        workspace.mkdir(exist_ok=True)
+        environ = {**os.environ, SECRET_NAME: SECRET}
+        options = LocalOptions(workspace=workspace, limits=Limits(**limits))  # type: ignore[arg-type]
+        made.append(LocalBackend(home=tmp_path / "home", environ=environ, options=options))
+        return made[-1]
+
+    yield build
+    for backend in made:
+        await backend.close()
+
+
+@pytest.fixture
+def bed(make: Make, tmp_path: Path) -> Bed:
+    return Bed(backend=make(), folder=str(tmp_path / "work"))
+
+
+async def run(backend: LocalBackend, text: str, **more: object) -> CommandResult:
+    command = Command(text=text, session="s", **more)  # type: ignore[arg-type]
+    return await backend.run(command, lambda words: None)
+
+
+def children() -> set[int]:
+    """Processes below this one, at any depth."""
+    found: set[int] = set()
+    queue = [os.getpid()]
+    while queue:
+        pid = queue.pop()
+        try:
+            tasks = os.listdir(f"/proc/{pid}/task")
+            below = [
+                int(word)
+                for task in tasks
+                for word in Path(f"/proc/{pid}/task/{task}/children").read_text().split()
+            ]
+        except OSError:
+            continue
+        found.update(below)
+        queue += below
+    return found
+
+
+@pytest.mark.parametrize("name", CHECKS)
+async def test_conformance(name: str, bed: Bed) -> None:
+    await CHECKS[name](bed)
+
+
+async def test_closing_ends_everything(make: Make, tmp_path: Path) -> None:
+    before = children()
+    backend = make()
+    bed = Bed(backend=backend, folder=str(tmp_path / "work"))
+    note = f"echo $$ >> {bed.folder}/pids; exec sleep 300"
+    for trick in ("", "setsid ", "nohup "):
+        await backend.start(
+            Command(text=f"{trick}bash -c '{note}'", session="s", timeout=0), lambda view: None
+        )
+    await bed.noted(3)
+    await run(backend, "sleep 300 &")
+    await backend.close()
+    assert children() <= before
+
+
+async def test_a_session_goes_on_after_a_restart(make: Make) -> None:
+    await run(make(), "cd /usr; export COLOUR='deep blue'")
+    assert (await run(make(), "pwd; echo $COLOUR")).output == "/usr\ndeep blue\n"
+
+
+async def test_the_output_of_a_gigabyte(make: Make) -> None:
+    backend = make()
+    result = await run(backend, "yes | head -c 1G")
+    assert result.code == 0 and result.cut
+    assert len(result.output) < 60_000
+    saved = await backend.files.stat("s", result.saved)
+    assert saved is not None and saved.size == Limits().saved
+
+
+async def test_a_reader_that_is_slow_does_not_hold_the_command(make: Make) -> None:
+    backend = make()
+    heard: list[str] = []
+    command = Command(text="yes | head -c 20M; echo; echo end", session="s")
+    result = await backend.run(command, heard.append)
+    assert result.output.endswith("end\n")
+    assert sum(map(len, heard)) < 1 << 20
+
+
+async def test_a_file_that_grows_too_large_is_stopped(make: Make, tmp_path: Path) -> None:
+    result = await run(make(file_size=1 << 20), "head -c 4M /dev/zero > big; echo $?")
+    assert result.output.splitlines()[-1] != "0"
+    assert (tmp_path / "work" / "big").stat().st_size == 1 << 20
+
+
+async def test_a_folder_that_is_gone(make: Make, tmp_path: Path) -> None:
+    backend = make()
+    await run(backend, "mkdir -p deep/er; cd deep/er")
+    (tmp_path / "work/deep/er").rmdir()
+    result = await run(backend, "pwd")
+    assert result.output.endswith(f"{tmp_path}/work/deep\n") and "is gone" in result.output
+    with pytest.raises(UserError, match="no folder"):
+        await run(backend, "pwd", cwd="/not/there")
+
+
+async def test_a_killed_runner_is_replaced(make: Make) -> None:
+    backend = make()
+    before = children()
+    await run(backend, "true")
+    for pid in children() - before:
+        os.kill(pid, signal.SIGKILL)
+    assert (await run(backend, "echo again")).output == "again\n"
+
+
+async def test_a_killed_keeper_takes_its_command_along(make: Make, tmp_path: Path) -> None:
+    backend = make()
+    bed = Bed(backend=backend, folder=str(tmp_path / "work"))
+    note = f"setsid bash -c 'echo $$ >> {bed.folder}/pids; exec sleep 300' &"
+    script = f"{note} echo $PPID > {bed.folder}/keeper; wait"
+    task = asyncio.create_task(run(backend, script))
+    await bed.noted(1)
+    await bed.noted(1, "keeper")
+    os.kill(int((tmp_path / "work/keeper").read_text()), signal.SIGKILL)
+    with pytest.raises(Unreachable):
+        await task
+    while await bed.survivors():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+async def test_many_at_once(make: Make) -> None:
+    backend = make()
+    commands = (Command(text=f"sleep 0.05; echo {n}", session=str(n)) for n in range(20))
+    results = await asyncio.gather(*(backend.run(command, lambda words: None) for command in commands))
+    assert [result.output for result in results] == [f"{n}\n" for n in range(20)]
+
+
+async def test_long_commands_and_strange_ones(make: Make) -> None:
+    backend = make()
+    long = "x" * 300_000
+    assert (await run(backend, f"cat <<'EOF' | wc -c\n{long}\nEOF")).output.strip() == "300001"
+    with pytest.raises(UserError, match="NUL"):
+        await run(backend, "echo \0")
+    assert (await run(backend, "set -x; echo hi")).output == "++ echo hi\nhi\n"
+    assert (await run(backend, "trap 'echo bye' EXIT; export OWN=1; echo hi")).output == "hi\nbye\n"
+    assert (await run(backend, "echo $OWN")).output == "1\n"
+
+
+async def test_variables_of_one_command(make: Make) -> None:
+    backend = make()
+    assert (await run(backend, 'echo "$A"', env={"A": "it's"})).output == "it's\n"
+    assert (await run(backend, 'echo "$A"', env={"A": "$(echo no)"})).output == "$(echo no)\n"
+
+
+def test_the_environment_is_built_from_nothing() -> None:
+    environ = {"PATH": "/bin", "HOME": "/h", "API_KEY": "x", "WANTED": "y", "BASH_ENV": "z"}
+    built = build_environment(environ, ("WANTED", "MISSING"))
+    assert built.keys() == {"PATH", "HOME", "LANG", "TERM", "USER", "WANTED"}

@@ -1,0 +1,77 @@
+"""Records as they are stored: old ones stay readable, new fields of others are ignored, nothing changes on
+the way through. Never edit a file in `records/`; add one when a kind gains a field."""
+
+from __future__ import annotations
+
+import json
+import typing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes.domain.errors import Refused
+from hermes.domain.event import ModelSaid, Record, UserSaid
+from hermes.domain.message import Inbound
+from hermes.state.codec import KINDS, decode, decode_record, encode_record, stamp, unstamp
+from hermes.testing.store_suite.samples import inbound
+from tests.conftest import FULL
+
+FILES = sorted((Path(__file__).parent / "records").glob("*.json"))
+
+
+def test_every_kind_has_an_old_record() -> None:
+    assert set(KINDS.values()) == set(typing.get_args(Record))
+    kept = {json.loads(file.read_text("utf-8"))["kind"] for file in FILES}
+    assert kept == set(KINDS)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_an_old_record_says_what_it_said(file: Path) -> None:
+    old: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    record = decode_record(old["kind"], json.dumps(old["record"]))
+    kind, data = encode_record(record)
+    assert kind == old["kind"]
+    assert decode_record(kind, data) == record
+    again = json.loads(data)
+    for name, value in old["record"].items():
+        if name in again:
+            assert again[name] == value
+    unknown = old["record"].keys() - again.keys()
+    assert unknown == ({"from_a_newer_program", "mood"} if ".newer" in file.name else set())
+
+
+@given(record=st.one_of(*(st.from_type(kind) for kind in KINDS.values())))
+@settings(max_examples=5000 if FULL else 200)
+def test_a_record_comes_back_as_it_went(record: Record) -> None:
+    kind, data = encode_record(record)
+    assert decode_record(kind, data.decode()) == record
+
+
+def test_half_a_character_does_not_lose_the_record() -> None:
+    kind, data = encode_record(UserSaid(text="broken \ud83d end", author="\udfff"))
+    assert decode_record(kind, data) == UserSaid(text="broken \ufffd end", author="\ufffd")
+    kind, data = encode_record(ModelSaid(text="nul \0 stays"))
+    assert decode_record(kind, data) == ModelSaid(text="nul \0 stays")
+
+
+def test_what_cannot_be_read_is_one_clear_error() -> None:
+    with pytest.raises(Refused, match="“dreamt” was written by a newer Hermes"):
+        decode_record("dreamt", b"{}")
+    for data in (b"", b"{", b"[]", b'{"text": 7}', b"\xff\xfe", b'{"text": "\xff"}'):
+        with pytest.raises(Refused, match="UserSaid cannot be read"):
+            decode_record("user_said", data)
+    with pytest.raises(Refused, match="Inbound cannot be read"):
+        decode(Inbound, b'{"delivery": "d"}')
+
+
+def test_times_come_back_to_the_microsecond() -> None:
+    for at in (
+        datetime(2026, 1, 5, 12, 0, 0, 123457, tzinfo=UTC),
+        datetime(1999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    ):
+        assert unstamp(stamp(at)) == at
+    assert inbound("d").at.tzinfo is UTC

@@ -1,0 +1,243 @@
+"""A disk that fills up, and a file that somebody else holds: accepts stop, nothing acknowledged is missing,
+the writer lives, and all goes on by itself when the trouble is over."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.errors import Unreachable
+from hermes.domain.ids import SessionId
+from hermes.domain.ports import Tx
+from hermes.state.engine import StoreOptions
+from hermes.state.reserve import Reserve
+from hermes.state.sqlite import SqliteStore
+from hermes.testing.powercut import SmallDisk
+from hermes.testing.store_suite.samples import NOW, add_talk, entry, inbound
+
+S1 = SessionId("s1")
+
+
+def _accept(name: str, tx: Tx) -> int:
+    return tx.inbox.add("fake", [inbound(name, text="x" * 4000)], name, NOW)
+
+
+def _append(seq: int, tx: Tx) -> int:
+    tx.journal.append(S1, [entry(seq)])
+    return seq
+
+
+async def _fill_up(store: SqliteStore) -> tuple[list[str], int]:
+    """Deliver until nothing more is accepted, eight at once; what was acknowledged, and how many were not."""
+    acknowledged: list[str] = []
+    refused = 0
+
+    async def deliver(name: str) -> None:
+        nonlocal refused
+        try:
+            await store.write(partial(_accept, name), first=True)
+            acknowledged.append(name)
+        except Unreachable:
+            refused += 1
+
+    for number in range(10_000):
+        await asyncio.gather(*(deliver(f"d{number}-{part}") for part in range(8)))
+        if refused:
+            return acknowledged, refused
+    raise AssertionError("the disk never filled up")
+
+
+async def _accepts_again(store: SqliteStore) -> str:
+    """Deliver, as a platform does, until it is taken."""
+    for attempt in range(400):
+        try:
+            await store.write(partial(_accept, f"again{attempt}"), first=True)
+            return f"again{attempt}"
+        except Unreachable:
+            await asyncio.sleep(0.05)
+    raise AssertionError("it never accepted again")
+
+
+async def _stays_refused(store: SqliteStore) -> None:
+    for number in range(5):
+        with pytest.raises(Unreachable, match="nothing can be stored"):
+            await store.write(partial(_accept, f"no{number}"), first=True)
+    assert "full" in store.facts.trouble
+
+
+def _is_there(file: Path) -> bool:
+    return file.exists()
+
+
+async def _live_through_a_full_disk(store: SqliteStore, make_room: Callable[[], None], reserve: Path) -> None:
+    await store.write(add_talk)
+    assert _is_there(reserve)
+    acknowledged, refused = await _fill_up(store)
+    assert refused
+    assert not _is_there(reserve), "the reserve is given up for what is under way"
+    await _stays_refused(store)
+    # Work of running turns lives on the reserve, and waits when that is used up too.
+    working = [asyncio.create_task(store.write(partial(_append, seq))) for seq in range(1, 2000)]
+    await _stays_refused(store)
+    make_room()
+    acknowledged.append(await _accepts_again(store))
+    assert await asyncio.gather(*working) == list(range(1, 2000))
+    assert _is_there(reserve), "the reserve is kept again"
+    rows = await store.read(lambda tx: tx.inbox.pending(0, 100_000))
+    stored = [row.inbound.delivery for row in rows]
+    assert set(acknowledged) <= set(stored)
+    assert len(await store.read(lambda tx: tx.journal.read(S1))) == 1999
+    assert store.facts.trouble == ""
+    assert await store.check_integrity() == []
+
+
+class _SmallReserve(Reserve):
+    """A reserve that lies on the small disk."""
+
+    def __init__(self, path: Path, disk: SmallDisk) -> None:
+        super().__init__(path)
+        self._disk = disk
+        self._size = 200_000
+
+    def _allocate(self, path: Path, size: int) -> None:
+        if self._disk.used + size > self._disk.limit:
+            raise OSError(errno.ENOSPC, "the small disk is full")
+        super()._allocate(path, size)
+        self._disk.reserved = size
+
+    def give_up(self) -> None:
+        super().give_up()
+        self._disk.reserved = 0
+
+
+async def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    disk = SmallDisk(3_000_000)
+    path = tmp_path / "state.db"
+    options = StoreOptions(vfs=disk.name, reserve=_SmallReserve(tmp_path / "reserve.bin", disk))
+
+    def make_room() -> None:
+        disk.limit = 50_000_000
+
+    async with SqliteStore(path, options) as store:
+        await _live_through_a_full_disk(store, make_room, tmp_path / "reserve.bin")
+    disk.unregister()
+
+
+@contextmanager
+def _tmpfs(folder: Path, size: str) -> Iterator[Path]:
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("this machine does not let us mount")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.root
+async def test_a_full_tmpfs_loses_nothing(tmp_path: Path) -> None:
+    with _tmpfs(tmp_path / "small", "4m") as folder:
+
+        def make_room() -> None:
+            subprocess.run(["mount", "-o", "remount,size=64m", str(folder)], check=True)
+
+        async with SqliteStore(folder / "state.db") as store:
+            await _live_through_a_full_disk(store, make_room, folder / "reserve.bin")
+
+
+async def test_a_store_closes_on_a_full_disk(tmp_path: Path) -> None:
+    disk = SmallDisk(2_000_000)
+    options = StoreOptions(vfs=disk.name, reserve=_SmallReserve(tmp_path / "reserve.bin", disk))
+    async with SqliteStore(tmp_path / "state.db", options) as store:
+        await store.write(add_talk)
+        await _fill_up(store)
+        disk.limit = 0
+        waiting = [asyncio.create_task(store.write(partial(_append, seq))) for seq in range(1, 500)]
+        await asyncio.sleep(0.1)
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(result, Unreachable | int) for result in results)
+    assert any(isinstance(result, Unreachable) for result in results)
+    disk.unregister()
+
+
+async def test_trouble_is_forgotten_without_anybody_asking(tmp_path: Path) -> None:
+    disk = SmallDisk(2_000_000)
+    options = StoreOptions(vfs=disk.name, reserve=_SmallReserve(tmp_path / "reserve.bin", disk))
+    async with SqliteStore(tmp_path / "state.db", options) as store:
+        await _fill_up(store)
+        assert "full" in store.facts.trouble
+        disk.limit = 50_000_000
+        for _ in range(400):
+            if not store.facts.trouble:
+                break
+            await asyncio.sleep(0.05)
+        assert store.facts.trouble == ""
+    disk.unregister()
+
+
+# --- a file that another process holds ---
+
+HOLD = """
+import sys, time, apsw
+connection = apsw.Connection(sys.argv[1])
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+async def test_a_held_file_loses_nothing(tmp_path: Path, full: bool) -> None:
+    path = tmp_path / "state.db"
+    busy_ms, held = (5000, 6.5) if full else (200, 1.0)
+    async with SqliteStore(path, StoreOptions(busy_ms=busy_ms)) as store:
+        await store.write(add_talk)
+        holder = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", HOLD, str(path), str(held), stdout=asyncio.subprocess.PIPE
+        )
+        assert holder.stdout is not None
+        await holder.stdout.readline()
+        accepting = [
+            asyncio.create_task(store.write(partial(_accept, f"d{number}"), first=True))
+            for number in range(20)
+        ]
+        working = [asyncio.create_task(store.write(partial(_append, seq))) for seq in range(1, 100)]
+        assert await store.read(lambda tx: tx.inbox.pending(0, 10)) == [], "readers are not held up"
+        accepted = await asyncio.gather(*accepting, return_exceptions=True)
+        assert all(result == 1 or isinstance(result, Unreachable) for result in accepted)
+        assert any(isinstance(result, Unreachable) for result in accepted)
+        assert await asyncio.gather(*working) == list(range(1, 100))
+        assert await holder.wait() == 0
+        await _accepts_again(store)
+        taken = [f"d{number}" for number, result in enumerate(accepted) if result == 1]
+        stored = [row.inbound.delivery for row in await store.read(lambda tx: tx.inbox.pending(0, 100))]
+        assert set(taken) <= set(stored)
+        assert store.facts.trouble == ""
+
+
+# --- the reserve ---
+
+
+def test_the_reserve_leaves_most_of_a_small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reserve = Reserve(tmp_path / "reserve.bin")
+    assert reserve.keep()
+    assert (tmp_path / "reserve.bin").stat().st_size > 4096
+    reserve.give_up()
+    assert not (tmp_path / "reserve.bin").exists()
+    assert not reserve.keep(), "it is not tried again at once"
+    assert Reserve(None).keep()
+    monkeypatch.delattr("os.posix_fallocate", raising=False)
+    other = Reserve(tmp_path / "written.bin")
+    other._size = 100_000
+    assert other.keep()
+    assert (tmp_path / "written.bin").stat().st_size == 100_000

@@ -1,0 +1,63 @@
+"""Files by their content: whole or not at all, once, and only from the media folder."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.errors import UserError
+from hermes.domain.rows import MediaItem
+from hermes.state.media import read_file, store_file
+from hermes.state.wholefile import write_whole
+from hermes.testing.clock import START, FakeClock
+
+
+def test_a_file_is_named_by_what_is_in_it(tmp_path: Path) -> None:
+    item = store_file(tmp_path, b"picture", "image/png", FakeClock())
+    digest = hashlib.sha256(b"picture").hexdigest()
+    assert item == MediaItem(
+        sha256=digest, path=f"{digest[:2]}/{digest}", size=7, mime="image/png", stored_at=START
+    )
+    assert read_file(tmp_path, item) == b"picture"
+    assert store_file(tmp_path, b"picture", "image/png", FakeClock()) == item
+
+
+def test_the_same_file_may_come_from_many_sides_at_once(tmp_path: Path) -> None:
+    data = bytes(range(256)) * 4000
+    with ThreadPoolExecutor(8) as pool:
+        items = list(pool.map(lambda _: store_file(tmp_path, data, "x/y", FakeClock()), range(32)))
+    assert len(set(items)) == 1
+    assert [one for one in tmp_path.rglob("*") if one.is_file()] == [tmp_path / items[0].path]
+    assert read_file(tmp_path, items[0]) == data
+
+
+def test_nothing_outside_the_folder_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "media"
+    item = store_file(folder, b"mine", "x/y", FakeClock())
+    (tmp_path / "secret").write_text("not yours")
+    for path in ("../secret", str(tmp_path / "secret"), "ab/none", ""):
+        with pytest.raises(UserError, match="no longer in the media folder"):
+            read_file(folder, replace(item, path=path))
+    (folder / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(UserError):
+        read_file(folder, replace(item, path="link"))
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_scrap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+
+    def fail(_: int) -> None:
+        raise OSError("planted")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="planted"):
+        write_whole(path, b"new")
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    assert path.read_bytes() == b"old"
