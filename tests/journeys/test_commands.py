@@ -80,6 +80,19 @@ async def test_title_sessions_and_resume(tmp_path: Path) -> None:
         assert said == ["alpha", "gamma"]
 
 
+async def test_a_refused_command_changes_nothing(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path) as chat:
+        chat.world.write("/new Plan")
+        await chat.until_seen("New session “Plan”")
+        chat.world.write("/new Plan")
+        await chat.until_seen("Another session is called “Plan”.")
+        chat.world.write("alpha")
+        await chat.until_seen("You said: alpha")
+        sessions = await chat.database.read(lambda tx: tx.sessions.find(""))
+        assert [session.title for session in sessions].count("Plan") == 1
+        assert len(sessions) == 2
+
+
 async def test_a_stranger_cannot_resume_somebody_elses_session(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path) as chat:
         chat.world.write("secret", chat="1", user="ann")

@@ -176,3 +176,15 @@ async def test_an_album_becomes_one_turn_and_separate_messages_never_do(tmp_path
         await chat.until_seen("first picture\nsecond picture")
         await chat.until_idle()
         assert len(chat.model.requests) == 1
+
+
+async def test_a_stop_does_not_wait_for_what_cannot_be_sent_now(tmp_path: Path) -> None:
+    world = World(trouble=lambda what, chat: Unreachable("down", after=300.0) if what == "send" else None)
+    chat = Journey(folder=tmp_path, world=world, kind="plain")
+    await chat.__aenter__()
+    chat.world.write("hello")
+    await chat.until_taken()
+    stopping = asyncio.create_task(chat.gateway.stop(grace=60.0))
+    await asyncio.wait_for(stopping, 10)
+    await chat.__aexit__()
+    world.trouble = None

@@ -14,7 +14,16 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from hermes.control.delivery import Delivery
-from hermes.control.feed import Feeds
+from hermes.control.doors import (
+    Caller,
+    Replied,
+    bound_session,
+    choose_model,
+    enter_session,
+    open_turns,
+    run_command,
+)
+from hermes.control.feed import Feed, Feeds
 from hermes.control.intake import Intake, IntakeWorld
 from hermes.control.outcome import Outcomes
 from hermes.control.questions import Expiry, Outcome, answer
@@ -31,7 +40,7 @@ from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
 from hermes.domain.message import Inbound
 from hermes.domain.ports import Platform, Store, Tx
-from hermes.domain.session import begin_session, session_key
+from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.turn import Answer, BusyMode, Cause, Turn, TurnInput, TurnState
@@ -57,13 +66,14 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """Words from a door that knows who speaks and to which agent, and watches the feed for the answer."""
+    """Words from a door that knows who speaks and to which agent, and watches the feed for the answer.
+    `busy` None is what the session says, or else the settings."""
 
     agent: AgentId
     source: Source
     input: TurnInput
     session: SessionId | None = None
-    busy: BusyMode = BusyMode.QUEUE
+    busy: BusyMode | None = BusyMode.QUEUE
     cause: Cause = Cause.MESSAGE
     ephemeral: bool = False
 
@@ -129,9 +139,6 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._intake.close()
-        for actor in self._actors.workers():
-            if isinstance(actor, SessionActor):
-                actor.wind_down()
         await self._actors.close(grace, self._hurry)
         await self._delivery.close(grace, self._hurry)
         now = self._parts.clock.now()
@@ -174,17 +181,20 @@ class Gateway:
         """A turn for a terminal or an API client, in one commit; its feed is open before this returns."""
         runtime = self._runtime(words.agent)
         now = self._parts.clock.now()
+        self._check_size(words.input.text)
 
         def submit(tx: Tx) -> Turn:
+            session = self._session_for(tx, words)
+            said = session.busy_mode or self._parts.settings.display.busy_input_mode
             turn = Turn(
                 id=new_turn_id(),
-                session=self._session_for(tx, words),
+                session=session.id,
                 agent=words.agent,
                 cause=words.cause,
                 input=replace(words.input, text=storable(words.input.text)),
                 created_at=now,
                 source=words.source,
-                busy=words.busy,
+                busy=BusyMode(said) if words.busy is None else words.busy,
                 ephemeral=words.ephemeral,
             )
             tx.turns.add(turn)
@@ -195,34 +205,50 @@ class Gateway:
         self._ring_known(words.agent, turn.session)
         return turn
 
-    def _session_for(self, tx: Tx, words: Submission) -> SessionId:
-        if words.session is not None:
-            known = tx.sessions.get(words.session)
-            if known is None:
-                raise UserError(
-                    f"There is no session “{words.session}”.", hint="`hermes sessions list` shows them."
-                )
-            return known.id
+    def _check_size(self, text: str) -> None:
+        most = self._parts.settings.gateway.max_message_chars
+        if len(text) > most:
+            size = f"{len(text):,} characters; {most:,} are the most"
+            raise UserError(f"Your message has {size}.", hint="Put it into a file and name the file.")
+
+    def _session_for(self, tx: Tx, words: Submission) -> Session:
+        if words.session is None:
+            caller = Caller(agent=words.agent, source=words.source)
+            return bound_session(tx, caller, self._parts.clock.now())
+        known = tx.sessions.get(words.session)
+        if known is None:
+            raise UserError(
+                f"There is no session “{words.session}”.", hint="`hermes sessions list` shows them."
+            )
+        return known
+
+    async def command(self, caller: Caller, text: str) -> Replied:
+        """A slash command of a door that shows the reply itself and watches the turn it may have made."""
+        now, settings = self._parts.clock.now(), self._parts.settings
+        store = self._runtime(caller.agent).store
+        replied = await store.write(lambda tx: run_command(tx, caller, storable(text), settings, now))
+        if replied.turn is not None:
+            self.feeds.open(replied.turn.id)
+        for session in {replied.before, replied.session}:
+            self._ring_known(caller.agent, session)
+        return replied
+
+    async def enter(self, caller: Caller, wanted: str | None, model: str | None = None) -> Session:
+        """Put a door into a session: the one it wants by id or title, or a new one."""
         now = self._parts.clock.now()
-        key = session_key(words.source, words.agent)
-        bound = tx.bindings.get(key)
-        if bound is not None:
-            return bound
-        session = begin_session(key, words.source, now)
-        tx.sessions.add(session)
-        tx.bindings.bind(key, session.id, words.source, now)
-        return session.id
+        store = self._runtime(caller.agent).store
+        return await store.write(lambda tx: choose_model(tx, enter_session(tx, caller, wanted, now), model))
+
+    async def unfinished(self, caller: Caller, session: SessionId | None = None) -> list[Turn]:
+        """The open turns of a session, or of the caller's newest session that has any."""
+        return await self._runtime(caller.agent).store.read(lambda tx: open_turns(tx, caller, session))
 
     async def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
         """A turn from record `after` on: what is stored, then what happens, to its end."""
         runtime = self._runtime(agent)
         wanted: TurnId | None = turn
         while wanted is not None:
-            feed = self.feeds.open(wanted)
-            state = await runtime.store.read(partial(_turn, wanted))
-            if state is None:
-                self.feeds.release(wanted)
-                raise UserError(f"There is no turn “{wanted}”.")
+            feed, state = await self._join(runtime, wanted)
             if not feed.ended and state.state.open:
                 async for seen in feed.watch(after):
                     yield seen
@@ -233,7 +259,24 @@ class Gateway:
             for entry in await runtime.store.read(partial(_records, wanted)):
                 if entry.seq > after:
                     yield entry
-            wanted = state.absorbed_by
+            wanted = state.absorbed_by or feed.follow
+
+    async def _join(self, runtime: Runtime, turn: TurnId) -> tuple[Feed, Turn]:
+        """The feed of a turn, filled from the store if nobody runs it now, and the turn as it is."""
+        feed = self.feeds.open(turn)
+        feed.watchers += 1  # an actor that parks the turn meanwhile must not throw the feed away
+        try:
+            state = await runtime.store.read(partial(_turn, turn))
+            if state is not None and state.state is TurnState.WAITING and not feed.entries:
+                entries = await runtime.store.read(partial(_records, turn))
+                if not feed.entries:
+                    feed.preload(entries)
+        finally:
+            feed.watchers -= 1
+        if state is None:
+            self.feeds.release(turn)
+            raise UserError(f"There is no turn “{turn}”.")
+        return feed, state
 
     async def answer(self, agent: AgentId, given: Answer) -> Outcome:
         outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given))

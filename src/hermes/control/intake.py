@@ -13,14 +13,13 @@ from datetime import timedelta
 
 from hermes.control import commands
 from hermes.control.access import decide
-from hermes.control.commands.registry import Call, Reply, read_command, resolve
+from hermes.control.commands.registry import Call, perform, read_command
 from hermes.control.questions import answer, as_answer, pressed
 from hermes.control.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
-from hermes.domain.errors import UserError
 from hermes.domain.event import QuestionKind
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
 from hermes.domain.message import Body, Inbound, What
@@ -203,22 +202,19 @@ class Taking:
 
     def _command(self, tx: Tx, key: SessionKey, session: Session, line: tuple[str, str]) -> Taken:
         name, args = line
-        try:
-            known = resolve(name)
-            call = Call(
-                tx=tx,
-                name=known.name,
-                args=args,
-                inbound=self.inbound,
-                key=key,
-                session=session,
-                turns=tx.turns.open_of(session.id),
-                settings=self.world.settings,
-                now=self.world.clock.now(),
-            )
-            reply = known.run(call)
-        except UserError as error:
-            reply = Reply(text=str(error))
+        call = Call(
+            tx=tx,
+            name=name,
+            args=args,
+            source=self.inbound.source,
+            key=key,
+            session=session,
+            turns=tx.turns.open_of(session.id),
+            settings=self.world.settings,
+            now=self.world.clock.now(),
+            reply_place=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
+        )
+        reply = perform(call)
         turn = None if reply.turn is None else reply.turn.id
         if turn is not None:
             tx.inbox.finish(self.row.n, f"command: {name}", turn)

@@ -61,6 +61,12 @@ class Lane:
         self._drafts: list[Draft] = []
         self._bell = asyncio.Event()
         self._due = True
+        self._leaving = False
+
+    def wind_down(self) -> None:
+        """Send what can be sent now; what has to wait is sent by the next life."""
+        self._leaving = True
+        self.ring()
 
     def ring(self) -> None:
         """There may be something in the outbox."""
@@ -89,6 +95,8 @@ class Lane:
                 if head.row is not None:
                     settled = await self._deliver(platform, head)
                     continue
+                if self._leaving:
+                    return
                 self._due = self._due or head.seconds > 0
                 wait = head.seconds or await self._show_drafts(platform)
                 if wait is None and not self._drafts:

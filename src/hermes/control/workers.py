@@ -20,6 +20,9 @@ PAGE = 256
 class Worker(Protocol):
     def ring(self) -> None: ...
 
+    def wind_down(self) -> None:
+        """Come to rest soon: finish what is in hand and leave the rest to the next life."""
+
     async def live(self) -> None:
         """Work until there is nothing left. Must look for work once more if it was rung meanwhile."""
 
@@ -47,9 +50,6 @@ class Workers(Generic[K]):
     def __len__(self) -> int:
         return len(self._active)
 
-    def workers(self) -> tuple[Worker, ...]:
-        return tuple(self._active.values())
-
     def get(self, key: K) -> Worker | None:
         return self._active.get(key)
 
@@ -74,6 +74,8 @@ class Workers(Generic[K]):
         self._closed = True
         if self._refill is not None:
             self._refill.cancel()
+        for worker in tuple(self._active.values()):
+            worker.wind_down()
         tasks = list(self._tasks.values())
         if not tasks:
             return

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError
-from hermes.domain.message import Inbound
 from hermes.domain.ports import Tx
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings import Settings
@@ -22,25 +21,19 @@ from hermes.domain.turn import ReplyPlace, Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One use of a command. `turns` are the session's unfinished ones, oldest first."""
+    """One use of a command. `turns` are the session's unfinished ones, oldest first; `reply_place` is where
+    the answers of new turns are sent, none at a door that watches them."""
 
     tx: Tx
     name: str
     args: str
-    inbound: Inbound
+    source: Source
     key: SessionKey
     session: Session
     turns: list[Turn]
     settings: Settings
     now: datetime
-
-    @property
-    def source(self) -> Source:
-        return self.inbound.source
-
-    @property
-    def reply_place(self) -> ReplyPlace:
-        return ReplyPlace(to=self.source.address, ref=self.inbound.ref)
+    reply_place: ReplyPlace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,3 +102,12 @@ def resolve(name: str) -> SlashCommand:
     near = get_close_matches(name, list(COMMANDS), n=1)
     hint = f"Did you mean /{near[0]}?" if near else "/help lists the commands."
     raise UserError(f"There is no command /{name}.", hint=f"{hint} To send it as text, leave out the slash.")
+
+
+def perform(call: Call) -> Reply:
+    """Run the command that a call names, in full or in short; what is wrong with it is its reply."""
+    try:
+        known = resolve(call.name)
+        return known.run(replace(call, name=known.name))
+    except UserError as error:
+        return Reply(text=str(error))

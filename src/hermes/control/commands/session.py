@@ -41,8 +41,10 @@ def new_turn(call: Call, given: TurnInput, busy: BusyMode, cause: Cause = Cause.
 
 @command("new", "begin a new session in this chat", usage="[title]", aliases=("reset",))
 def new(call: Call) -> Reply:
-    ask_to_stop(call, "a new session was begun")
     title = _title(call.args) if call.args else None
+    if title is not None and any(known.title == title for known in call.tx.sessions.find(title)):
+        raise UserError(f"Another session is called “{title}”.", hint="Choose another title.")
+    ask_to_stop(call, "a new session was begun")
     session = begin_session(call.key, call.source, call.now)
     call.tx.sessions.add(session)
     if title is not None:

@@ -1,0 +1,120 @@
+"""What doors that know who speaks and to whom ask of the store: which session they are in, what is unfinished
+in it, and what a slash command answers. Units of one transaction each; whom to wake is the gateway's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from hermes.control.commands.registry import Call, perform, read_command
+from hermes.domain.address import Source
+from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ports import Tx
+from hermes.domain.session import Session, SessionKey, begin_session, session_key
+from hermes.domain.settings import Settings
+from hermes.domain.text import one_line
+from hermes.domain.turn import Turn
+
+_LOOKED_AT = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Somebody at a door: who speaks, and to which agent."""
+
+    agent: AgentId
+    source: Source
+
+    @property
+    def key(self) -> SessionKey:
+        return session_key(self.source, self.agent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replied:
+    """What a command answered: words, perhaps a turn to watch, and the sessions that the caller was in before
+    and is in now."""
+
+    text: str
+    session: SessionId
+    before: SessionId
+    turn: Turn | None = None
+
+
+def bound_session(tx: Tx, caller: Caller, now: datetime) -> Session:
+    """The session that the caller is in; a new one if there is none yet."""
+    return _bound(tx, caller) or _begin(tx, caller, now)
+
+
+def enter_session(tx: Tx, caller: Caller, wanted: str | None, now: datetime) -> Session:
+    """The caller goes into the session that is wanted (by id, its start, or title), or into a new one."""
+    if wanted is None:
+        known = _bound(tx, caller)
+        # A session in which nothing was ever said is as good as a new one.
+        unused = known is not None and known.updated_at == known.created_at and known.title is None
+        return known if known is not None and unused else _begin(tx, caller, now)
+    found = tx.sessions.find(wanted) if wanted.strip() else []
+    if not found:
+        raise UserError(
+            f"There is no session “{one_line(wanted, 60)}”.", hint="`hermes sessions list` shows them."
+        )
+    if len(found) > 1:
+        ids = ", ".join(session.id for session in found[:5])
+        raise UserError(f"“{one_line(wanted, 60)}” fits {len(found)} sessions.", hint=f"Write more: {ids}")
+    tx.bindings.bind(caller.key, found[0].id, caller.source, now)
+    return found[0]
+
+
+def choose_model(tx: Tx, session: Session, model: str | None) -> Session:
+    """The session with the model that was asked for, from now on; None changes nothing."""
+    if model is None or model == session.model:
+        return session
+    changed = replace(session, model=model)
+    tx.sessions.save(changed)
+    return changed
+
+
+def open_turns(tx: Tx, caller: Caller, session: SessionId | None) -> list[Turn]:
+    """The unfinished turns of a session, oldest first; without one, of the caller's newest that has any."""
+    if session is not None:
+        return tx.turns.open_of(session)
+    place, bound = str(caller.source.address), tx.bindings.get(caller.key)
+    for known in tx.sessions.find("", _LOOKED_AT):
+        turns = tx.turns.open_of(known.id) if known.place == place or known.id == bound else []
+        if turns:
+            return turns
+    return []
+
+
+def run_command(tx: Tx, caller: Caller, text: str, settings: Settings, now: datetime) -> Replied:
+    line = read_command(text)
+    if line is None:
+        raise UserError(f"“{one_line(text, 40)}” is not a command.", hint="/help lists the commands.")
+    session = bound_session(tx, caller, now)
+    call = Call(
+        tx=tx,
+        name=line[0],
+        args=line[1],
+        source=caller.source,
+        key=caller.key,
+        session=session,
+        turns=tx.turns.open_of(session.id),
+        settings=settings,
+        now=now,
+    )
+    reply = perform(call)
+    bound = tx.bindings.get(caller.key) or session.id
+    return Replied(text=reply.text, session=bound, before=session.id, turn=reply.turn)
+
+
+def _bound(tx: Tx, caller: Caller) -> Session | None:
+    bound = tx.bindings.get(caller.key)
+    return None if bound is None else tx.sessions.get(bound)
+
+
+def _begin(tx: Tx, caller: Caller, now: datetime) -> Session:
+    session = begin_session(caller.key, caller.source, now)
+    tx.sessions.add(session)
+    tx.bindings.bind(caller.key, session.id, caller.source, now)
+    return session
