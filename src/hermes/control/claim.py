@@ -68,6 +68,7 @@ class Claiming:
     now: datetime
     epoch: int
     conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
+    prompt: str | None = None
     suspects_too: bool = False
 
     def unit(self, tx: Tx) -> Claim:
@@ -93,7 +94,9 @@ class Claiming:
         reason = turn.stop or ("interrupted" if _interrupts(behind) else None)
         if reason is not None and not ended_by(said):
             said = [*said, Stopped(reason=reason)]
-        tx.sessions.save(replace(session, updated_at=self.now))
+        prompt = self.prompt if session.system_prompt is None else session.system_prompt
+        session = replace(session, updated_at=self.now, system_prompt=prompt)
+        tx.sessions.save(session)
         return self._start(tx, session, turn, said, behind)
 
     def _start(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -62,6 +62,8 @@ class Parts:
     clock: Clock
     capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
     select: SelectAgent | None = None
+    committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
+    """Told of every record once it is stored; must return at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,12 @@ class Gateway:
         self._epoch = boot.epoch
         log.info("gateway.start epoch=%d unclean=%s", boot.epoch, boot.unclean)
         self._around = Surroundings(
-            feeds=self.feeds, warm=self._warm, outcomes=self._outcomes, clock=parts.clock, epoch=boot.epoch
+            feeds=self.feeds,
+            warm=self._warm,
+            outcomes=self._outcomes,
+            clock=parts.clock,
+            epoch=boot.epoch,
+            committed=parts.committed,
         )
         world = IntakeWorld(
             store=parts.store,

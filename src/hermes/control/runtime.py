@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hermes.domain.ports import Agent, Store
@@ -13,3 +14,5 @@ class Runtime:
     profile: Profile
     agent: Agent
     store: Store
+    prompt: Callable[[], str] | None = None
+    """Makes the system prompt that a session keeps from its first turn on. Reads files: called off the loop."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from hermes.control.claim import Claim, Claiming, Next, absorb_steering, cut_off, ended_by, number
@@ -24,7 +24,7 @@ from hermes.control.warm import WarmSession, WarmSessions
 from hermes.domain.clock import Clock
 from hermes.domain.errors import Lost
 from hermes.domain.event import AgentEvent, Asked, Entry, Failed, Record, Reset, Stopped
-from hermes.domain.ids import SessionId
+from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports import Run, Tx
 from hermes.domain.session import Session
 from hermes.domain.transcript import turn_entries, view_turn
@@ -42,6 +42,7 @@ class Surroundings:
     outcomes: Outcomes
     clock: Clock
     epoch: int
+    committed: Callable[[AgentId, SessionId, Sequence[Entry]], None]
     suspects: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -66,6 +67,7 @@ class SessionActor:
         self._steered = False
         self._looking: asyncio.Task[None] | None = None
         self._suspect = False
+        self._prompt: str | None = None
 
     # --- what others may do ---
 
@@ -112,12 +114,15 @@ class SessionActor:
         return warm
 
     async def _claim(self) -> Claim:
+        if not self._warm.records and self._runtime.prompt is not None and self._prompt is None:
+            self._prompt = await asyncio.to_thread(self._runtime.prompt)
         claiming = Claiming(
             session=self._id,
             transcript=self._warm.records,
             now=self._around.clock.now(),
             epoch=self._around.epoch,
             conclude=self._around.outcomes.write,
+            prompt=self._prompt,
             suspects_too=self._suspect,
         )
         claim = await self._runtime.store.write(claiming.unit)
@@ -286,6 +291,8 @@ class SessionActor:
 
     def _keep(self, feed: Feed, new: Sequence[Entry]) -> None:
         self._warm.add(list(new))
+        if new:
+            self._around.committed(self._runtime.profile.agent, self._id, new)
         for entry in new:
             feed.publish(entry)
 
