@@ -15,4 +15,4 @@ class Runtime:
     agent: Agent
     store: Store
     prompt: Callable[[], str] | None = None
-    """Makes the system prompt that a session keeps from its first turn on. Reads files: called off the loop."""
+    """Makes the system prompt that a session keeps from its first turn on. Called off the loop."""
