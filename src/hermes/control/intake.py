@@ -88,10 +88,11 @@ class Intake:
                 await self._bell.wait()
 
     async def close(self) -> None:
-        for task in self._chats.values():
-            task.cancel()
-        if self._chats:
-            await asyncio.wait(list(self._chats.values()), timeout=5.0)
+        while self._chats:
+            tasks = list(self._chats.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     def _queue(self, row: InboxRow) -> None:
         chat = row.inbound.source.address
@@ -99,29 +100,25 @@ class Intake:
         self._ahead += 1
         if chat not in self._chats:
             task = asyncio.create_task(self._take_chat(chat), name=f"intake {chat}")
+            task.add_done_callback(_report)
             self._chats[chat] = task
-            task.add_done_callback(lambda done: self._leave(chat, done))
-
-    def _leave(self, chat: Address, task: asyncio.Task[None]) -> None:
-        del self._chats[chat]
-        left = self._queues.pop(chat, [])
-        self._ahead -= len(left)
-        if task.cancelled() or task.exception() is None:
-            return
-        # The row stays in the inbox and is tried again at the next start; those behind it go on.
-        log.error("intake.broke n=%d", left[0].n if left else 0, exc_info=task.exception())
-        for row in left[1:]:
-            self._queue(row)
 
     async def _take_chat(self, chat: Address) -> None:
         queue = self._queues[chat]
-        while queue:
-            row = queue[0]
-            await self._take(row)
-            queue.pop(0)
-            self._ahead -= 1
-            if self._ahead <= _AHEAD:
-                self._room.set()
+        try:
+            while queue:
+                await self._take(queue[0])
+                queue.pop(0)
+                self._ahead -= 1
+                if self._ahead <= _AHEAD:
+                    self._room.set()
+        finally:
+            # Deciding to leave and leaving are one step: no row can be queued behind a task that is over.
+            del self._chats[chat], self._queues[chat]
+            self._ahead -= len(queue)
+            # A row that broke stays in the inbox for the next start; those behind it go on.
+            for row in queue[1:]:
+                self._queue(row)
 
     async def _take(self, row: InboxRow) -> None:
         world = self._world
@@ -325,6 +322,12 @@ class Taking:
                 )
             )
         return replace(taken, replied=True)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        log.error("intake.broke task=%s", task.get_name(), exc_info=error)
 
 
 def _join(before: TurnInput, piece: TurnInput) -> str:
