@@ -70,6 +70,7 @@ class Intake:
         self._ahead = 0
         self._room = asyncio.Event()
         self._last = 0
+        self._closing = False
 
     def ring(self) -> None:
         self._bell.set()
@@ -88,10 +89,11 @@ class Intake:
                 await self._bell.wait()
 
     async def close(self) -> None:
-        while self._chats:
-            tasks = list(self._chats.values())
-            for task in tasks:
-                task.cancel()
+        self._closing = True
+        tasks = list(self._chats.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
             await asyncio.wait(tasks)
 
     def _queue(self, row: InboxRow) -> None:
@@ -117,7 +119,7 @@ class Intake:
             del self._chats[chat], self._queues[chat]
             self._ahead -= len(queue)
             # A row that broke stays in the inbox for the next start; those behind it go on.
-            for row in queue[1:]:
+            for row in queue[1:] if not self._closing else ():
                 self._queue(row)
 
     async def _take(self, row: InboxRow) -> None:
