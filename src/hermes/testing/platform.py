@@ -62,8 +62,9 @@ class PlainFake:
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
         after = int(cursor or 0)
-        # What is stored was accepted, even if we died before we could say so.
-        await self._service.ack(after)
+        if after:
+            # What is stored was accepted, even if we died before we could say so.
+            await self._service.ack(after)
         while True:
             news = await self._service.poll(after)
             after = news[-1].seq
