@@ -1,37 +1,52 @@
 """The composition root: one gateway on one home, put together from settings, store, agents and platforms.
 
-Its life: read the settings → open the store → start the gateway → connect the platforms, each by a host of
-its own → run until told to stop → drain: turns reach a record, lanes empty, hosts disconnect, the store
-closes. Who may work on a home, signals and logs are `admin.gateway`'s.
+Its life: read the settings → open the store → choose the models → start the gateway → connect the platforms,
+each by a host of its own → run until told to stop → drain: turns reach a record, lanes empty, hosts
+disconnect; then backends, the model client and the store close, in this order. Who may work on a home,
+signals and logs are `admin.gateway`'s.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
+from zoneinfo import ZoneInfo
 
 from hermes import plugins
+from hermes.agent.detect import NO_PROBE, Choice
 from hermes.agent.loop import AgentLoop, LoopLimits
+from hermes.agent.models import Models
+from hermes.agent.prompt import PromptParts, build_prompt, local_environment
+from hermes.agent.tools import Workbench, default_tools
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
 from hermes.control.runtime import Runtime
 from hermes.domain.capabilities import Capabilities, Manifest
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import UserError
-from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.ports import ModelPiece, ModelRequest, Platform, Provider, Store
-from hermes.domain.settings import PlatformSettings, Profile, Secret, Settings
+from hermes.domain.event import Entry
+from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
+from hermes.domain.ports import Backend, ModelPiece, ModelRequest, Platform, Provider, Store
+from hermes.domain.settings import ModelSettings, PlatformSettings, Profile, Secret, Settings
 from hermes.domain.tool import Tool
 from hermes.entry.host import Account, Host, HostState
+from hermes.execution.backends.local import LocalBackend, LocalOptions
+from hermes.state.memory import MemoryFiles
 from hermes.state.profiles import agent_home
-from hermes.state.settings import Loaded, load_settings
+from hermes.state.session_log import FOLDER as LOG_FOLDER
+from hermes.state.session_log import SessionLogs
+from hermes.state.settings import Loaded, key_variable, load_settings
 from hermes.state.sqlite import SqliteStore
 
 log = logging.getLogger("hermes.app")
 DATABASE_FILE = "state.db"
+WORKSPACE = "workspace"
+Inject = Callable[[ModelRequest], ModelRequest]
 
 
 class Watch(Protocol):
@@ -42,24 +57,31 @@ class Watch(Protocol):
     def tell_platform(self, account: str, state: HostState, why: str) -> None: ...
 
 
-class NoModel:
-    """Stands where no provider is: says so to whoever asks."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolsets:
+    """Which toolsets an agent has: those enabled (all if none is named, nothing for `none`), without those
+    disabled."""
 
-    def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
-        raise UserError(
-            "No model is configured.",
-            hint="This version brings no provider along; install a plugin with one, or wait for the next.",
-        )
+    enabled: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What a test or an embedding program brings along, instead of what settings and plugins say."""
+    """What a test or an embedding program brings along, instead of what settings and plugins say.
+
+    `workspace` is where the agents' commands start, `toolsets` are the main agent's, `change` has the last
+    word on the settings, `inject` on what a model is told, and `in_memory` keeps nothing."""
 
     provider: Provider | None = None
     tools: Sequence[Tool] | None = None
     platforms: Mapping[str, Platform] | None = None
     clock: Clock = field(default_factory=SystemClock)
+    workspace: Path | None = None
+    toolsets: Toolsets = field(default_factory=Toolsets)
+    change: Callable[[Settings], Settings] | None = None
+    inject: Inject | None = None
+    in_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +107,41 @@ class App:
 
     def __init__(self, home: Path, environ: Mapping[str, str], given: Given | None = None) -> None:
         self._home = home
+        self._environ = environ
         self._given = given or Given()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._providers: Mapping[str, plugins.MakeProvider] = {}
         self._manifests = plugins.platform_manifests() if self._given.platforms is None else ()
         names = [manifest.name for manifest in self._manifests] + list(self._given.platforms or ())
         self.loaded: Loaded = load_settings(home, environ, platforms=names)
+        if self._given.change is not None:
+            self.loaded = replace(self.loaded, settings=self._given.change(self.loaded.settings))
+        self._gateway: Gateway | None = None
+        self._store: SqliteStore | None = None
+        self._models = Models()
+        self._choices: dict[AgentId, Choice] = {}
+        self._backends: list[Backend] = []
+
+    @property
+    def gateway(self) -> Gateway:
+        """What doors talk to; there is one from `running` on."""
+        assert self._gateway is not None, "the gateway has not started"
+        return self._gateway
+
+    @property
+    def store(self) -> SqliteStore:
+        assert self._store is not None, "the store is not open"
+        return self._store
+
+    @property
+    def choice(self) -> Choice:
+        """The main agent's model; known from `running` on."""
+        return self._choices.get(MAIN_AGENT) or Choice.given(self.loaded.settings.model.default)
+
+    @property
+    def model_line(self) -> str:
+        """One line: which model answers, and why."""
+        return self.choice.line
 
     def stop(self) -> None:
         """Drain and end; called again, end without draining."""
@@ -103,7 +153,8 @@ class App:
         """Run until `stop`. What a person must mend first is raised as a `UserError`."""
         watch.tell("starting")
         try:
-            async with SqliteStore(self._home / DATABASE_FILE) as store:
+            async with SqliteStore(None if self._given.in_memory else self._home / DATABASE_FILE) as store:
+                self._store = store
                 await self._serve(store, watch)
         except UserError as error:
             log.error("app.failed why=%s", error)
@@ -112,15 +163,31 @@ class App:
         watch.tell("stopped", exit_reason="asked to stop")
 
     async def _serve(self, store: SqliteStore, watch: Watch) -> None:
+        logs = self._logs(store)
+        writing = asyncio.create_task(logs.live(), name="session logs") if logs is not None else None
+        try:
+            await self._run(store, watch, logs)
+        finally:
+            for backend in self._backends:
+                await backend.close()
+            await self._models.close()
+            if writing is not None and logs is not None:
+                writing.cancel()
+                await asyncio.wait((writing,))
+                await logs.close()
+
+    async def _run(self, store: SqliteStore, watch: Watch, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
+        await self._choose(settings)
         runtimes = await asyncio.to_thread(self._runtimes, store, settings)
-        gateway = Gateway(
+        self._gateway = gateway = Gateway(
             Parts(
                 store=store,
                 runtimes=runtimes,
                 settings=settings,
                 clock=clock,
                 capabilities=self._capabilities(),
+                committed=_tell_nobody if logs is None else logs.committed,
             )
         )
         await gateway.start()
@@ -130,7 +197,7 @@ class App:
             for account in accounts
         ]
         names = [account.name for account in accounts]
-        watch.tell("running", agents=sorted(runtimes), accounts=names, model=self._model(settings))
+        watch.tell("running", agents=sorted(runtimes), accounts=names, **self._model_facts())
         try:
             await self._stop.wait()
         finally:
@@ -153,51 +220,120 @@ class App:
         if stopping.done() and not stopping.cancelled():
             stopping.result()
 
+    def _logs(self, store: SqliteStore) -> SessionLogs | None:
+        if self._given.in_memory or not self.loaded.settings.sessions.write_json:
+            return None
+        return SessionLogs(self._home / LOG_FOLDER, store, self.loaded.secrets.redact)
+
+    # --- models ---
+
+    async def _choose(self, settings: Settings) -> None:
+        if self._given.provider is not None:
+            return
+        makers = await asyncio.to_thread(plugins.providers)
+        self._models = Models(makers, probe=not self.loaded.variables.get(NO_PROBE))
+        for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
+            self._choices[agent] = await self._models.choose(model_of(agent, self.loaded))
+        log.info("model.chosen %s", self.model_line)
+
+    def _model_facts(self) -> dict[str, str]:
+        choice = self.choice
+        return {
+            "model": choice.line,
+            "model_name": choice.model,
+            "model_provider": choice.provider,
+            "model_why": choice.why,
+        }
+
+    def _provider(self, profile: Profile) -> Provider:
+        provider = self._given.provider
+        if provider is None:
+            provider = self._models.provider(self._choices[profile.agent], profile.settings.model)
+        return provider if self._given.inject is None else Injecting(provider, self._given.inject)
+
     # --- agents ---
 
     def _runtimes(self, store: Store, settings: Settings) -> dict[AgentId, Runtime]:
         """Reads plugins and makes folders, so it runs beside the loop."""
         plugins.load_commands()
-        self._providers = plugins.providers()
-        tools = plugins.tools() if self._given.tools is None else self._given.tools
+        added = plugins.tools() if self._given.tools is None else ()
         runtimes: dict[AgentId, Runtime] = {}
         for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
             try:
                 home = agent_home(self._home, agent, settings)
                 home.mkdir(mode=0o700, parents=True, exist_ok=True)
+                own = replace(settings, model=model_of(agent, self.loaded))
+                runtimes[agent] = self._runtime(
+                    Profile(agent=agent, home=home, settings=own), store.scoped(agent), added
+                )
             except (UserError, OSError) as error:
+                if agent == MAIN_AGENT and isinstance(error, UserError):
+                    raise
                 log.error("agent.left_out agent=%s why=%s", agent, error)
-                continue
-            profile = Profile(agent=agent, home=home, settings=_settings_of(agent, settings))
-            loop = self._agent(profile, _tools_of(agent, settings, tools))
-            runtimes[agent] = Runtime(profile=profile, agent=loop, store=store.scoped(agent))
         return runtimes
 
-    def _agent(self, profile: Profile, tools: Sequence[Tool]) -> AgentLoop:
+    def _runtime(self, profile: Profile, store: Store, added: Sequence[Tool]) -> Runtime:
         settings = profile.settings
-        limits = LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries)
-        return AgentLoop(
-            provider=self._given.provider or self._provider(settings),
+        workspace = self._given.workspace or profile.home / WORKSPACE
+        workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        tools = self._given.tools
+        if tools is None:
+            tools = self._tools(profile, workspace, added)
+        choice = self._choices.get(profile.agent)
+        model = settings.model.default if choice is None else choice.model
+        prompt = self._prompt(profile, tools, workspace, model)
+        loop = AgentLoop(
+            provider=self._provider(profile),
             tools=tools,
-            model=settings.model.default,
-            system=settings.agent.system_prompt,
+            model=model,
+            system=lambda session: prompt(),
             clock=self._given.clock,
-            limits=limits,
+            limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
         )
+        return Runtime(profile=profile, agent=loop, store=store, prompt=prompt)
 
-    def _model(self, settings: Settings) -> str:
-        """Which model answers, in words."""
-        name = settings.model.default or "none"
-        provider = self._given.provider or self._provider(settings)
-        return f"{name} (no provider is installed)" if isinstance(provider, NoModel) else name
+    def _tools(self, profile: Profile, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
+        backend = LocalBackend(
+            home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
+        )
+        self._backends.append(backend)
+        bench = Workbench(
+            backend=backend,
+            workspace=str(workspace),
+            home=self._environ.get("HOME") or str(Path.home()),
+            agent_home=str(profile.home),
+            own_pids=(os.getpid(),),
+            asks=profile.settings.approvals.mode != "off",
+        )
+        chosen = self._given.toolsets
+        hosted = profile.settings.agents.get(profile.agent)
+        if hosted is not None:
+            chosen = Toolsets(enabled=hosted.enabled_toolsets, disabled=hosted.disabled_toolsets)
+        return [*_own_tools(bench, chosen, added), *_added_tools(chosen, added)]
 
-    def _provider(self, settings: Settings) -> Provider:
-        wanted = settings.model.provider
-        if wanted == "auto" and len(self._providers) == 1:
-            (make,) = self._providers.values()
-            return make(settings.model)
-        known = self._providers.get(wanted)
-        return NoModel() if known is None else known(settings.model)
+    def _prompt(
+        self, profile: Profile, tools: Sequence[Tool], workspace: Path, model: str
+    ) -> Callable[[], str]:
+        files = MemoryFiles(profile.home)
+        environment = local_environment(workspace)
+
+        def prompt() -> str:
+            return build_prompt(
+                PromptParts(
+                    today=_today(self._given.clock, profile.settings.timezone),
+                    identity=_read(files, "SOUL.md"),
+                    tools=[tool.name for tool in tools],
+                    environment=environment,
+                    instructions=profile.settings.agent.system_prompt,
+                    memory={
+                        "What you have noted": _read(files, "MEMORY.md"),
+                        "About the user": _read(files, "USER.md"),
+                    },
+                    model=model,
+                )
+            )
+
+        return prompt
 
     # --- platforms ---
 
@@ -217,6 +353,17 @@ class App:
     def _lease(self, store: Store, account: str) -> StoreLease:
         owner = str(self._home)
         return StoreLease(store=store, clock=self._given.clock, name=f"account:{account}", owner=owner)
+
+
+class Injecting:
+    """A provider whose model is told more than the transcript says. What is injected is stored nowhere."""
+
+    def __init__(self, provider: Provider, inject: Inject) -> None:
+        self._provider = provider
+        self._inject = inject
+
+    def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        return self._provider.call(self._inject(request))
 
 
 def is_enabled(manifest: Manifest, loaded: Loaded) -> bool:
@@ -259,22 +406,45 @@ def _ready(platform: Platform) -> Callable[[], Awaitable[Platform]]:
     return make
 
 
-def _settings_of(agent: AgentId, settings: Settings) -> Settings:
-    """The gateway's settings with what its own block says of an agent."""
-    hosted = settings.agents.get(agent)
+def model_of(agent: AgentId, loaded: Loaded) -> ModelSettings:
+    """An agent's model. One with a provider of its own gets that provider's key, never the gateway's."""
+    shared = loaded.settings.model
+    hosted = loaded.settings.agents.get(agent)
     if hosted is None:
-        return settings
-    model = replace(
-        settings.model,
-        default=hosted.model or settings.model.default,
-        provider=hosted.provider or settings.model.provider,
+        return shared
+    if hosted.provider in ("", shared.provider):
+        return replace(shared, default=hosted.model or shared.default)
+    key = loaded.secrets.get(key_variable(hosted.provider)) or Secret("")
+    return ModelSettings(default=hosted.model, provider=hosted.provider, api_key=key)
+
+
+def _own_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
+    """The tools Hermes brings along; toolsets that only plugins have are not its business."""
+    foreign = {tool.toolset for tool in added}
+    enabled = [name for name in chosen.enabled if name not in foreign]
+    if chosen.enabled and not enabled:
+        return []
+    return default_tools(
+        bench, enabled=enabled, disabled=[name for name in chosen.disabled if name not in foreign]
     )
-    return replace(settings, model=model)
 
 
-def _tools_of(agent: AgentId, settings: Settings, tools: Sequence[Tool]) -> list[Tool]:
-    hosted = settings.agents.get(agent)
-    if hosted is None:
-        return list(tools)
-    allowed = set(hosted.enabled_toolsets) or {tool.toolset for tool in tools}
-    return [tool for tool in tools if tool.toolset in allowed - set(hosted.disabled_toolsets)]
+def _added_tools(chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
+    allowed = set(chosen.enabled) or {tool.toolset for tool in added}
+    return [tool for tool in added if tool.toolset in allowed - set(chosen.disabled)]
+
+
+def _tell_nobody(agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
+    """Stands where nobody follows what is committed."""
+
+
+def _today(clock: Clock, timezone: str) -> date:
+    return clock.now().astimezone(ZoneInfo(timezone) if timezone else None).date()
+
+
+def _read(files: MemoryFiles, name: str) -> str:
+    try:
+        return files.read(name)
+    except OSError as error:
+        log.warning("memory.unreadable file=%s why=%s", name, error.strerror)
+        return ""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 OK, FAILED, WRONG_USE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
 COMMANDS: dict[str, str] = {
+    "chat": "talk with the agent; `hermes` alone does the same",
     "status": "what runs on this home",
     "gateway run": "run the gateway in this terminal",
     "sessions list": "the conversations, the latest first",
@@ -32,17 +33,11 @@ OPTIONS: dict[str, str] = {
     "-h, --help": "this text; `hermes <command> --help` tells more",
     "-V, --version": "the version",
 }
-OVERVIEW = """\
-Hermes: one agent behind every door.
-
-Next steps:
-  hermes status               what runs on this home
-  hermes config check         whether the settings are right
-  hermes gateway run          run the gateway in this terminal
-  hermes --help               all commands
-
-The chat in this terminal comes with the next version.
-"""
+CHAT_OPTIONS = (
+    "-q", "--query", "-z", "--oneshot", "-r", "--resume", "-c", "--continue", "-m", "--model",
+    "-t", "--toolsets",
+)  # fmt: skip
+"""Options of `chat` that may stand without it."""
 ERROR_LOG = "logs/errors.log"
 
 
@@ -71,15 +66,13 @@ def help_text() -> str:
     longest = max(map(len, (*COMMANDS, *OPTIONS)))
     commands = "".join(f"  {name.ljust(longest)}  {told}\n" for name, told in COMMANDS.items())
     options = "".join(f"  {name.ljust(longest)}  {told}\n" for name, told in OPTIONS.items())
-    return f"usage: hermes [options] <command> …\n\nCommands:\n{commands}\nOptions:\n{options}"
+    return f"usage: hermes [options] [command] …\n\nCommands:\n{commands}\nOptions:\n{options}"
 
 
 def _answer(words: list[str]) -> int:
-    if not words:
-        return _print(OVERVIEW)
-    if words[0] in ("-h", "--help", "help"):
+    if words and words[0] in ("-h", "--help", "help"):
         return _print(help_text())
-    if words[0] in ("-V", "--version", "version"):
+    if words and words[0] in ("-V", "--version", "version"):
         from hermes import __version__
 
         return _print(f"hermes {__version__}\n")
@@ -96,8 +89,10 @@ def _run(words: list[str]) -> int:
 
     try:
         profile, rest = _take_profile(words)
-        if not rest or rest[0] in ("-h", "--help", "help"):
+        if rest and rest[0] in ("-h", "--help", "help"):
             return _print(help_text())
+        if not rest or rest[0].partition("=")[0] in CHAT_OPTIONS:
+            rest = ["chat", *rest]
         name = rest[0]
         if name not in {command.partition(" ")[0] for command in COMMANDS}:
             return _unknown(name)

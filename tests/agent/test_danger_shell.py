@@ -112,7 +112,17 @@ def test_joining_commands_hides_none(commands: list[str], data: st.DataObject) -
     assert ("delete.outside" in rules(joint.join(commands))) == ("rm -rf /srv/x" in commands)
 
 
-@pytest.mark.parametrize("depth", [5, 40])
+@pytest.mark.parametrize("opening", ["( ", "{ ", "$(", "if ", "echo ${x:-", "((", "f() ("])
+def test_endless_openings(opening: str) -> None:
+    assert judge_command(opening * 3000 + "rm -rf /srv/x", PLACE).asks
+
+
+def test_much_of_everything() -> None:
+    for much in ("ls; ", "ls | ", "echo $(echo a); ", "{a,b}", "a=$a$a; "):
+        judge_command(much * 2000 + "ls", PLACE)
+
+
+@pytest.mark.parametrize("depth", [5, 28, 40])
 def test_nesting(depth: int) -> None:
     command = "rm -rf /srv/x"
     for _ in range(depth):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -147,6 +148,56 @@ async def test_a_killed_keeper_takes_its_command_along(make: Make, tmp_path: Pat
         await task
     while await bed.survivors():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
+
+
+GATEWAY = """
+import asyncio, os, sys
+from pathlib import Path
+from hermes.domain.ports import Command
+from hermes.execution.backends.local import LocalBackend, LocalOptions
+
+async def main(folder):
+    backend = LocalBackend(home=folder / "home", environ=os.environ, options=LocalOptions(workspace=folder))
+    note = "echo $$ >> pids; exec sleep 300"
+    for trick in ("", "setsid ", "nohup "):
+        await backend.start(Command(text=f"{trick}bash -c '{note}'", timeout=0), lambda view: None)
+    await backend.run(Command(text=f"(setsid bash -c '{note}' &) ; sleep 300"), lambda text: None)
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+async def test_a_killed_gateway_leaves_nothing(bed: Bed) -> None:
+    environ = {"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "PATH": os.environ["PATH"]}
+    gateway = await asyncio.create_subprocess_exec(sys.executable, "-c", GATEWAY, bed.folder, env=environ)
+    await bed.noted(4)
+    gateway.kill()
+    await gateway.wait()
+    while await bed.survivors():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+HOP = """
+import os, time
+while True:
+    if os.fork():
+        os._exit(0)
+    time.sleep(0.0005)
+    os.utime("beat")
+"""
+
+
+async def test_a_process_that_changes_its_id_all_the_time(make: Make, tmp_path: Path) -> None:
+    backend = make()
+    (tmp_path / "work" / "hop.py").write_text(HOP)
+    beat = tmp_path / "work" / "beat"
+    beat.touch()
+    python = sys.executable
+    result = await run(backend, f"{python} -S hop.py & {python} -S hop.py; sleep 300", timeout=0.5)
+    assert result.timed_out
+    last = beat.stat().st_mtime_ns
+    await run(backend, "sleep 0.2")
+    assert beat.stat().st_mtime_ns == last
 
 
 async def test_many_at_once(make: Make) -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.shape.tree import FILES, FOLDERS, PACKAGE, ROOT, SRC, imported, parsed, pyproject, short, sources
 
 LOWER = ("domain", "stream", "agent", "state", "execution", "control", "entry")
-TOP = ("__main__", "app", "admin", "cli", "testing", "plugins")
+TOP = ("__main__", "app", "admin", "cli", "script", "testing", "plugins")
 ISLANDS = ("stream", "agent", "state", "execution")
 # From the bottom up; names in one row may not import each other, except admin and testing.
 LADDER = (
@@ -27,6 +27,7 @@ LADDER = (
     ("plugins",),
     ("app",),
     ("admin", "testing"),
+    ("script",),
     ("cli",),
 )
 SINGLE_FILES = ("plugins", "app", "cli", "__main__")
@@ -134,7 +135,7 @@ def _plantings() -> list[Planting]:
                 files={_inside(layer): "import apsw\nimport sqlite3\n"},
                 finds=frozenset({(f"hermes.{layer}", "apsw"), (f"hermes.{layer}", "sqlite3")}),
             )
-            for layer in (*LOWER, "plugins", "app", "admin", "cli")
+            for layer in (*LOWER, "plugins", "app", "admin", "script", "cli")
             if layer != "state"
         ),
     ]

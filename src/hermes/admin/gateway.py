@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -98,9 +98,9 @@ class GatewayProcess:
             with (
                 logging_to(self.home, app.loaded.secrets, level, self.quiet),
                 _pid_file(self.home, facts),
-                asyncio.Runner(loop_factory=_loop_factory()) as runner,
+                asyncio.Runner(loop_factory=loop_factory()) as runner,
             ):
-                _tell_problems(app.loaded)
+                tell_problems(app.loaded)
                 runner.run(self._live(app, StateFile(self.home, facts, self.say)))
         return 0
 
@@ -310,7 +310,16 @@ def logging_to(home: Path, secrets: Secrets, level: str, quiet: bool = False) ->
     """Log to stderr and to the home, without secrets. A log that cannot be written stops nothing."""
     shown = logging.StreamHandler(sys.stderr)
     shown.setLevel(logging.WARNING if quiet else logging.NOTSET)
-    sinks: list[logging.Handler] = [shown]
+    with logging_on(home, secrets, level, [shown]):
+        yield
+
+
+@contextlib.contextmanager
+def logging_on(
+    home: Path, secrets: Secrets, level: str, further: Sequence[logging.Handler] = ()
+) -> Iterator[None]:
+    """Log to the home and to further sinks."""
+    sinks = list(further)
     try:
         sinks.append(
             logging.handlers.RotatingFileHandler(
@@ -341,7 +350,7 @@ def logging_to(home: Path, secrets: Secrets, level: str, quiet: bool = False) ->
         logging.raiseExceptions = complaining
 
 
-def _tell_problems(loaded: Loaded) -> None:
+def tell_problems(loaded: Loaded) -> None:
     for problem in loaded.problems[:_PROBLEMS_SHOWN]:
         log.warning("settings.problem %s", problem)
     more = len(loaded.problems) - _PROBLEMS_SHOWN
@@ -349,7 +358,7 @@ def _tell_problems(loaded: Loaded) -> None:
         log.warning("settings.problem %d more; `hermes config check` shows all", more)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
     except ImportError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,7 +12,9 @@ from typing import Any
 
 from hermes.admin.gateway import GATEWAY, LOG_FILE, STATE_FILE, Holder, home_holder
 from hermes.admin.output import Console, ago
-from hermes.plugins import platform_manifests
+from hermes.agent.detect import DEMO, NO_PROBE
+from hermes.agent.models import Models
+from hermes.plugins import platform_manifests, providers
 from hermes.state.settings import Loaded, load_settings
 
 _ALIVE = ("starting", "running", "draining")
@@ -26,13 +29,18 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     holder = home_holder(home)
     told = read_state(home)
     running = holder is not None and holder.what == GATEWAY
+    model = _told_model(told) if running else _model(loaded)
     if asked.json:
-        console.json(_facts(home, loaded, holder, told) | {"version": asked.version})
+        console.json(_facts(home, loaded, holder, told) | model | {"version": asked.version})
         return 0
     pairs = [("Home", str(home)), ("Gateway", _gateway(holder, told))]
     if running:
         pairs.append(("Agents", ", ".join(map(str, told.get("agents", []))) or "–"))
-    pairs.append(("Model", str(told.get("model") if running else loaded.settings.model.default) or "not set"))
+    demo = " (the offline demo model, not an AI)" if model["provider"] == DEMO else ""
+    pairs.append(("Model", (model["model"] or "none") + demo))
+    if model["provider"]:
+        pairs.append(("Provider", model["provider"]))
+    pairs.append(("Why", model["model_why"]))
     if running:
         pairs += _platforms(told)
     pairs.append(("Log", str(home / LOG_FILE)))
@@ -52,6 +60,29 @@ def read_state(home: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}
+
+
+def _model(loaded: Loaded) -> dict[str, str]:
+    """The model that a gateway would use if it were started now."""
+    models = Models(providers(), probe=not loaded.variables.get(NO_PROBE))
+    choice = asyncio.run(models.choose(loaded.settings.model))
+    hint = f" ({choice.hint})" if choice.hint else ""
+    return {
+        "model": choice.model,
+        "provider": choice.provider,
+        "model_line": choice.line,
+        "model_why": choice.why + hint,
+    }
+
+
+def _told_model(told: Mapping[str, Any]) -> dict[str, str]:
+    """The model that the running gateway uses, as it says."""
+    return {
+        "model": str(told.get("model_name", "")),
+        "provider": str(told.get("model_provider", "")),
+        "model_line": str(told.get("model", "")),
+        "model_why": str(told.get("model_why", "")),
+    }
 
 
 def _gateway(holder: Holder | None, told: Mapping[str, Any]) -> str:
@@ -94,7 +125,6 @@ def _facts(home: Path, loaded: Loaded, holder: Holder | None, told: Mapping[str,
         else "cut off",
         "agents": told.get("agents", []) if running else [],
         "platforms": told.get("platforms", {}) if running else {},
-        "model": loaded.settings.model.default,
         "problems": [str(problem) for problem in loaded.problems],
         "updated_at": told.get("updated_at"),
     }

@@ -26,7 +26,7 @@ from hermes.domain.event import (
     ToolStarted,
     Verdict,
 )
-from hermes.domain.ids import new_question_id
+from hermes.domain.ids import SessionId, new_question_id
 from hermes.domain.ports import Run
 from hermes.domain.text import one_line, storable
 from hermes.domain.tool import Approval, Ask, Effect, Tool, ToolCall, ToolContext, ToolResult
@@ -166,7 +166,7 @@ class _Group:
         if not tool.parallel or tool.asks is not None:
             return False
         try:
-            return _ask(tool, read_arguments(call.arguments) or {}) is None
+            return _ask(self._run.session.id, tool, read_arguments(call.arguments) or {}) is None
         except UserError:
             return False
 
@@ -196,7 +196,7 @@ def _question(run: Run, call: ToolCall, tool: Tool) -> Asked | None:
             options=wanted.options,
             call=call.id,
         )
-    ask = _ask(tool, arguments)
+    ask = _ask(run.session.id, tool, arguments)
     if ask is None or ask.digest in session_grants(run.transcript):
         return None
     return Asked(
@@ -236,10 +236,10 @@ def _start(run: Run, call: ToolCall, tool: Tool) -> ToolStarted:
     return ToolStarted(call=call.id, name=tool.name, effect=tool.effect, key=f"{run.turn.id}:{call.id}")
 
 
-def _ask(tool: Tool, arguments: Mapping[str, object]) -> Ask | None:
+def _ask(session: SessionId, tool: Tool, arguments: Mapping[str, object]) -> Ask | None:
     if isinstance(tool.approval, Approval):
         if tool.approval is Approval.NEVER:
             return None
         text = json.dumps(arguments, ensure_ascii=False, sort_keys=True)
         return Ask(text=f"{tool.name} {text}", digest=f"{tool.name}:{text}")
-    return tool.approval(arguments)
+    return tool.approval(session, arguments)

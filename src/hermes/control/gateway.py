@@ -246,6 +246,10 @@ class Gateway:
         store = self._runtime(caller.agent).store
         return await store.write(lambda tx: choose_model(tx, enter_session(tx, caller, wanted, now), model))
 
+    async def bound(self, caller: Caller) -> SessionId | None:
+        """The session that a door was in last."""
+        return await self._runtime(caller.agent).store.read(lambda tx: tx.bindings.get(caller.key))
+
     async def unfinished(self, caller: Caller, session: SessionId | None = None) -> list[Turn]:
         """The open turns of a session, or of the caller's newest session that has any."""
         return await self._runtime(caller.agent).store.read(lambda tx: open_turns(tx, caller, session))

@@ -275,6 +275,16 @@ class LoggingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """What is kept of sessions beside the database."""
+
+    write_json: bool = field(
+        default=True,
+        metadata=about("Keep each session as `sessions/<id>.jsonl`, one message in OpenAI format a line."),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that was said in `config.yaml`, `.env` and the environment."""
 
@@ -284,6 +294,7 @@ class Settings:
     display: DisplaySettings = field(default_factory=DisplaySettings)
     streaming: StreamingSettings = field(default_factory=StreamingSettings)
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
+    sessions: SessionSettings = field(default_factory=SessionSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
     group_sessions_per_user: bool = field(
         default=True, metadata=about("In groups each member has a session of their own.")

@@ -67,7 +67,7 @@ class Clarification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """Something the agent can do. `approval` may be a function of the arguments; a tool that is not
+    """Something the agent can do. `approval` may be a function of the session and the arguments; a tool that is not
     `parallel` is a barrier between the calls before and after it; one that `asks` is answered by a person
     and never run."""
 
@@ -77,6 +77,6 @@ class Tool:
     run: Callable[[ToolContext, Mapping[str, object]], Awaitable[ToolResult]]
     toolset: str = "core"
     effect: Effect = Effect.ONCE
-    approval: Approval | Callable[[Mapping[str, object]], Ask | None] = Approval.NEVER
+    approval: Approval | Callable[[SessionId, Mapping[str, object]], Ask | None] = Approval.NEVER
     parallel: bool = False
     asks: Callable[[Mapping[str, object]], Clarification] | None = None

@@ -33,7 +33,7 @@ _PLATFORM_KEYS = """token api_key extra reply_to_mode gateway_restart_notificati
 PLATFORM_KEYS = frozenset(_PLATFORM_KEYS.split())
 _LATER_SECTIONS = """terminal compression memory skills delegation security tool_output
     tool_loop_guardrails tools checkpoints web browser tts stt voice cron code_execution clarify
-    human_delay sessions prompt_caching openrouter provider_routing updates model_catalog network lsp
+    human_delay prompt_caching openrouter provider_routing updates model_catalog network lsp
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
     privacy providers custom_providers credential_pool_strategies quick_commands personalities
     platform_hints hooks session_reset reset_by_type reset_by_platform auxiliary mcp_servers plugins"""
@@ -54,6 +54,7 @@ _LATER_IN = {
         background_process_notifications ephemeral_system_ttl""",
     "streaming": "transport",
     "logging": "max_size_mb backup_count",
+    "sessions": "auto_prune retention_days vacuum_after_prune min_interval_hours",
     "gateway": """multiplex_profiles profile_routes platform_connect_timeout delivery_ledger
         max_inbound_media_bytes strict media_delivery_allow_dirs trust_recent_files
         trust_recent_files_seconds message_timestamps restart_loop_guard respawn_storm

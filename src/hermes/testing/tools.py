@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from hermes.domain.ids import SessionId
 from hermes.domain.tool import Approval, Ask, Clarification, Effect, Tool, ToolContext, ToolResult
 
 Act = Callable[[str, str, str], Awaitable[None]]
@@ -29,7 +30,7 @@ def effect_tool(name: str, effect: Effect, act: Act, *, approval: Approval = App
     )
 
 
-def _guard(arguments: Mapping[str, object]) -> Ask | None:
+def _guard(session: SessionId, arguments: Mapping[str, object]) -> Ask | None:
     token = str(arguments.get("token", ""))
     return Ask(text=f"May I do {token}?", digest=f"do:{token}")
 

@@ -32,7 +32,7 @@ _PLAIN = str.maketrans(
 _BRACE = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 _RANGE = re.compile(r"(-?\d+|[a-zA-Z])\.\.(-?\d+|[a-zA-Z])")
 _MOST = 64
-_LONGEST_VALUE = 100_000
+_LONGEST_VALUE = 10_000
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Variables:
             values = tuple(old + new for old in self.get(name) for new in values)
         if not certain:
             values = (*self.get(name), *values)
-        kept = tuple(dict.fromkeys(value[:_LONGEST_VALUE] for value in values))
+        kept = tuple(dict.fromkeys(one if len(one) <= _LONGEST_VALUE else UNKNOWN for one in values))
         self.values[name] = kept if len(kept) <= _MOST else (UNKNOWN,)
 
 

@@ -37,6 +37,7 @@ from hermes.agent.danger.verdict import Finding, Verdict
 
 _DEEPEST = 12
 _LONGEST_SHOWN = 120
+_MOST_STEPS = 5000
 _FULL_WIDTH = range(0xFF01, 0xFF5F)
 
 
@@ -78,7 +79,8 @@ class Judge:
     functions: dict[str, bool] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
     certain: bool = True
-    in_function: list[str] = field(default_factory=list)
+    steps: int = 0
+    outputs: dict[int, tuple[Sub, str]] = field(default_factory=dict)
 
     def find(self, rule: str, what: str) -> None:
         shown = what.replace(UNKNOWN, "…")
@@ -101,6 +103,8 @@ class Judge:
             self._script(read_shell(text.replace(UNKNOWN, "${UNKNOWN}")), feed)
         except Unreadable as error:
             self.find("text.unreadable", str(error))
+        except RecursionError:
+            self.find("text.unreadable", "too deep")
         self.depth -= 1
 
     def _script(self, nodes: tuple[Node, ...], feed: Feed | None = None) -> None:
@@ -108,6 +112,9 @@ class Judge:
             self._node(node, feed)
 
     def _node(self, node: Node, feed: Feed | None = None) -> None:
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise Unreadable("too much to follow")
         match node:
             case Simple():
                 self._simple(node, feed)
@@ -159,12 +166,10 @@ class Judge:
         self.functions[name] = True
         if _calls_itself(name, body):
             self.find("fork.bomb", f"{name}()")
-        self.in_function.append(name)
         cwd, certain = self.cwd, self.certain
         self.certain = False
         self._node(body)
         self.cwd, self.certain = cwd, certain
-        self.in_function.pop()
 
     # --- one command ---
 
@@ -270,7 +275,14 @@ class Judge:
         return None
 
     def _output_of(self, sub: Sub) -> str:
-        """What a substitution prints, if its one command is as plain as `echo`."""
+        """What a substitution prints. Each is followed once, however often its word is looked at."""
+        known = self.outputs.get(id(sub))
+        if known is None:
+            known = self.outputs[id(sub)] = (sub, self._follow(sub))
+        return known[1]
+
+    def _follow(self, sub: Sub) -> str:
+        """Judge a substitution; its output is known if its one command is as plain as `echo`."""
         cwd, values = self.cwd, dict(self.variables.values)
         self._script(sub.script)
         self.cwd, self.variables.values = cwd, values

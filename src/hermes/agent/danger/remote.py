@@ -194,8 +194,9 @@ def _raw_connection(call: Call) -> None:
 
 def _copy_away(call: Call) -> None:
     operands = [arg for arg in call.args if not arg.startswith("-")]
-    there = [to_plain(arg).endswith(":") or 
-        re.match(r"([\w.-]+@)?[\w.-]+::?[^\\]|rsync://|\w[\w.-]+:", to_plain(arg)) is not None
+    there = [
+        to_plain(arg).endswith(":")
+        or re.match(r"([\w.-]+@)?[\w.-]+::?[^\\]|rsync://|\w[\w.-]+:", to_plain(arg)) is not None
         for arg in operands
     ]
     if there and (there[-1] or call.name in ("sftp", "ftp", "tftp")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import groupby
 
 # Characters that mean something only where they are not quoted; quoted ones stay what they are.
 STAR, QUESTION, BRACKET = "\ue001", "\ue002", "\ue003"
@@ -104,9 +105,9 @@ def plain(word: Word) -> str:
 def joined(parts: list[Part]) -> Word:
     """Neighbouring texts as one."""
     found: list[Part] = []
-    for part in parts:
-        if isinstance(part, Text) and found and isinstance(found[-1], Text):
-            found[-1] = Text(found[-1].text + part.text)
+    for texts, group in groupby(parts, lambda part: isinstance(part, Text)):
+        if texts:
+            found.append(Text("".join(part.text for part in group if isinstance(part, Text))))
         else:
-            found.append(part)
+            found += group
     return tuple(found)

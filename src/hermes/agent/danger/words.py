@@ -21,6 +21,8 @@ from hermes.agent.danger.syntax import (
 )
 
 META = frozenset(" \t\n;&|()<>")
+_PLAIN_RUN = re.compile(r"[A-Za-z0-9_./:=@%+-]+")
+_QUOTED_RUN = re.compile(r"[^\\$`\"]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|[0-9@*#?$!-])")
 _ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
@@ -74,6 +76,10 @@ class WordReader:
             return self._dollar(quoted=False)
         if char == "`":
             return [self._backtick(quoted=False)]
+        run = _PLAIN_RUN.match(self.text, self.at)
+        if run:
+            self.at = run.end()
+            return [Text(run[0])]
         self.at += 1
         if char == "\\":
             self.at += 1
@@ -96,8 +102,9 @@ class WordReader:
             elif char == "`":
                 parts.append(self._backtick(quoted=True))
             else:
-                parts.append(Text(char))
-                self.at += 1
+                run = _QUOTED_RUN.match(self.text, self.at)
+                parts.append(Text(run[0] if run else char))
+                self.at += len(run[0]) if run else 1
         if end:
             if self.at >= len(self.text):
                 raise Unreadable("an open quote")

@@ -33,15 +33,15 @@ def resolve_path(bench: Workbench, path: str, cwd: str = "") -> str:
     return os.path.normpath(os.path.join(cwd or bench.workspace, path))
 
 
-def ask_to_read(bench: Workbench, arguments: Mapping[str, Any]) -> Ask | None:
-    path = resolve_path(bench, str(arguments.get("path") or "."))
+def ask_to_read(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None:
+    path = resolve_path(bench, str(arguments.get("path") or "."), cwd)
     if not is_secret(path, bench.place()):
         return None
     return Ask(text=f"Read {path}\nIt {RULES['read.secret'].reason}.", digest=f"read:{path}")
 
 
-def ask_to_write(bench: Workbench, arguments: Mapping[str, Any]) -> Ask | None:
-    path = resolve_path(bench, str(arguments["path"]))
+def ask_to_write(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None:
+    path = resolve_path(bench, str(arguments["path"]), cwd)
     fault = write_fault(path, bench.place())
     return Ask(text=f"Write {path}\nIt {RULES[fault].reason}.", digest=f"write:{path}") if fault else None
 

@@ -13,6 +13,7 @@ from typing import Any
 from hermes.agent.danger import Place
 from hermes.agent.tools.schema import Signature, read_signature, read_values
 from hermes.domain.errors import UserError
+from hermes.domain.ids import SessionId
 from hermes.domain.ports import Backend, ProcessView
 from hermes.domain.tool import Approval, Ask, Clarification, Effect, Tool, ToolContext, ToolResult
 
@@ -62,7 +63,8 @@ class Desk:
         return self.context.session
 
 
-Judge = Callable[[Workbench, Mapping[str, Any]], Ask | None]
+Judge = Callable[[Workbench, str, Mapping[str, Any]], Ask | None]
+"""What must be asked before a call: its folder is the one the session's shell is in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +145,11 @@ def _bind(spec: ToolSpec, bench: Workbench) -> Tool:
             result = ToolResult(text=result)
         return ToolResult(text=cap(result.text), failed=result.failed)
 
-    def approval(arguments: Mapping[str, object]) -> Ask | None:
+    def approval(session: SessionId, arguments: Mapping[str, object]) -> Ask | None:
         if spec.judge is None or not bench.asks:
             return None
-        return spec.judge(bench, read_values(spec.name, spec.signature, arguments))
+        values = read_values(spec.name, spec.signature, arguments)
+        return spec.judge(bench, bench.backend.cwd(session), values)
 
     return Tool(
         name=spec.name,

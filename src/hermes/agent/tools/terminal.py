@@ -19,13 +19,14 @@ _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\
 _UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-def _ask(bench: Workbench, arguments: Mapping[str, Any]) -> Ask | None:
+def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None:
     """Bound to the exact command and folder. What is never run is not asked for: `terminal` refuses it."""
-    command, folder = arguments["command"], arguments.get("workdir", "")
-    verdict = judge_command(command, bench.place(resolve_path(bench, folder)))
+    command = arguments["command"]
+    folder = resolve_path(bench, arguments.get("workdir", ""), cwd)
+    verdict = judge_command(command, bench.place(folder))
     if not verdict.asks or verdict.never:
         return None
-    where = f" in {folder}" if folder else ""
+    where = "" if folder == bench.workspace else f" in {folder}"
     return Ask(text=f"Run{where}: {visible(command)}\nIt {verdict.reasons}.", digest=digest(command, folder))
 
 
@@ -50,18 +51,11 @@ async def terminal(
 
 
 def _refuse(desk: Desk, command: str, workdir: str) -> None:
-    """The last look, now that the session's folder is known: nothing runs that should have been asked for."""
-    bench = desk.bench
-    cwd = resolve_path(bench, workdir, desk.backend.cwd(desk.session))
-    verdict = judge_command(command, bench.place(cwd))
+    """Some things are not run, whoever allowed them."""
+    cwd = resolve_path(desk.bench, workdir, desk.backend.cwd(desk.session))
+    verdict = judge_command(command, desk.bench.place(cwd))
     if verdict.never:
         raise UserError(f"Refused, whoever asks: it {verdict.reasons}.", hint="Find another way.")
-    assumed = judge_command(command, bench.place(resolve_path(bench, workdir)))
-    if bench.asks and verdict.asks and not assumed.asks:
-        raise UserError(
-            f"In {cwd} it {verdict.reasons}, so it has to be asked for.",
-            hint=f"Call again with workdir={cwd}.",
-        )
 
 
 def _report(result: CommandResult, seconds: float) -> str:

@@ -1,0 +1,269 @@
+"""The rules of the offline demo model: what it says and which tools it calls, from the transcript alone.
+
+No AI, no memory, no chance: the same transcript gives the same reply, so a turn that was cut off by a crash
+goes on as it would have. Streaming is the provider's (`providers/demo.py`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
+from hermes.domain.ids import CallId
+from hermes.domain.tool import ToolCall
+
+FOOTER = (
+    "— Offline demo model, not an AI. For a real one set OPENAI_API_KEY or OPENROUTER_API_KEY, or start "
+    "Ollama, then start Hermes again."
+)
+HELP = """I follow a few fixed rules and use the real tools. Try:
+
+- `list files` or `what is here`
+- `read README.md` or `show notes.txt`
+- `write notes.txt: buy milk` or `create notes.txt with buy milk`
+- `find TODO` (in the files)
+- `run: date`, or `run: rm -rf ~/no-such-folder`, which asks you first
+- `ask me` (a question back to you)
+- `todo: first, second, third`
+- `count to 30` (slowly: interrupt it, or pull the plug and come back)
+- `search history milk`"""
+_HISTORY = "session_search"
+_MOST_SHOWN = 4000
+_MOST_COUNTED = 1000
+_MOST_READ = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoReply:
+    """What the model says now. `slow` words are to be seen one by one."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    slow: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """A tool the words ask for, and its arguments, once for each call."""
+
+    tool: str
+    arguments: tuple[Mapping[str, object], ...]
+
+
+def demo_reply(entries: Sequence[Entry], tools: Collection[str]) -> DemoReply:
+    """The next reply to a visible transcript, with these tools at hand."""
+    place = next((at for at in range(len(entries) - 1, -1, -1) if _is_words(entries[at])), None)
+    if place is None:
+        return _final(f"Hello.\n\n{HELP}")
+    said = entries[place].record
+    assert isinstance(said, UserSaid)
+    results = _results(entries[place + 1 :])
+    if results:
+        return _final("\n\n".join(_told(call, result) for call, result in results))
+    words = said.text.strip()
+    for rule in _RULES:
+        wish = rule(words)
+        if isinstance(wish, DemoReply):
+            return wish
+        if wish is not None:
+            return _call(wish, entries[place].seq, tools)
+    return _final(
+        f"I am Hermes' offline demo model. I only know a few phrases, and this was none of them.\n\n{HELP}"
+    )
+
+
+def _is_words(entry: Entry) -> bool:
+    return isinstance(entry.record, UserSaid)
+
+
+def _final(text: str, *, slow: bool = False) -> DemoReply:
+    return DemoReply(text=f"{text}\n\n{FOOTER}", slow=slow)
+
+
+# --- what was asked for ----------------------------------------------------------------------------
+
+
+def _call(wish: _Wish, seq: int, tools: Collection[str]) -> DemoReply:
+    if wish.tool not in tools and wish.tool == _HISTORY:
+        return _final(
+            "There is no tool yet that searches earlier conversations. You can do it yourself, with "
+            "`hermes sessions search` and the words."
+        )
+    if wish.tool not in tools:
+        return _final(f"That needs the tool `{wish.tool}`, and this agent does not have it.")
+    calls = tuple(
+        ToolCall(
+            id=CallId(f"demo_{seq}_{place}"),
+            name=wish.tool,
+            arguments=json.dumps(arguments, ensure_ascii=False),
+        )
+        for place, arguments in enumerate(wish.arguments)
+    )
+    return DemoReply(text=_ANNOUNCED.get(wish.tool, ""), calls=calls)
+
+
+_ANNOUNCED = {
+    "read_file": "Let me look.",
+    "search_files": "Let me search.",
+    "terminal": "Let me run that.",
+    "write_file": "Let me write that.",
+}
+
+
+def _help(words: str) -> DemoReply | None:
+    if re.fullmatch(r"(help|hi|hello|hey|what can you do|who are you)\W*", words, re.IGNORECASE):
+        return _final(f"Hello, I am Hermes' offline demo model. {HELP}")
+    return None
+
+
+def _run(words: str) -> _Wish | None:
+    match = re.match(r"(?:(?:run|execute)\s*:|run\s|\$\s)\s*(.+)", words, re.IGNORECASE | re.DOTALL)
+    return _Wish(tool="terminal", arguments=({"command": match[1].strip()},)) if match else None
+
+
+_FILE = r"(?:(?:a|the)\s+)?(?:file\s+)?[`\"']?([^\s`\"':]+)[`\"']?"
+_WRITE = (
+    re.compile(rf"(?:write|create|save)\s+{_FILE}\s*(?::|\bwith\b)\s*(?P<text>.+)", re.I | re.S),
+    re.compile(rf"(?:write|save)\s+(?P<text>.+?)\s+(?:in)?to\s+{_FILE}", re.I | re.S),
+)
+
+
+def _write(words: str) -> _Wish | None:
+    for pattern in _WRITE:
+        match = pattern.fullmatch(words)
+        if match:
+            text = match["text"].strip()
+            path = next(group for group in match.groups() if group is not None and group != match["text"])
+            return _Wish(tool="write_file", arguments=({"path": path, "content": f"{text}\n"},))
+    return None
+
+
+def _list(words: str) -> _Wish | None:
+    match = re.fullmatch(
+        r"(?:ls|list(?:\s+(?:the\s+|all\s+)?files)?|what\s+is\s+here|what's\s+here)(?:\s+(?:in\s+)?(\S+?))?\W*",
+        words,
+        re.IGNORECASE,
+    )
+    return _Wish(tool="read_file", arguments=({"path": match[1] or "."},)) if match else None
+
+
+def _read(words: str) -> _Wish | None:
+    match = re.fullmatch(
+        r"(?:read|show|open|cat)\s+(?:me\s+)?(?:the\s+)?(?:file\s+)?(.+)", words, re.I | re.S
+    )
+    if not match:
+        return None
+    paths = [name.strip("`\"' ") for name in re.split(r",\s*|\s+and\s+", match[1])]
+    return _Wish(tool="read_file", arguments=tuple({"path": path} for path in paths[:_MOST_READ] if path))
+
+
+def _history(words: str) -> _Wish | None:
+    match = re.match(r"search\s+(?:the\s+)?history(?:\s+for)?\s+(.+)", words, re.IGNORECASE | re.DOTALL)
+    if not match:
+        return None
+    return _Wish(tool=_HISTORY, arguments=({"query": match[1].strip()},))
+
+
+def _find(words: str) -> _Wish | None:
+    match = re.fullmatch(r"(?:find|search|grep)\s+(?:for\s+)?(.+)", words, re.IGNORECASE | re.DOTALL)
+    if not match:
+        return None
+    wanted = match[1].strip("`\"' ")
+    if re.fullmatch(r"[\w./-]*[*?][\w.*?/-]*", wanted):
+        return _Wish(tool="search_files", arguments=({"pattern": wanted, "target": "files"},))
+    return _Wish(tool="search_files", arguments=({"pattern": re.escape(wanted)},))
+
+
+def _ask(words: str) -> _Wish | None:
+    if not re.match(r"(?:ask\s+me|choose|let\s+me\s+choose)\b", words, re.IGNORECASE):
+        return None
+    question = "Which one do you like best?"
+    return _Wish(tool="clarify", arguments=({"question": question, "options": ["red", "green", "blue"]},))
+
+
+def _todo(words: str) -> _Wish | None:
+    match = re.match(r"(?:todo|plan)\s*(?:list)?\s*:?\s*(.*)", words, re.IGNORECASE | re.DOTALL)
+    if not match:
+        return None
+    steps = [step.strip(" -*\t") for step in re.split(r"[,;\n]", match[1])]
+    steps = [step for step in steps if step] or ["look around", "do the work", "check it"]
+    items = [
+        {"text": step, "status": "in_progress" if place == 0 else "pending"}
+        for place, step in enumerate(steps[:20])
+    ]
+    return _Wish(tool="todo", arguments=({"items": items},))
+
+
+def _count(words: str) -> DemoReply | None:
+    match = re.match(r"count(?:\s+(?:up\s+)?to)?\s+(\d{1,9})\b", words, re.IGNORECASE)
+    if not match:
+        return None
+    last = min(max(int(match[1]), 1), _MOST_COUNTED)
+    return _final(" ".join(map(str, range(1, last + 1))), slow=True)
+
+
+_RULES: tuple[Callable[[str], _Wish | DemoReply | None], ...] = (
+    _help,
+    _run,
+    _count,
+    _write,
+    _list,
+    _history,
+    _read,
+    _find,
+    _ask,
+    _todo,
+)
+
+
+# --- what came of it -------------------------------------------------------------------------------
+
+
+def _results(entries: Sequence[Entry]) -> list[tuple[ToolCall, ToolFinished]]:
+    """The calls since the last words, in their order, with what came of each."""
+    calls: dict[CallId, ToolCall] = {}
+    done: dict[CallId, ToolFinished] = {}
+    for entry in entries:
+        if isinstance(entry.record, ModelSaid):
+            calls |= {call.id: call for call in entry.record.calls}
+        elif isinstance(entry.record, ToolFinished):
+            done[entry.record.call] = entry.record
+    return [(call, done[call.id]) for call in calls.values() if call.id in done]
+
+
+def _told(call: ToolCall, result: ToolFinished) -> str:
+    if result.unknown:
+        return f"`{call.name}` was cut off. Whether it happened is unknown, and I did not repeat it."
+    if result.failed:
+        return f"`{call.name}` did not work: {_cut(result.text)}"
+    match call.name:
+        case "clarify":
+            return f"You answered: {_cut(result.text)}"
+        case "write_file":
+            return f"Done. {_cut(result.text)}"
+        case "todo":
+            return f"The plan:\n\n{_block(result.text)}"
+        case "terminal":
+            return f"I ran `{_argument(call, 'command')}`:\n\n{_block(result.text)}"
+        case "read_file":
+            return f"`{_argument(call, 'path')}`:\n\n{_block(result.text)}"
+        case _:
+            return f"This is what {call.name} found:\n\n{_block(result.text)}"
+
+
+def _argument(call: ToolCall, name: str) -> str:
+    found = json.loads(call.arguments).get(name, "")
+    return " ".join(str(found).split()).replace("`", "'")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}\n[… the rest is not shown]"
+
+
+def _block(text: str) -> str:
+    """A code block whose fence is longer than any in the text."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}\n{_cut(text).rstrip()}\n{fence}"

@@ -1,0 +1,90 @@
+"""The models of one process: chosen by the rules of `detect`, made into providers over one shared client.
+
+What a choice does not need is not loaded: the HTTP client comes with the first provider that uses it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hermes.agent.detect import (
+    Choice,
+    Facts,
+    LocalServer,
+    Way,
+    ask_models,
+    choose,
+    find_servers,
+    first_usable,
+    is_settled,
+    is_unnamed,
+)
+from hermes.agent.providers.demo import DemoProvider
+from hermes.domain.errors import UserError
+from hermes.domain.ports import ModelPiece, ModelRequest, Provider
+from hermes.domain.settings import ModelSettings
+
+if TYPE_CHECKING:
+    from hermes.agent.model_client import ModelClient
+
+MakeProvider = Callable[[ModelSettings], Provider]
+
+
+class NoModel:
+    """Stands where the settings name a model that cannot be used: says so to whoever asks."""
+
+    def __init__(self, why: str, hint: str) -> None:
+        self._error = UserError(f"No model answers: {why}.", hint=hint)
+
+    def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        raise UserError(self._error.message, hint=self._error.hint)
+
+
+class Models:
+    """`plugins` make providers by name; `probe` allows looking for servers on this machine, once."""
+
+    def __init__(self, plugins: Mapping[str, MakeProvider] | None = None, *, probe: bool = True) -> None:
+        self._plugins = plugins or {}
+        self._probe = probe
+        self._servers: list[LocalServer] | None = None
+        self._client: ModelClient | None = None
+
+    async def choose(self, settings: ModelSettings) -> Choice:
+        """The model for these settings."""
+        looked = self._probe and not is_settled(settings, self._plugins)
+        if looked and self._servers is None:
+            self._servers = await find_servers()
+        facts = Facts(servers=self._servers or (), plugins=self._plugins, looked=looked)
+        choice = choose(settings, facts)
+        return await self._with_name(choice) if is_unnamed(choice) else choice
+
+    async def _with_name(self, choice: Choice) -> Choice:
+        name = first_usable(await ask_models(choice.base_url, choice.key))
+        if not name:
+            return replace(choice, why=f"{choice.why}; no model is named, and it told none")
+        return replace(choice, model=name, why=f"{choice.why}; no model is named, and this is its first")
+
+    def provider(self, choice: Choice, settings: ModelSettings) -> Provider:
+        match choice.way:
+            case Way.DEMO:
+                return DemoProvider()
+            case Way.NONE | Way.GIVEN:
+                return NoModel(choice.why, choice.hint)
+            case Way.PLUGIN:
+                return self._plugins[choice.provider](settings)
+            case Way.HTTP:
+                return self._over_http(choice, settings)
+
+    def _over_http(self, choice: Choice, settings: ModelSettings) -> Provider:
+        from hermes.agent.model_client import ModelClient
+        from hermes.agent.providers.openai import make
+
+        if self._client is None:
+            self._client = ModelClient()
+        return make(replace(settings, base_url=choice.base_url, api_key=choice.key), self._client)
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()

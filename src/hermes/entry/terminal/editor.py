@@ -1,0 +1,147 @@
+"""The line that is being written: its text, the cursor, earlier lines. Knows keys, draws nothing itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+
+from hermes.domain.text import showable
+from hermes.entry.terminal.keys import Key, Press, Typed
+from hermes.stream.flavours.columns import width
+
+MOST = 4_000_000
+"""Characters a line may have; what is written beyond them is counted and not kept."""
+_WORD_BEFORE = re.compile(r"\S*\s*\Z")
+_WORD_AFTER = re.compile(r"\s*\S*")
+
+
+class Done(StrEnum):
+    """Why a line ended."""
+
+    SENT = "sent"
+    LEFT = "left"
+
+
+class Editor:
+    def __init__(self, history: Sequence[str] = (), names: Sequence[str] = ()) -> None:
+        self._history = list(history)
+        self._names = names
+        self._at = len(self._history)
+        self._unsent = ""
+        self.text = ""
+        self.place = 0
+        self.lost = 0
+
+    def press(self, press: Press) -> Done | None:
+        if isinstance(press, Typed):
+            self._insert(press.text)
+        elif press is Key.ENTER and not self.text[: self.place].endswith("\\"):
+            return Done.SENT
+        elif press is Key.EOF and not self.text:
+            return Done.LEFT
+        elif press is Key.ENTER:
+            # A backslash before Enter goes on in a new line.
+            self._cut(self.place - 1, self.place)
+            self._insert("\n")
+        elif press in (Key.UP, Key.DOWN):
+            self._recall(-1 if press is Key.UP else 1)
+        elif press is Key.NEWLINE:
+            self._insert("\n")
+        elif press is Key.COMPLETE:
+            self._complete()
+        else:
+            self._edit(press)
+        return None
+
+    def take(self) -> str:
+        """The line, and an empty one in its place."""
+        text = self.text
+        self.put("")
+        self._at = len(self._history)
+        return text
+
+    def put(self, text: str) -> None:
+        self.text, self.place, self.lost = text, len(text), 0
+
+    def remember(self, line: str) -> None:
+        if line.strip() and self._history[-1:] != [line]:
+            self._history.append(line)
+        self._at = len(self._history)
+
+    def row(self, room: int) -> tuple[str, int]:
+        """What of the line fits into one row around the cursor, and the cursor's column in it."""
+        left = _shown(self.text[max(0, self.place - room) : self.place])
+        while width(left) > max(room - 1, 0):
+            left = left[1:]
+        right = _shown(self.text[self.place : self.place + room])
+        while width(left) + width(right) > room:
+            right = right[:-1]
+        return left + right, width(left)
+
+    # --- keys ---
+
+    def _insert(self, text: str) -> None:
+        spare = MOST - len(self.text)
+        kept = text[: max(spare, 0)]
+        self.lost += len(text) - len(kept)
+        self.text = self.text[: self.place] + kept + self.text[self.place :]
+        self.place += len(kept)
+
+    def _cut(self, start: int, end: int) -> None:
+        self.text = self.text[:start] + self.text[end:]
+        self.place = start
+
+    def _edit(self, key: Key) -> None:
+        at, end = self.place, len(self.text)
+        before, after = self._word_before(), self._word_after()
+        cuts = {
+            Key.BACKSPACE: (max(at - 1, 0), at),
+            Key.DELETE: (at, min(at + 1, end)),
+            Key.EOF: (at, min(at + 1, end)),
+            Key.KILL_LEFT: (0, at),
+            Key.KILL_RIGHT: (at, end),
+            Key.KILL_WORD: (before, at),
+        }
+        moves = {
+            Key.LEFT: max(at - 1, 0),
+            Key.RIGHT: min(at + 1, end),
+            Key.WORD_LEFT: before,
+            Key.WORD_RIGHT: after,
+            Key.HOME: 0,
+            Key.END: end,
+        }
+        if key in cuts:
+            self._cut(*cuts[key])
+        else:
+            self.place = moves.get(key, at)
+
+    def _word_before(self) -> int:
+        near = max(0, self.place - 1000)
+        found = _WORD_BEFORE.search(self.text[near : self.place])
+        return self.place if found is None else near + found.start()
+
+    def _word_after(self) -> int:
+        found = _WORD_AFTER.match(self.text, self.place)
+        return self.place if found is None else found.end()
+
+    def _recall(self, step: int) -> None:
+        wanted = self._at + step
+        if not 0 <= wanted <= len(self._history):
+            return
+        if self._at == len(self._history):
+            self._unsent = self.text
+        self._at = wanted
+        self.put(self._unsent if wanted == len(self._history) else self._history[wanted])
+
+    def _complete(self) -> None:
+        if not self.text.startswith("/") or " " in self.text:
+            self._insert("\t")
+            return
+        fitting = [name for name in self._names if name.startswith(self.text[1:])]
+        if len(fitting) == 1:
+            self.put(f"/{fitting[0]} ")
+
+
+def _shown(text: str) -> str:
+    return showable(text.replace("\n", "⏎").replace("\t", " "))

@@ -1,0 +1,147 @@
+"""Bytes of a terminal as what was pressed: characters, keys with a meaning, and pasted text as one piece."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Key(StrEnum):
+    ENTER = "enter"
+    NEWLINE = "newline"
+    BACKSPACE = "backspace"
+    DELETE = "delete"
+    LEFT = "left"
+    RIGHT = "right"
+    WORD_LEFT = "word left"
+    WORD_RIGHT = "word right"
+    HOME = "home"
+    END = "end"
+    UP = "up"
+    DOWN = "down"
+    KILL_LEFT = "kill left"
+    KILL_RIGHT = "kill right"
+    KILL_WORD = "kill word"
+    COMPLETE = "complete"
+    REDRAW = "redraw"
+    EOF = "end of input"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed:
+    """Characters, typed or pasted."""
+
+    text: str
+
+
+Press = Key | Typed
+
+_CONTROLS = {
+    "\r": Key.ENTER,
+    "\n": Key.ENTER,
+    "\x7f": Key.BACKSPACE,
+    "\x08": Key.BACKSPACE,
+    "\x01": Key.HOME,
+    "\x02": Key.LEFT,
+    "\x04": Key.EOF,
+    "\x05": Key.END,
+    "\x06": Key.RIGHT,
+    "\t": Key.COMPLETE,
+    "\x0b": Key.KILL_RIGHT,
+    "\x0c": Key.REDRAW,
+    "\x0e": Key.DOWN,
+    "\x10": Key.UP,
+    "\x15": Key.KILL_LEFT,
+    "\x17": Key.KILL_WORD,
+}
+_SEQUENCES = {
+    "\x1b[A": Key.UP,
+    "\x1bOA": Key.UP,
+    "\x1b[B": Key.DOWN,
+    "\x1bOB": Key.DOWN,
+    "\x1b[C": Key.RIGHT,
+    "\x1bOC": Key.RIGHT,
+    "\x1b[D": Key.LEFT,
+    "\x1bOD": Key.LEFT,
+    "\x1b[H": Key.HOME,
+    "\x1bOH": Key.HOME,
+    "\x1b[1~": Key.HOME,
+    "\x1b[F": Key.END,
+    "\x1bOF": Key.END,
+    "\x1b[4~": Key.END,
+    "\x1b[3~": Key.DELETE,
+    "\x1b[1;5D": Key.WORD_LEFT,
+    "\x1bb": Key.WORD_LEFT,
+    "\x1b[1;5C": Key.WORD_RIGHT,
+    "\x1bf": Key.WORD_RIGHT,
+    "\x1b\x7f": Key.KILL_WORD,
+    "\x1b\r": Key.NEWLINE,
+    "\x1b\n": Key.NEWLINE,
+}
+PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
+_PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\[O])", re.DOTALL)
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)?")
+_PLAIN = re.compile(r"[^\x00-\x1f\x7f]+")
+
+
+class KeyReader:
+    """Reads what comes in pieces of any size; bytes that are no UTF-8 become a replacement character."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace")
+        self._ahead = ""
+        self._pasted: list[str] | None = None
+
+    def feed(self, data: bytes) -> list[Press]:
+        text = self._ahead + self._decode.decode(data)
+        self._ahead = ""
+        presses: list[Press] = []
+        while text:
+            text = self._paste(text, presses) if self._pasted is not None else self._press(text, presses)
+        return presses
+
+    def _press(self, text: str, presses: list[Press]) -> str:
+        """Take one thing from the front of the text; what is left of it is returned."""
+        if text[0] == "\x1b":
+            return self._escape(text, presses)
+        plain = _PLAIN.match(text)
+        if plain is not None:
+            presses.append(Typed(text=plain[0]))
+            return text[plain.end() :]
+        key = _CONTROLS.get(text[0])
+        if key is not None:
+            presses.append(key)
+        return text[1:]
+
+    def _escape(self, text: str, presses: list[Press]) -> str:
+        whole = _SEQUENCE.match(text)
+        if whole is None:
+            unfinished = _UNFINISHED.fullmatch(text)
+            if unfinished is None:
+                return text[1:]
+            self._ahead = text
+            return ""
+        if whole[0] == _PASTE_BEGINS:
+            self._pasted = []
+        elif whole[0] in _SEQUENCES:
+            presses.append(_SEQUENCES[whole[0]])
+        return text[whole.end() :]
+
+    def _paste(self, text: str, presses: list[Press]) -> str:
+        assert self._pasted is not None
+        words, end, rest = text.partition(_PASTE_ENDS)
+        if not end:
+            # The mark of the end may be cut in two.
+            kept = text.rfind("\x1b", max(0, len(text) - len(_PASTE_ENDS) + 1))
+            self._ahead = "" if kept < 0 else text[kept:]
+            self._pasted.append(text if kept < 0 else text[:kept])
+            return ""
+        self._pasted.append(words)
+        pasted = "".join(self._pasted).replace("\r\n", "\n").replace("\r", "\n")
+        self._pasted = None
+        if pasted:
+            presses.append(Typed(text=pasted))
+        return rest

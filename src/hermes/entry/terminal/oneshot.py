@@ -1,0 +1,120 @@
+"""One message and its answer, for scripts and pipes: words as they come or only the final answer on stdout,
+everything else on stderr, and an exit code that tells how it ended. Nobody there means no."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from hermes.domain.event import Answered, Asked, Entry, Failed, Finished, Seen, Stopped
+from hermes.domain.text import one_line
+from hermes.domain.turn import Turn
+from hermes.entry.terminal.answers import Reading, read_answer, refusal
+from hermes.entry.terminal.chat import FAILED, INTERRUPTED, OK
+from hermes.entry.terminal.door import Visit
+from hermes.entry.terminal.screen import Screen
+from hermes.stream.console import Console, QuietConsole
+from hermes.stream.fold import for_people, question_text
+
+Ask = Callable[[str], Awaitable[str | None]]
+"""Show a question to a person and return the line that answers it; None if nobody is there any more."""
+
+
+@dataclass(slots=True, kw_only=True)
+class OneShot:
+    visit: Visit
+    screen: Screen
+    tell: Callable[[str], None]
+    final_only: bool = False
+    ask: Ask | None = None
+    _turn: Turn | None = field(init=False, default=None)
+    _interrupts: int = field(init=False, default=0)
+    _stopping: asyncio.Task[bool] | None = field(init=False, default=None)
+    _talking: asyncio.Task[int] | None = field(init=False, default=None)
+
+    def interrupt(self) -> None:
+        """Stop the turn; once more, do not wait for it either."""
+        self._interrupts += 1
+        if self._turn is not None and self._interrupts == 1:
+            self._stopping = asyncio.create_task(self.visit.door.stop(self._turn.id), name="stop turn")
+        elif self._talking is not None:
+            self._talking.cancel()
+
+    def leave(self, code: int) -> None:
+        self._interrupts += 1
+        if self._talking is not None:
+            self._talking.cancel()
+
+    async def live(self, text: str) -> int:
+        writing = asyncio.create_task(self.screen.live(), name="terminal output")
+        self._talking = talking = asyncio.create_task(self._talk(text), name="one shot")
+        try:
+            await asyncio.wait((writing, talking), return_when=asyncio.FIRST_COMPLETED)
+            if writing.done():
+                writing.result()
+            return INTERRUPTED if talking.cancelled() else talking.result()
+        finally:
+            for task in (writing, talking):
+                task.cancel()
+            await asyncio.wait((writing, talking))
+
+    async def _talk(self, text: str) -> int:
+        for turn in self.visit.turns:
+            await self._watch(turn)
+        ended = await self._watch(await self.visit.door.say(text))
+        await self.screen.drained(0)
+        match ended:
+            case Finished():
+                return OK
+            case Failed(reason=reason):
+                self.tell(one_line(reason, 1000))
+                return FAILED
+            case Stopped(reason=reason):
+                self.tell(f"Stopped: {one_line(reason, 200)}." if reason else "Stopped.")
+                return INTERRUPTED if self._interrupts else FAILED
+            case None:
+                self.tell("The turn ended without a word.")
+                return FAILED
+
+    async def _watch(self, turn: Turn) -> Finished | Failed | Stopped | None:
+        self._turn = turn
+        look = self.screen.look
+        console: Console | QuietConsole = QuietConsole()
+        if not self.final_only:
+            console = Console(self.screen.width, colour=look.colour, show_tools=look.terminal)
+        ended: Finished | Failed | Stopped | None = None
+        async for seen in self.visit.door.watch(turn.id, 0):
+            self._show(console, seen)
+            record = seen.record if isinstance(seen, Entry) else None
+            if isinstance(record, Asked) and for_people(record):
+                await self._answer(record)
+            elif isinstance(record, Finished | Failed | Stopped):
+                ended = record
+            await self.screen.drained()
+        return ended
+
+    def _show(self, console: Console | QuietConsole, seen: Seen) -> None:
+        """Questions and bad ends are told on stderr, so they are not shown here."""
+        if isinstance(seen, Entry) and isinstance(seen.record, Asked | Answered):
+            return
+        if isinstance(seen, Entry) and isinstance(seen.record, Failed | Stopped):
+            self.screen.end_line()
+            return
+        self.screen.stream(console.see(seen))
+
+    async def _answer(self, asked: Asked) -> None:
+        reading = await self._reading(asked)
+        await self.visit.door.answer(asked.question, reading.verdict, reading.text)
+
+    async def _reading(self, asked: Asked) -> Reading:
+        while self.ask is not None:
+            line = await self.ask(question_text(asked))
+            if line is None:
+                break
+            reading = read_answer(asked, line) if line.strip() else None
+            if reading is not None:
+                return reading
+        reading = refusal(asked)
+        self.tell(f"{reading.text.partition('.')[0]}; it asked: {one_line(asked.text, 200)}")
+        return reading

@@ -1,0 +1,214 @@
+"""A terminal as a place to write on: what turns say as it comes, and under it the row that is being written.
+
+Its life: whatever is to be shown is put together here at once, and one task writes it, never more than the
+terminal takes without waiting, so that a terminal that stands still (Ctrl-S) holds up nobody else. While a
+person writes, what a turn says is held back, and follows when the row is sent or empty again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hermes.domain.text import showable
+from hermes.stream.flavours.columns import width
+
+_PIECE = 4_096
+_HIGH_WATER = 65_536
+_FULL_SECONDS = 0.02
+_ECHO_LINES, _ECHO_CHARS = 12, 2_000
+_CLEAR_ROW, _CLEAR_ALL = "\r\x1b[K", "\x1b[H\x1b[2J\x1b[3J"
+_DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
+_DEFAULT_WIDTH = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """How a terminal wants to be written on. `rich` ones can move the cursor; on others the kernel echoes."""
+
+    rich: bool = False
+    colour: bool = False
+    terminal: bool = False
+
+
+class Screen:
+    def __init__(self, descriptor: int, look: Look) -> None:
+        self.look = look
+        self._descriptor = descriptor
+        self._waiting = bytearray()
+        self._changed = asyncio.Event()
+        self._written = asyncio.Event()
+        self._written.set()
+        self._held: list[str] = []
+        self._row: tuple[str, str, int] | None = None
+        self._at_start = True
+        self._broken_in = False
+
+    @property
+    def width(self) -> int:
+        try:
+            return os.get_terminal_size(self._descriptor).columns or _DEFAULT_WIDTH
+        except OSError:
+            return _DEFAULT_WIDTH
+
+    # --- what is shown ---
+
+    def stream(self, text: str) -> None:
+        """Words of a turn, which need not end their line."""
+        if not text:
+            return
+        if self._row is not None:
+            self._held.append(text)
+            return
+        if self._broken_in and text[0] == "\n":
+            text = text[1:]
+        self._broken_in = False
+        self._write(text)
+
+    def line(self, text: str, style: str = "") -> None:
+        """Words of ours, on lines of their own; a row that is being written stays under them."""
+        row, self._row = self._row, None
+        if row is not None:
+            self._wipe_row()
+        self._new_line()
+        words = showable(text)
+        self._write(f"{style}{words}{_PLAIN}\n" if style and self.look.colour else f"{words}\n")
+        self._broken_in = row is None
+        if row is not None:
+            self.show_row(*row)
+
+    def note(self, text: str) -> None:
+        """A line of ours that is no answer to anybody."""
+        self.line(textwrap.fill(text, self.width) if self.look.terminal else text, _DIM)
+
+    def end_line(self) -> None:
+        """What comes next begins a line."""
+        self._new_line()
+
+    def clear(self) -> None:
+        if self.look.rich:
+            self._write(_CLEAR_ALL)
+            self._at_start = True
+
+    # --- the row ---
+
+    def show_row(self, prompt: str, text: str = "", cursor: int = 0) -> None:
+        """Draw the row that is being written, anew if it is there already."""
+        before, self._row = self._row, (prompt, text, cursor)
+        if not self.look.rich:
+            if before is None or before[0] != prompt:
+                self._new_line()
+                self._write(prompt)
+            return
+        if before is None:
+            self._new_line()
+        column = width(prompt) + cursor
+        shown = f"{_BOLD}{prompt}{_PLAIN}" if self.look.colour else prompt
+        move = f"\r\x1b[{column}C" if column else "\r"
+        self._write(f"{_CLEAR_ROW}{shown}{text}{move}")
+        self._at_start = False
+
+    def close_row(self, said: str | None) -> None:
+        """The row is done: it stays as what was said, or goes without a trace; then what was held follows."""
+        row, self._row = self._row, None
+        if row is not None:
+            self._wipe_row()
+            if said is not None and self.look.rich:
+                self._write(row[0] + _echo(said) + "\n")
+            self._at_start = self._at_start or said is not None
+        self._broken_in = row is not None
+        self.release()
+
+    def release(self) -> None:
+        """Show what was held back; the row stays under it."""
+        row, held = self._row, "".join(self._held)
+        self._held.clear()
+        if not held:
+            return
+        if row is not None:
+            self._wipe_row()
+        self._row, self._broken_in = None, True
+        self.stream(held)
+        if row is not None:
+            self.show_row(*row)
+
+    def _wipe_row(self) -> None:
+        if self.look.rich:
+            self._write(_CLEAR_ROW)
+            self._at_start = True
+
+    def _new_line(self) -> None:
+        if not self._at_start:
+            self._write("\n")
+
+    # --- writing ---
+
+    def _write(self, text: str) -> None:
+        if not text:
+            return
+        self._at_start = text[-1] == "\n"
+        self._waiting += text.encode("utf-8", "replace")
+        self._changed.set()
+        self._written.clear()
+
+    def control(self, text: str) -> None:
+        """A sequence for the terminal that leaves no mark."""
+        if self.look.rich:
+            at_start = self._at_start
+            self._write(text)
+            self._at_start = at_start
+
+    async def live(self) -> None:
+        """Write what waits, until cancelled. A terminal that is gone is an `OSError`."""
+        with _own_output(self._descriptor) as own:
+            while True:
+                await self._changed.wait()
+                while self._waiting:
+                    written = _write_some(own, bytes(self._waiting[:_PIECE]))
+                    del self._waiting[:written]
+                    if not written:
+                        await asyncio.sleep(_FULL_SECONDS)
+                self._changed.clear()
+                self._written.set()
+
+    async def drained(self, most: int = _HIGH_WATER) -> None:
+        """Wait while more than so many bytes are not yet written."""
+        while len(self._waiting) > most:
+            await self._written.wait()
+
+
+@contextlib.contextmanager
+def _own_output(descriptor: int) -> Iterator[int]:
+    """A terminal once more, for this process alone, so that it may be non-blocking; anything else as it is."""
+    try:
+        flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+        own = os.open(os.ttyname(descriptor), flags)
+    except OSError:
+        own = os.dup(descriptor)
+    try:
+        yield own
+    finally:
+        os.close(own)
+
+
+def _write_some(descriptor: int, data: bytes) -> int:
+    """As much as can be written without waiting; a pipe that is ready takes a piece whole."""
+    if not select.select([], [descriptor], [], 0)[1]:
+        return 0
+    try:
+        return os.write(descriptor, data)
+    except BlockingIOError:
+        return 0
+
+
+def _echo(said: str) -> str:
+    """What was said as it stays on the screen: whole if it is short."""
+    lines = said.splitlines()
+    if len(lines) <= _ECHO_LINES and len(said) <= _ECHO_CHARS:
+        return "\n  ".join(showable(line) for line in lines)
+    first = showable(lines[0])[:60] if lines else ""
+    return f"{first}… [{len(said):,} characters, {len(lines):,} lines]"

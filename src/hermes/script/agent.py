@@ -1,0 +1,401 @@
+"""`AIAgent`: the agent for Python programs, with a gateway and a store of its own.
+
+The gateway lives in a thread with its own event loop, so that plain functions and coroutines can use it
+alike; it starts with the first question and ends with `close()`. Nothing is kept unless a folder is given."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack
+
+from hermes.agent.detect import with_endpoint
+from hermes.app import App, Given, Toolsets
+from hermes.control.gateway import Submission
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.errors import UserError
+from hermes.domain.event import (
+    Asked,
+    Entry,
+    ModelSaid,
+    QuestionKind,
+    Record,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    Verdict,
+)
+from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId, new_session_id, new_turn_id
+from hermes.domain.ports import ModelRequest, Provider, Tx
+from hermes.domain.session import Session, owner_of
+from hermes.domain.settings import ModelSettings, Settings
+from hermes.domain.text import one_line
+from hermes.domain.tool import ToolCall
+from hermes.domain.turn import Answer, TurnInput
+from hermes.script.engine import Engine
+from hermes.script.result import Told
+from hermes.state.profiles import find_home
+from hermes.state.session_log import as_records, content_text, message_text
+from hermes.state.settings import load_settings
+
+log = logging.getLogger("hermes.script")
+T = TypeVar("T")
+Message = dict[str, Any]
+
+PERSON = "script"
+SOURCE = Source(address=Address(platform="script", chat="script"), kind=Kind.API, user=PERSON)
+NOBODY_APPROVES = "nobody is there to approve it (this agent was given no approval_callback)"
+NOBODY_ANSWERS = "Nobody is there to answer. Decide yourself, and say what you decided."
+_PREVIEW = 80
+
+
+class ToolProgress(Protocol):
+    """Told of each tool: `tool.started`, then `tool.completed` with `duration`, `is_error`, `result`."""
+
+    def __call__(
+        self, event: str, name: str, preview: str, args: Mapping[str, Any], **more: Any
+    ) -> object: ...
+
+
+class AgentOptions(TypedDict, total=False):
+    """What an `AIAgent` may be told; all of it is optional."""
+
+    model: str
+    provider: str | Provider
+    api_key: str | None
+    base_url: str | None
+    max_iterations: int | None
+    enabled_toolsets: Sequence[str] | None
+    disabled_toolsets: Sequence[str] | None
+    verbose_logging: bool
+    quiet_mode: bool
+    session_id: str | None
+    folder: str | Path | None
+    workspace: str | Path | None
+    ephemeral_system_prompt: str | None
+    prefill_messages: Sequence[Message] | None
+    tool_progress_callback: ToolProgress | None
+    stream_delta_callback: Callable[[str | None], object] | None
+    approval_callback: Callable[[str], str | bool] | None
+    clarify_callback: Callable[[str, Sequence[str]], str] | None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Conversation:
+    """One run of `run_conversation`, while it goes on."""
+
+    text: str
+    system: str = ""
+    history: Sequence[Message] | None = None
+    delta: Callable[[str | None], object] | None = None
+    turn: TurnId | None = None
+    stop_words: str | None = None
+    started: dict[CallId, tuple[str, Mapping[str, Any], datetime]] | None = None
+
+
+class AIAgent:
+    """One agent, one session. Use it as a context manager, or call `close()`."""
+
+    def __init__(self, **options: Unpack[AgentOptions]) -> None:
+        unknown = options.keys() - AgentOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"AIAgent has no option {', '.join(sorted(unknown))}")
+        self._options = options
+        self._prefill = _entries(as_records(options.get("prefill_messages") or ()), datetime.now(UTC))
+        self._session: SessionId | None = None
+        self._chosen = options.get("session_id")
+        self._messages: list[Message] = []
+        self._current: _Conversation | None = None
+        self._engine = Engine(self._given(), options.get("folder"), bool(options.get("verbose_logging")))
+        self._end = weakref.finalize(self, self._engine.close)
+
+    # --- asking ---
+
+    def chat(self, message: str) -> str:
+        """Say something and return the answer. A turn that fails raises a `UserError`."""
+        return _text_of(self.run_conversation(message))
+
+    async def achat(self, message: str) -> str:
+        """`chat` for coroutines."""
+        return _text_of(await self.arun_conversation(message))
+
+    def run_conversation(
+        self,
+        user_message: str | Sequence[Message],
+        system_message: str | None = None,
+        conversation_history: Sequence[Message] | None = None,
+        task_id: str | None = None,
+        stream_callback: Callable[[str | None], object] | None = None,
+    ) -> dict[str, Any]:
+        """Say something and return everything there is to know about the answer.
+
+        Without `conversation_history` the agent's own session goes on; with it, a new one begins with these
+        messages. `system_message` counts for this call alone and is stored nowhere. `task_id` is accepted
+        for compatibility."""
+        talk = _talk(user_message, system_message, conversation_history, stream_callback)
+        future = self._engine.submit(self._converse(talk))
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            self.interrupt()
+            raise
+
+    async def arun_conversation(
+        self,
+        user_message: str | Sequence[Message],
+        system_message: str | None = None,
+        conversation_history: Sequence[Message] | None = None,
+        task_id: str | None = None,
+        stream_callback: Callable[[str | None], object] | None = None,
+    ) -> dict[str, Any]:
+        """`run_conversation` for coroutines. Cancelling it stops the turn."""
+        talk = _talk(user_message, system_message, conversation_history, stream_callback)
+        return await asyncio.wrap_future(self._engine.submit(self._converse(talk)))
+
+    def interrupt(self, message: str | None = None) -> None:
+        """Stop what is being said; whoever waits for it gets what was said so far. From any thread."""
+        talk = self._current
+        if talk is not None and talk.turn is not None:
+            talk.stop_words = message
+            self._engine.submit(self._stop(talk.turn), inside=True)
+
+    @property
+    def session_id(self) -> str | None:
+        """The session, once something was said in it."""
+        return self._session
+
+    @property
+    def model_line(self) -> str:
+        """One line: which model answers, and why."""
+        return self._engine.app().model_line
+
+    # --- its life ---
+
+    def close(self) -> None:
+        """End the gateway and everything it started."""
+        self._end()
+
+    def __enter__(self) -> AIAgent:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> AIAgent:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    # --- what the gateway is given ---
+
+    def _given(self) -> Given:
+        options = self._options
+        provider = options.get("provider")
+        workspace = options.get("workspace")
+        return Given(
+            provider=None if provider is None or isinstance(provider, str) else provider,
+            platforms={},
+            workspace=Path(workspace or os.getcwd()).absolute(),
+            toolsets=Toolsets(
+                enabled=tuple(options.get("enabled_toolsets") or ()),
+                disabled=tuple(options.get("disabled_toolsets") or ()),
+            ),
+            change=partial(_changed, _model_settings(options), options.get("max_iterations")),
+            inject=_weakly(self),
+            in_memory=options.get("folder") is None,
+        )
+
+    def _inject(self, request: ModelRequest) -> ModelRequest:
+        talk = self._current
+        words = [request.system, self._options.get("ephemeral_system_prompt") or ""]
+        words.append(talk.system if talk is not None else "")
+        system = "\n\n".join(part for part in words if part)
+        return replace(request, system=system, entries=[*self._prefill, *request.entries])
+
+    # --- one conversation, inside the thread ---
+
+    async def _converse(self, talk: _Conversation) -> dict[str, Any]:
+        app = await self._engine.ready()
+        async with self._engine.lock:
+            session = await self._open_session(app, talk)
+            self._current = talk
+            words = Submission(
+                agent=MAIN_AGENT, source=SOURCE, input=TurnInput(text=talk.text), session=session
+            )
+            turn = await app.gateway.submit(words)
+            talk.turn = turn.id
+            ended = False
+            try:
+                async for seen in app.gateway.watch(MAIN_AGENT, turn.id):
+                    if isinstance(seen, TextDelta):
+                        self._tell_delta(talk, seen.text)
+                    elif isinstance(seen, Entry):
+                        await self._follow(app, talk, seen.record)
+                ended = True
+            finally:
+                self._current = None
+                if not ended:
+                    await app.gateway.stop_turn(MAIN_AGENT, turn.id, "client gone")
+            entries = await app.store.scoped(MAIN_AGENT).read(partial(_journal, session))
+            told = Told(app=app, session=session, turn=turn.id, entries=entries)
+            result = told.result(talk.stop_words)
+            self._messages = result["messages"]
+            return result
+
+    async def _open_session(self, app: App, talk: _Conversation) -> SessionId:
+        now = datetime.now(UTC)
+        seed: Sequence[Record] = ()
+        if talk.history is not None and list(talk.history) != self._messages:
+            told = [message_text(one) for one in talk.history if one.get("role") == "system"]
+            talk.system = "\n\n".join([talk.system, *told]).strip()
+            seed = as_records(talk.history)
+            self._session = None
+        if self._session is None:
+            self._session = SessionId(self._chosen) if self._chosen else new_session_id(now)
+            self._chosen = None
+        await app.store.scoped(MAIN_AGENT).write(partial(_prepare, self._session, _entries(seed, now), now))
+        return self._session
+
+    async def _stop(self, turn: TurnId) -> None:
+        app = await self._engine.ready()
+        await app.gateway.stop_turn(MAIN_AGENT, turn, "interrupted by the program")
+
+    def _tell_delta(self, talk: _Conversation, text: str | None) -> None:
+        for callback in (self._options.get("stream_delta_callback"), talk.delta):
+            if callback is not None:
+                callback(text)
+
+    async def _follow(self, app: App, talk: _Conversation, record: Record) -> None:
+        started = talk.started = talk.started or {}
+        match record:
+            case ModelSaid():
+                self._tell_delta(talk, None)
+                for call in record.calls:
+                    started[call.id] = (call.name, _arguments(call), datetime.now(UTC))
+            case ToolStarted():
+                name, arguments, _ = started.get(record.call, (record.name, {}, None))
+                self._tell_tool("tool.started", name, arguments)
+            case ToolFinished() if record.call in started:
+                name, arguments, at = started[record.call]
+                seconds = (datetime.now(UTC) - at).total_seconds()
+                more = {"duration": seconds, "is_error": record.failed, "result": record.text}
+                self._tell_tool("tool.completed", name, arguments, **more)
+            case Asked():
+                await app.gateway.answer(MAIN_AGENT, await self._answer(record))
+
+    def _tell_tool(self, event: str, name: str, arguments: Mapping[str, Any], **more: Any) -> None:
+        preview = one_line(" ".join(str(value) for value in arguments.values()), _PREVIEW)
+        callback = self._options.get("tool_progress_callback")
+        if callback is not None:
+            callback(event, name, preview, arguments, **more)
+        elif not self._options.get("quiet_mode") and event == "tool.started":
+            print(f"→ {name} {preview}".rstrip(), file=sys.stderr, flush=True)
+
+    async def _answer(self, asked: Asked) -> Answer:
+        """An answer by the program's callbacks; without one, nothing dangerous happens."""
+        if asked.kind is QuestionKind.CLARIFY:
+            ask = self._options.get("clarify_callback")
+            text = NOBODY_ANSWERS if ask is None else await asyncio.to_thread(ask, asked.text, asked.options)
+            return Answer(question=asked.question, verdict=Verdict.REPLY, text=text, by=PERSON)
+        approve = self._options.get("approval_callback")
+        if approve is None:
+            return Answer(question=asked.question, verdict=Verdict.DENY, text=NOBODY_APPROVES, by=PERSON)
+        verdict = _verdict(await asyncio.to_thread(approve, asked.text))
+        return Answer(question=asked.question, verdict=verdict, by=PERSON)
+
+
+# --- in and out --------------------------------------------------------------------------------------
+
+
+def _weakly(agent: AIAgent) -> Callable[[ModelRequest], ModelRequest]:
+    """The agent's injection, without keeping an agent alive that nobody uses any more."""
+    known = weakref.ref(agent)
+
+    def inject(request: ModelRequest) -> ModelRequest:
+        found = known()
+        return request if found is None else found._inject(request)
+
+    return inject
+
+
+def _model_settings(options: AgentOptions) -> ModelSettings:
+    """What the program says, over what is set on this machine."""
+    settings = load_settings(find_home(os.environ), os.environ).settings.model
+    provider = options.get("provider")
+    if isinstance(provider, str) and provider != settings.provider:
+        settings = ModelSettings(default=settings.default, provider=provider)
+    settings = replace(settings, default=options.get("model") or settings.default)
+    return with_endpoint(settings, options.get("base_url") or "", options.get("api_key") or "")
+
+
+def _changed(model: ModelSettings, most: int | None, settings: Settings) -> Settings:
+    agent = replace(settings.agent, max_turns=most or settings.agent.max_turns)
+    return replace(settings, model=model, agent=agent)
+
+
+def _talk(
+    words: str | Sequence[Message],
+    system: str | None,
+    history: Sequence[Message] | None,
+    delta: Callable[[str | None], object] | None,
+) -> _Conversation:
+    return _Conversation(text=content_text(words), system=system or "", history=history, delta=delta)
+
+
+def _entries(records: Sequence[Record], now: datetime) -> list[Entry]:
+    """Records from outside, as one turn of their own."""
+    turn = new_turn_id()
+    return [Entry(seq=seq, turn=turn, at=now, record=record) for seq, record in enumerate(records, 1)]
+
+
+def _prepare(session: SessionId, seed: Sequence[Entry], now: datetime, tx: Tx) -> None:
+    """The session, made with its first records if it is not there yet."""
+    if tx.sessions.get(session) is not None:
+        return
+    tx.sessions.add(
+        Session(id=session, agent=MAIN_AGENT, created_at=now, updated_at=now, owner=owner_of(SOURCE))
+    )
+    tx.journal.append(session, seed)
+
+
+def _journal(session: SessionId, tx: Tx) -> list[Entry]:
+    return tx.journal.read(session)
+
+
+def _arguments(call: ToolCall) -> Mapping[str, Any]:
+    try:
+        found = json.loads(call.arguments or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _verdict(said: str | bool) -> Verdict:
+    if isinstance(said, bool):
+        return Verdict.ONCE if said else Verdict.DENY
+    try:
+        verdict = Verdict(said)
+    except ValueError:
+        return Verdict.DENY
+    return verdict if verdict.allows else Verdict.DENY
+
+
+def _text_of(result: Mapping[str, Any]) -> str:
+    if result["failed"]:
+        raise UserError(result["error"])
+    return str(result["final_response"])

@@ -1,0 +1,135 @@
+"""A gateway that lives in a thread of its own, with its own event loop, for programs of any kind.
+
+Its life: whoever asks first starts the thread and waits until the gateway runs; `close` lets it drain and
+waits for its end. A start that fails is raised to everybody who asks."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hermes.admin.gateway import hold_home
+from hermes.app import App, Given
+from hermes.domain.errors import UserError
+from hermes.domain.settings import Secret
+from hermes.entry.host import HostState
+from hermes.state.profiles import prepare_home
+from hermes.state.secrets import RedactingFilter, Secrets
+
+log = logging.getLogger("hermes.script")
+T = TypeVar("T")
+
+
+class Engine:
+    """A gateway in a thread of its own. Started by whoever asks first."""
+
+    def __init__(self, given: Given, folder: str | Path | None, verbose: bool) -> None:
+        self._given = given
+        self._folder = None if folder is None else Path(folder).expanduser().absolute()
+        self._verbose = verbose
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready: concurrent.futures.Future[App] = concurrent.futures.Future()
+        self._closed = False
+        self.lock = asyncio.Lock()
+
+    def submit(self, work: Coroutine[Any, Any, T], *, inside: bool = False) -> concurrent.futures.Future[T]:
+        """Run a coroutine in the thread; waiting for it there would wait for ever, so that is refused."""
+        try:
+            if not inside and threading.current_thread() is self._thread:
+                raise RuntimeError("A callback of an AIAgent cannot ask the same agent something.")
+            self.app()
+        except BaseException:
+            work.close()
+            raise
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def app(self) -> App:
+        with self._starting:
+            if self._closed:
+                raise RuntimeError("This AIAgent is closed.")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._live, name="hermes-agent", daemon=True)
+                self._thread.start()
+        return self._ready.result()
+
+    async def ready(self) -> App:
+        return self._ready.result()
+
+    def close(self) -> None:
+        with self._starting:
+            self._closed = True
+            thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return
+        with contextlib.suppress(UserError, OSError):
+            app = self._ready.result()
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(app.stop)
+        thread.join()
+
+    def _live(self) -> None:
+        try:
+            with contextlib.ExitStack() as stack:
+                if self._folder is None:
+                    home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hermes-")))
+                else:
+                    home = prepare_home(self._folder)
+                    stack.enter_context(hold_home(home, "An AIAgent"))
+                app = App(home, os.environ, self._given)
+                if self._verbose:
+                    stack.enter_context(_verbosely(app.loaded.secrets, app.loaded.settings.model.api_key))
+                asyncio.run(self._serve(app))
+        except (UserError, OSError) as error:
+            if self._ready.done():
+                log.error("agent.ended why=%s", error)
+            else:
+                self._ready.set_exception(error)
+
+    async def _serve(self, app: App) -> None:
+        self._loop = asyncio.get_running_loop()
+        await app.live(_Watch(lambda: self._ready.set_result(app)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """Waits for the gateway to run."""
+
+    running: Callable[[], None]
+
+    def tell(self, state: str, **facts: Any) -> None:
+        if state == "running":
+            self.running()
+
+    def tell_platform(self, account: str, state: HostState, why: str) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def _verbosely(secrets: Secrets, key: Secret) -> Iterator[None]:
+    """Every step to stderr, without secrets."""
+    shown = logging.StreamHandler(sys.stderr)
+    shown.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s %(message)s"))
+    shown.addFilter(RedactingFilter(secrets))
+    shown.addFilter(RedactingFilter(Secrets({"api_key": key.reveal()})))
+    ours = logging.getLogger("hermes")
+    before = ours.level
+    ours.setLevel(logging.DEBUG)
+    ours.addHandler(shown)
+    try:
+        yield
+    finally:
+        ours.removeHandler(shown)
+        ours.setLevel(before)

@@ -1,0 +1,244 @@
+"""Session logs: each session as an append-only JSONL file in OpenAI's message format, beside the database.
+
+The journal is the truth and a log is a copy of it: line n is the n-th message. Its life: what was committed
+is noted without waiting, a task writes it a moment later, off the loop. A session that is new to this process
+is compared first: a torn last line is cut away, what a crash kept from being written is taken from the
+journal. A log that cannot be written is told of and made good at the session's next write."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from hermes.domain.errors import HermesError, UserError
+from hermes.domain.event import (
+    Answered,
+    Asked,
+    Entry,
+    Failed,
+    Finished,
+    ModelSaid,
+    Record,
+    Stopped,
+    Summarised,
+    ToolFinished,
+    ToolStarted,
+    Undone,
+    UserSaid,
+)
+from hermes.domain.ids import AgentId, CallId, SessionId
+from hermes.domain.ports import Store, Tx
+from hermes.domain.tool import ToolCall
+
+log = logging.getLogger("hermes.session_log")
+FOLDER = "sessions"
+GATHER_SECONDS = 0.2
+_MOST_NOTED = 2000
+_MOST_KNOWN = 1000
+_LONGEST_NAME = 120
+Place = tuple[AgentId, SessionId]
+
+
+def log_path(folder: Path, session: SessionId) -> Path:
+    """Where a session's log is; ids that people choose are spelled so that they stay in the folder."""
+    name = quote(session, safe="")[:_LONGEST_NAME].replace(".", "%2E")
+    return folder / f"{name}.jsonl"
+
+
+def as_message(record: Record) -> dict[str, Any] | None:
+    """A record as a message, None for what no model is told. A record is always the same message."""
+    match record:
+        case UserSaid():
+            notes = [f"[attached: {file.kind.value}, {file.name or file.ref}]" for file in record.attachments]
+            return {"role": "user", "content": "\n".join([record.text, *notes] if record.text else notes)}
+        case ModelSaid():
+            message: dict[str, Any] = {"role": "assistant", "content": record.text or None}
+            if record.calls:
+                message["tool_calls"] = [
+                    {
+                        "id": call.id,
+                        "type": "function",
+                        "function": {"name": call.name, "arguments": call.arguments},
+                    }
+                    for call in record.calls
+                ]
+            return message
+        case ToolFinished():
+            return {"role": "tool", "tool_call_id": record.call, "content": record.text}
+        case Summarised():
+            return {"role": "system", "content": f"[What was said before, summarised:]\n{record.text}"}
+        case Undone():
+            return {"role": "system", "content": f"[Taken back: everything since record {record.since}.]"}
+        case ToolStarted() | Asked() | Answered() | Finished() | Failed() | Stopped():
+            return None
+
+
+def as_messages(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    return [message for entry in entries if (message := as_message(entry.record)) is not None]
+
+
+class SessionLogs:
+    """`committed` is the observer of committed entries; `live` writes until it is cancelled; `close` writes
+    what is left. `redact` takes secrets out of each line."""
+
+    def __init__(self, folder: Path, store: Store, redact: Callable[[str], str] = str) -> None:
+        self._folder = folder
+        self._store = store
+        self._redact = redact
+        self._noted: dict[Place, list[Entry]] = {}
+        self._known: OrderedDict[SessionId, int] = OrderedDict()
+        self._news = asyncio.Event()
+        self._writing = asyncio.Lock()
+
+    def committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
+        """Note what was committed. Never waits; what grows too large is read again from the journal."""
+        if not entries:
+            return
+        noted = self._noted.setdefault((agent, session), [])
+        noted += entries
+        if len(noted) > _MOST_NOTED:
+            del noted[:-1]
+            self._known.pop(session, None)
+        self._news.set()
+
+    async def live(self) -> None:
+        while True:
+            await self._news.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            await self.write()
+
+    async def close(self) -> None:
+        """Write what is left."""
+        await self.write()
+
+    async def write(self) -> None:
+        """Write everything that is noted."""
+        async with self._writing:
+            self._news.clear()
+            noted, self._noted = self._noted, {}
+            for (agent, session), entries in noted.items():
+                await self._write(agent, session, entries)
+
+    async def _write(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
+        last = self._known.pop(session, None)
+        if last is not None and entries[0].seq > last + 1:
+            last = None
+        try:
+            if last is None and entries[0].seq > 1:
+                entries = await self._store.scoped(agent).read(partial(_journal, session))
+            job = _Job(path=log_path(self._folder, session), entries=entries, after=last)
+            await asyncio.to_thread(job.run, self._redact)
+        except (OSError, HermesError) as error:
+            log.warning("session_log.failed session=%s why=%s", session, error)
+            return
+        if entries:
+            self._known[session] = max(last or 0, entries[-1].seq)
+        while len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+
+
+def _journal(session: SessionId, tx: Tx) -> list[Entry]:
+    return tx.journal.read(session)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """Entries to append, in a thread: those behind `after`, or all for which there is no line yet."""
+
+    path: Path
+    entries: Sequence[Entry]
+    after: int | None
+
+    def run(self, redact: Callable[[str], str]) -> None:
+        messages = as_messages(entry for entry in self.entries if entry.seq > (self.after or 0))
+        if not messages:
+            return
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        with os.fdopen(os.open(self.path, flags, 0o600), "r+b", buffering=0) as file:
+            if self.after is None:
+                messages = messages[_whole_lines(file.fileno()) :]
+            lines = [redact(json.dumps(message, ensure_ascii=False)) + "\n" for message in messages]
+            _write_all(file.fileno(), "".join(lines).encode("utf-8", "replace"))
+
+
+def _whole_lines(descriptor: int) -> int:
+    """How many lines a file has, after cutting off one that was not written to its end."""
+    count, size, end = 0, 0, 0
+    while piece := os.pread(descriptor, 1 << 20, size):
+        count += piece.count(b"\n")
+        if (last := piece.rfind(b"\n")) >= 0:
+            end = size + last + 1
+        size += len(piece)
+    if end < size:
+        os.ftruncate(descriptor, end)
+    return count
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+# --- the way back ------------------------------------------------------------------------------------
+
+
+def as_records(messages: Iterable[Mapping[str, Any]]) -> list[Record]:
+    """Messages in OpenAI's format as records. System messages are no part of a transcript."""
+    records: list[Record] = []
+    for message in messages:
+        text = message_text(message)
+        match message.get("role"):
+            case "user":
+                records.append(UserSaid(text=text))
+            case "assistant":
+                records.append(ModelSaid(text=text, calls=tuple(_calls(message))))
+            case "tool":
+                records.append(ToolFinished(call=CallId(str(message.get("tool_call_id", ""))), text=text))
+            case "system" | "developer":
+                pass
+            case role:
+                raise UserError(
+                    f"“{role}” is not a role of a message.", hint="user, assistant, tool, system."
+                )
+    return records
+
+
+def message_text(message: Mapping[str, Any]) -> str:
+    """The words of a message, whose content may be a text or parts."""
+    return content_text(message.get("content"))
+
+
+def content_text(content: object) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Sequence):
+        raise UserError("The content of a message must be a text or a list of parts.")
+    texts = []
+    for part in content:
+        if not isinstance(part, Mapping) or part.get("type") not in ("text", "input_text"):
+            raise UserError("Only text parts can be sent to the model in this version.")
+        texts.append(str(part.get("text", "")))
+    return "\n".join(texts)
+
+
+def _calls(message: Mapping[str, Any]) -> Iterable[ToolCall]:
+    for call in message.get("tool_calls") or ():
+        function = call.get("function") or {}
+        yield ToolCall(
+            id=CallId(str(call.get("id", ""))),
+            name=str(function.get("name", "")),
+            arguments=str(function.get("arguments", "{}")),
+        )

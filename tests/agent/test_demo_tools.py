@@ -1,0 +1,164 @@
+"""The demo model drives the real tools of a whole gateway, in a folder of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.agent.demo import FOOTER
+from hermes.agent.providers.demo import DemoProvider
+from hermes.app import App, Given, Toolsets
+from hermes.control.gateway import Submission
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.event import Asked, Entry, Record, Seen, TextDelta, ToolFinished, Verdict
+from hermes.domain.ids import MAIN_AGENT, TurnId
+from hermes.domain.turn import Answer, TurnInput
+from hermes.entry.host import HostState
+from hermes.stream.fold import answer_text
+
+ME = Source(address=Address(platform="terminal", chat="here"), kind=Kind.PRIVATE, user="me")
+
+
+class Ready:
+    def __init__(self) -> None:
+        self.running = asyncio.Event()
+
+    def tell(self, state: str, **facts: Any) -> None:
+        if state == "running":
+            self.running.set()
+
+    def tell_platform(self, account: str, state: HostState, why: str) -> None:
+        pass
+
+
+@contextlib.asynccontextmanager
+async def living(home: Path, given: Given) -> AsyncIterator[App]:
+    app, watch = App(home, {"PATH": os.environ["PATH"], "HOME": str(home.parent)}, given), Ready()
+    task = asyncio.create_task(app.live(watch))
+    waiting = asyncio.create_task(watch.running.wait())
+    await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if task.done():
+        task.result()
+    try:
+        yield app
+    finally:
+        app.stop()
+        await task
+
+
+async def say(app: App, text: str, allow: Verdict = Verdict.DENY) -> list[Record]:
+    turn = await app.gateway.submit(Submission(agent=MAIN_AGENT, source=ME, input=TurnInput(text=text)))
+    return await follow(app, turn.id, allow)
+
+
+async def follow(app: App, turn: TurnId, allow: Verdict = Verdict.DENY) -> list[Record]:
+    records: list[Record] = []
+    async for seen in app.gateway.watch(MAIN_AGENT, turn):
+        if isinstance(seen, Entry):
+            records.append(seen.record)
+        if isinstance(seen, Entry) and isinstance(seen.record, Asked):
+            answer = Answer(question=seen.record.question, verdict=allow, text="blue", by="me")
+            await app.gateway.answer(MAIN_AGENT, answer)
+    return records
+
+
+async def answer(app: App, text: str, allow: Verdict = Verdict.DENY) -> str:
+    records = await say(app, text, allow)
+    at = [
+        Entry(seq=n, turn=TurnId("t"), at=app._given.clock.now(), record=one) for n, one in enumerate(records)
+    ]
+    told = answer_text(at)
+    assert told.endswith(FOOTER)
+    return told
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "work").mkdir()
+    return tmp_path / "home"
+
+
+def given(home: Path, **more: Any) -> Given:
+    return Given(provider=DemoProvider(delay=0), platforms={}, workspace=home.parent / "work", **more)
+
+
+async def test_the_first_minute(home: Path) -> None:
+    work = home.parent / "work"
+    async with living(home, given(home)) as app:
+        assert "Wrote notes.txt" in await answer(app, "write notes.txt: buy milk")
+        assert (work / "notes.txt").read_text() == "buy milk\n"
+        assert "notes.txt" in await answer(app, "list files")
+        assert "1|buy milk" in await answer(app, "read notes.txt")
+        assert "notes.txt" in await answer(app, "find milk")
+        assert str(work) in await answer(app, "run: pwd")
+        assert "You answered: blue" in await answer(app, "ask me", Verdict.REPLY)
+        assert "[>] a" in await answer(app, "todo: a, b")
+        assert "There is no nowhere.txt" in await answer(app, "read nowhere.txt")
+
+
+async def test_what_is_dangerous_is_asked_first(home: Path) -> None:
+    outside = home.parent / "outside"
+    outside.mkdir()
+    async with living(home, given(home)) as app:
+        assert "Denied" in await answer(app, f"run: rm -rf {outside}")
+        assert outside.exists()
+        assert "I ran" in await answer(app, f"run: rm -rf {outside}", Verdict.ONCE)
+        assert not outside.exists()
+
+
+async def test_toolsets_can_be_switched_off(home: Path) -> None:
+    async with living(home, given(home, toolsets=Toolsets(disabled=("terminal",)))) as app:
+        assert "does not have it" in await answer(app, "run: ls")
+        assert "Wrote a" in await answer(app, "write a: x")
+    async with living(home, given(home, toolsets=Toolsets(enabled=("none",)))) as app:
+        assert "does not have it" in await answer(app, "list files")
+
+
+async def test_a_turn_that_was_cut_off_goes_on_to_the_same_words(home: Path) -> None:
+    slow = Given(provider=DemoProvider(delay=0.01), platforms={}, workspace=home.parent / "work")
+    async with living(home, slow) as app:
+        turn = await app.gateway.submit(
+            Submission(agent=MAIN_AGENT, source=ME, input=TurnInput(text="count to 400"))
+        )
+        heard: list[Seen] = []
+        async for seen in app.gateway.watch(MAIN_AGENT, turn.id):
+            heard.append(seen)
+            if sum(isinstance(one, TextDelta) for one in heard) > 5:
+                break
+        app.gateway.hurry()
+    async with living(home, given(home)) as app:
+        records = await follow(app, turn.id)
+        assert not any(isinstance(record, ToolFinished) for record in records)
+        numbers = " ".join(map(str, range(1, 401)))
+        assert any(getattr(record, "text", "") == f"{numbers}\n\n{FOOTER}" for record in records)
+
+
+async def test_the_prompt_is_kept_and_the_session_is_logged(home: Path) -> None:
+    (home / "SOUL.md").write_text("You are Ada.")
+    async with living(home, given(home)) as app:
+        await answer(app, "write a.txt: x")
+        (session,) = await app.store.scoped(MAIN_AGENT).read(lambda tx: tx.sessions.find(""))
+        assert session.system_prompt is not None and session.system_prompt.startswith("You are Ada.")
+        (home / "SOUL.md").write_text("You are Bob.")
+        await answer(app, "read a.txt")
+        (later,) = await app.store.scoped(MAIN_AGENT).read(lambda tx: tx.sessions.find(""))
+        assert later.system_prompt == session.system_prompt
+    lines = (home / "sessions" / f"{session.id}.jsonl").read_text().splitlines()
+    roles = [line.split('"')[3] for line in lines]
+    assert roles == ["user", "assistant", "tool", "assistant"] * 2
+    assert "You are Ada" not in "".join(lines)
+
+
+async def test_no_log_if_nobody_wants_one(home: Path) -> None:
+    (home / "config.yaml").write_text("sessions: {write_json: false}\n")
+    async with living(home, given(home)) as app:
+        await answer(app, "hi")
+    assert not (home / "sessions").exists()

@@ -1,0 +1,92 @@
+"""`hermes chat` in a process of its own, with a model that follows simple words and tools that write a file.
+
+`chat_child.py <home> <arguments of chat …>`. The model: `count` counts to 30 slowly; `read`, `once`, `danger`
+use that tool with the next word; `choose` asks a question; `refuse` and `vanish` fail; anything else is
+repeated. What tools did stands in `<home>/effects`. A terminal on stdin becomes the controlling one."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import os
+import sys
+import termios
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from hermes import cli
+from hermes.admin import chat
+from hermes.admin.output import Console
+from hermes.app import Given
+from hermes.domain.errors import Refused, UserError
+from hermes.domain.event import TextDelta, ToolFinished, UserSaid
+from hermes.domain.ids import CallId
+from hermes.domain.ports import ModelEnd, ModelPiece, ModelRequest
+from hermes.domain.tool import ToolCall
+from hermes.testing.tools import world_tools
+
+COUNTED = 30
+
+
+class WordModel:
+    """The provider port; a function of the transcript, so that a killed process goes on as it would have."""
+
+    def __init__(self, pause: float) -> None:
+        self._pause = pause
+
+    async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        place = max(at for at, entry in enumerate(request.entries) if isinstance(entry.record, UserSaid))
+        said = request.entries[place].record
+        assert isinstance(said, UserSaid)
+        done = [e.record for e in request.entries[place:] if isinstance(e.record, ToolFinished)]
+        word, _, rest = said.text.partition(" ")
+        if word in ("refuse", "vanish"):
+            raise Refused("it will not") if word == "refuse" else UserError("There is no model.")
+        calls = () if done else self._calls(word, rest)
+        text = f"The tool said: {done[-1].text}" if done else "" if calls else f"You said: {said.text}"
+        if word == "count":
+            text = " ".join(map(str, range(1, COUNTED + 1))) + " done counting"
+        for piece in text[len(request.said) :].split(" "):
+            yield TextDelta(text=piece + " ")
+            if word == "count":
+                await asyncio.sleep(self._pause)
+        yield ModelEnd(calls=calls, model="words")
+
+    def _calls(self, word: str, rest: str) -> tuple[ToolCall, ...]:
+        if word == "choose":
+            arguments = '{"question": "Which colour?", "options": ["red", "green"]}'
+            return (ToolCall(id=CallId("c1"), name="clarify", arguments=arguments),)
+        if word in ("read", "once", "danger"):
+            return (ToolCall(id=CallId("c1"), name=word, arguments=f'{{"token": "{rest}"}}'),)
+        return ()
+
+
+def main(home: Path, words: list[str]) -> int:
+    if sys.stdin is not None and sys.stdin.isatty():
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    async def act(tool: str, key: str, token: str) -> None:
+        with (home / "effects").open("a") as file:
+            file.write(f"{tool} {token}\n")
+
+    given = Given(
+        provider=WordModel(float(os.environ.get("PAUSE", "0.03"))),
+        tools=world_tools(act),
+        platforms={},
+        workspace=home,
+    )
+
+    def run(asked: argparse.Namespace, home: Path, environ: dict[str, str], console: Console) -> int:
+        return chat.ChatProcess(
+            asked=asked, home=home, environ=environ, console=console, given=given
+        ).run()
+
+    chat.run = run  # type: ignore[assignment]
+    return cli.main(["chat", *words])
+
+
+if __name__ == "__main__":
+    home = Path(sys.argv[1])
+    home.mkdir(mode=0o700, exist_ok=True)
+    sys.exit(main(home, sys.argv[2:]))

@@ -1,0 +1,141 @@
+"""Somebody at a real terminal: a process on a pty, keys that are pressed, and what stands on the screen."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.cli.command import ROOT, environment
+
+CHILD = ROOT / "tests" / "cli" / "chat_child.py"
+PATIENCE = 20.0
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+REAL = (
+    "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    "from hermes.cli import main; sys.exit(main())"
+)
+
+
+class Person:
+    """`seen` is all that was ever written, without colours and cursor movements; `raw` is with them."""
+
+    def __init__(self, command: Sequence[str], env: dict[str, str], cwd: Path) -> None:
+        self._leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.before = termios.tcgetattr(follower)
+        self._follower = follower
+        self.process = subprocess.Popen(
+            command, env=env, cwd=cwd, stdin=follower, stdout=follower, stderr=follower, start_new_session=True
+        )
+        self.raw = ""
+        self._at = 0
+
+    @property
+    def seen(self) -> str:
+        return _CONTROL.sub("", self.raw).replace("\r\n", "\n")
+
+    def keys(self, text: str) -> None:
+        data = text.encode()
+        while data:
+            self._read(0)
+            if select.select([], [self._leader], [], 1.0)[1]:
+                written = os.write(self._leader, data[:512])
+                data = data[written:]
+
+    def type(self, line: str) -> None:
+        self.keys(line + "\r")
+
+    def paste(self, text: str) -> None:
+        self.keys(f"\x1b[200~{text}\x1b[201~")
+
+    def until(self, *texts: str, patience: float = PATIENCE) -> str:
+        """Wait until the texts stand, in this order, in what was written since the last wait."""
+        end = time.monotonic() + patience
+        while True:
+            place = self._at
+            for text in texts:
+                found = self.seen.find(text, place)
+                if found < 0:
+                    break
+                place = found + len(text)
+            else:
+                self._at = place
+                return self.seen
+            assert time.monotonic() < end, f"not seen: {texts}\n--- since then:\n{self.seen[self._at :]}"
+            if not self._read(0.05) and self.process.poll() is not None and not self._read(0.2):
+                raise AssertionError(f"it ended ({self.process.returncode}) without {texts}:\n{self.seen}")
+
+    def prompt(self) -> None:
+        self.until("❯ ")
+
+    def ends(self) -> int:
+        end = time.monotonic() + PATIENCE
+        while self.process.poll() is None:
+            assert time.monotonic() < end, f"it does not end:\n{self.seen[-500:]}"
+            self._read(0.05)
+        while self._read(0.05):
+            pass
+        return self.process.returncode
+
+    def kill(self) -> None:
+        """Pull the plug."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    @property
+    def mode(self) -> list[object]:
+        return termios.tcgetattr(self._follower)
+
+    @property
+    def blocking(self) -> bool:
+        return os.get_blocking(self._follower)
+
+    def hang_up(self) -> None:
+        """The terminal's window is closed."""
+        os.close(self._follower)
+        self._follower = -1
+        os.close(self._leader)
+        self._leader = -1
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        for descriptor in (self._leader, self._follower):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _read(self, seconds: float) -> bool:
+        if not select.select([self._leader], [], [], seconds)[0]:
+            return False
+        try:
+            data = os.read(self._leader, 65536)
+        except OSError:
+            return False
+        self.raw += data.decode("utf-8", "replace")
+        return bool(data)
+
+
+@contextlib.contextmanager
+def at_terminal(home: Path, *words: str, real: bool = False, **more: str) -> Iterator[Person]:
+    """A person who has just started `hermes chat`, with the model of `chat_child.py` or the real command."""
+    command = [sys.executable, "-P", "-c", REAL] if real else [sys.executable, str(CHILD), str(home)]
+    # A script finds its modules next to itself; ours are found from the root of the checkout.
+    path = f"{ROOT / 'src'}:{ROOT}"
+    env = environment(home, TERM="xterm-256color", PYTHONPATH=path, HERMES_NO_PROBE="1", **more)
+    person = Person([*command, *words], env, home.parent)
+    try:
+        yield person
+    finally:
+        person.close()

@@ -1,0 +1,232 @@
+"""Session logs: line n is the n-th message of the journal, whatever happened in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.domain.errors import UserError
+from hermes.domain.event import (
+    Asked,
+    Entry,
+    Finished,
+    ModelSaid,
+    QuestionKind,
+    Record,
+    Summarised,
+    ToolFinished,
+    ToolStarted,
+    Undone,
+    UserSaid,
+)
+from hermes.domain.ids import MAIN_AGENT, CallId, QuestionId, SessionId, TurnId
+from hermes.domain.message import Attachment, MediaKind
+from hermes.domain.session import Session
+from hermes.domain.tool import Effect, ToolCall
+from hermes.state import session_log
+from hermes.state.secrets import Secrets
+from hermes.state.session_log import SessionLogs, as_message, as_records, content_text, log_path
+from hermes.state.sqlite import SqliteStore
+
+S = SessionId("20260101_000000_abcdef01")
+CALL = ToolCall(id=CallId("c1"), name="read_file", arguments='{"path": "x"}')
+TURN: tuple[Record, ...] = (
+    UserSaid(text="read x"),
+    ModelSaid(text="", calls=(CALL,)),
+    ToolStarted(call=CALL.id, name="read_file", effect=Effect.READ, key="k"),
+    ToolFinished(call=CALL.id, text="1|ünï"),
+    ModelSaid(text="It says ünï."),
+    Finished(),
+)
+
+
+def numbered(records: Sequence[Record], first: int = 1) -> list[Entry]:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return [Entry(seq=n, turn=TurnId("t"), at=at, record=record) for n, record in enumerate(records, first)]
+
+
+class Shelf:
+    """A store and a folder; `commit` is what the actor does, `life` a process that follows it."""
+
+    def __init__(self, store: SqliteStore, folder: Path) -> None:
+        self.store, self.folder = store, folder
+        self.entries: list[Entry] = []
+
+    def life(self, **more: Any) -> SessionLogs:
+        return SessionLogs(self.folder, self.store, **more)
+
+    async def commit(self, logs: SessionLogs | None, records: Sequence[Record] = TURN) -> None:
+        new = numbered(records, len(self.entries) + 1)
+        self.entries += new
+        await self.store.scoped(MAIN_AGENT).write(lambda tx: tx.journal.append(S, new))
+        if logs is not None:
+            logs.committed(MAIN_AGENT, S, new)
+
+    @property
+    def path(self) -> Path:
+        return log_path(self.folder, S)
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.path.read_text().splitlines()]
+
+    def check(self) -> None:
+        assert self.lines() == session_log.as_messages(self.entries)
+
+
+@pytest.fixture
+async def shelf(tmp_path: Path) -> Any:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    session = Session(id=S, agent=MAIN_AGENT, created_at=at, updated_at=at)
+    async with SqliteStore(tmp_path / "state.db") as store:
+        await store.scoped(MAIN_AGENT).write(lambda tx: tx.sessions.add(session))
+        yield Shelf(store, tmp_path / "sessions")
+
+
+async def test_messages_are_in_openai_format(shelf: Shelf) -> None:
+    logs = shelf.life()
+    await shelf.commit(logs)
+    await logs.write()
+    function = {"name": "read_file", "arguments": '{"path": "x"}'}
+    assert shelf.lines() == [
+        {"role": "user", "content": "read x"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "1|ünï"},
+        {"role": "assistant", "content": "It says ünï."},
+    ]
+    assert shelf.path.stat().st_mode & 0o777 == 0o600 and shelf.folder.stat().st_mode & 0o777 == 0o700
+    assert [as_message(record) for record in as_records(shelf.lines())] == shelf.lines()
+
+
+async def test_one_life_after_another(shelf: Shelf) -> None:
+    for _ in range(3):
+        logs = shelf.life()
+        for _ in range(3):
+            await shelf.commit(logs)
+            await logs.write()
+        await logs.close()
+    shelf.check()
+
+
+@pytest.mark.parametrize("cut", range(0, 330, 7))
+async def test_after_a_crash_what_is_missing_is_appended(shelf: Shelf, cut: int) -> None:
+    logs = shelf.life()
+    await shelf.commit(logs)
+    await logs.write()
+    await shelf.commit(None)  # the process died before these were written
+    os.truncate(shelf.path, min(cut, shelf.path.stat().st_size))
+    again = shelf.life()
+    await shelf.commit(again, [UserSaid(text="still there?")])
+    await again.write()
+    shelf.check()
+
+
+async def test_a_log_that_cannot_be_written_is_made_good(
+    shelf: Shelf, caplog: pytest.LogCaptureFixture
+) -> None:
+    shelf.folder.write_text("in the way")
+    logs = shelf.life()
+    await shelf.commit(logs)
+    await logs.write()
+    assert "session_log.failed" in caplog.text and "read x" not in caplog.text
+    shelf.folder.unlink()
+    await shelf.commit(logs)
+    await logs.write()
+    shelf.check()
+
+
+async def test_more_than_can_be_noted_is_read_from_the_journal(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_log, "_MOST_NOTED", 10)
+    logs = shelf.life()
+    for _ in range(7):
+        await shelf.commit(logs)
+    await logs.write()
+    shelf.check()
+    for _ in range(7):
+        await shelf.commit(logs)
+    await logs.write()
+    shelf.check()
+
+
+async def test_many_sessions_are_known_for_a_while(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_log, "_MOST_KNOWN", 1)
+    logs = shelf.life()
+    for number in range(3):
+        await shelf.commit(logs)
+        logs.committed(MAIN_AGENT, SessionId(f"other{number}"), numbered(TURN))
+        await logs.write()
+    shelf.check()
+
+
+async def test_it_writes_by_itself_and_never_makes_anybody_wait(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_log, "GATHER_SECONDS", 0.01)
+    logs = shelf.life()
+    task = asyncio.create_task(logs.live())
+    for _ in range(20):
+        await shelf.commit(logs)
+        await asyncio.sleep(0.003)
+    for _ in range(500):
+        await asyncio.sleep(0.01)
+        if shelf.path.exists() and len(shelf.lines()) == 80:
+            break
+    task.cancel()
+    await asyncio.wait((task,))
+    shelf.check()
+
+
+async def test_secrets_and_questions_stay_out(shelf: Shelf) -> None:
+    logs = shelf.life(redact=Secrets({"OPENAI_API_KEY": 'sk-"12345678'}).redact)
+    asked = Asked(question=QuestionId("q"), kind=QuestionKind.APPROVAL, text="rm?")
+    await shelf.commit(logs, [UserSaid(text='my key is sk-"12345678', context="hidden"), asked])
+    await logs.write()
+    assert shelf.path.read_text() == '{"role": "user", "content": "my key is ***"}\n'
+
+
+async def test_nothing_is_written_for_nothing(shelf: Shelf) -> None:
+    logs = shelf.life()
+    logs.committed(MAIN_AGENT, S, [])
+    await shelf.commit(logs, [Finished()])
+    await logs.write()
+    assert not shelf.path.exists()
+
+
+def test_what_else_is_told() -> None:
+    picture = Attachment(kind=MediaKind.IMAGE, ref="r", name="a.png")
+    assert as_message(UserSaid(text="see", attachments=(picture,))) == {
+        "role": "user",
+        "content": "see\n[attached: image, a.png]",
+    }
+    for record in (Undone(since=3), Summarised(upto=2, text="much")):
+        message = as_message(record)
+        assert message is not None and message["role"] == "system"
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "..", ".", "a/b", "x" * 500, "ü\0"])
+def test_a_log_stays_in_its_folder(tmp_path: Path, name: str) -> None:
+    path = log_path(tmp_path, SessionId(name))
+    assert path.parent == tmp_path and path.resolve().parent == tmp_path.resolve() and len(path.name) < 200
+
+
+def test_what_is_no_message_is_told() -> None:
+    with pytest.raises(UserError, match="not a role"):
+        as_records([{"role": "robot", "content": "x"}])
+    with pytest.raises(UserError, match="Only text parts"):
+        content_text([{"type": "image_url", "image_url": {"url": "x"}}])
+    with pytest.raises(UserError, match="must be a text"):
+        content_text(3)
+    assert content_text([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]) == "a\nb"
+    assert as_records([{"role": "system", "content": "x"}]) == []

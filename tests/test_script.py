@@ -1,0 +1,278 @@
+"""`AIAgent` in a program: against a model server, and with the demo model."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hermes
+from hermes import AIAgent
+from hermes.agent.demo import FOOTER
+from hermes.agent.providers.demo import DemoProvider
+from hermes.domain.errors import UserError
+from hermes.domain.event import Usage
+from hermes.testing.model import ScriptedModel, say
+from hermes.testing.model_script import Call, ModelRequest, Reply, failure
+from hermes.testing.model_server import FakeModelServer
+
+KEY = "sk-test-0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("OPENAI_API_KEY", "OPENROUTER_API_KEY", "OPENAI_BASE_URL", "HERMES_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path / "hermes"))
+    monkeypatch.setenv("HERMES_NO_PROBE", "1")
+    monkeypatch.chdir(tmp_path)
+    yield
+    gc.collect()
+    assert not [thread for thread in threading.enumerate() if thread.name == "hermes-agent"]
+
+
+def demo(**more: Any) -> AIAgent:
+    return AIAgent(provider=DemoProvider(delay=0), quiet_mode=True, **more)
+
+
+def system(request: ModelRequest) -> str:
+    return str(request.messages[0]["content"])
+
+
+async def test_a_chat_with_a_server() -> None:
+    async with FakeModelServer(key=KEY) as server:
+        with AIAgent(model="fake-model", api_key=KEY, base_url=server.base_url, quiet_mode=True) as agent:
+            first = await asyncio.to_thread(agent.chat, "hello")
+            assert "hello" in first
+            second = await agent.achat("again")
+            assert "again" in second and "fake-model" in agent.model_line and KEY not in agent.model_line
+        asked = server.requests[-1]
+        assert [message["role"] for message in asked.messages] == ["system", "user", "assistant", "user"]
+        assert asked.headers["Authorization"] == f"Bearer {KEY}"
+
+
+async def test_everything_about_an_answer(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("blue")
+    script = [
+        Reply(calls=(Call(name="read_file", arguments='{"path": "x.txt"}', id="c1"),), usage=Usage(prompt=5)),
+        Reply(text="It is blue.", reasoning="hm", usage=Usage(prompt=7, completion=3, cached=2)),
+    ]
+    told: list[tuple[str, str, str, bool | None]] = []
+    words: list[str | None] = []
+
+    def progress(event: str, name: str, preview: str, args: Any, **more: Any) -> None:
+        told.append((event, name, preview, more.get("is_error")))
+
+    async with FakeModelServer(script) as server:
+        with AIAgent(
+            model="m", base_url=server.base_url, tool_progress_callback=progress, max_iterations=9
+        ) as agent:
+            result = await agent.arun_conversation("what is in x.txt?", stream_callback=words.append)
+    assert result["final_response"] == "It is blue." and result["last_reasoning"] == "hm"
+    assert [message["role"] for message in result["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert (result["api_calls"], result["completed"], result["failed"]) == (2, True, False)
+    assert (result["prompt_tokens"], result["completion_tokens"], result["total_tokens"]) == (12, 3, 15)
+    assert (result["cache_read_tokens"], result["last_prompt_tokens"]) == (2, 7)
+    assert result["turn_exit_reason"].startswith("text_response")
+    assert (result["model"], result["provider"], result["base_url"]) == ("m", "custom", server.base_url)
+    assert result["session_id"] == agent.session_id and result["error"] is None
+    assert told == [
+        ("tool.started", "read_file", "x.txt", None),
+        ("tool.completed", "read_file", "x.txt", False),
+    ]
+    assert "".join(word for word in words if word) == "It is blue." and words[-1] is None
+
+
+async def test_what_is_injected_is_stored_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    prefill = [{"role": "user", "content": "PREFILL-Q"}, {"role": "assistant", "content": "PREFILL-A"}]
+    async with FakeModelServer() as server:
+        async with AIAgent(
+            model="m",
+            base_url=server.base_url,
+            folder=tmp_path / "kept",
+            ephemeral_system_prompt="EPHEMERAL",
+            prefill_messages=prefill,
+            session_id="my/session",
+        ) as agent:
+            result = await agent.arun_conversation("hi", system_message="ONCE-ONLY")
+            await agent.achat("more")
+    first, second = server.requests
+    assert "EPHEMERAL" in system(first) and "ONCE-ONLY" in system(first)
+    assert "EPHEMERAL" in system(second) and "ONCE-ONLY" not in system(second)
+    assert [str(one["content"]) for one in first.messages[1:]] == ["PREFILL-Q", "PREFILL-A", "hi"]
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "kept").rglob("*") if path.is_file())
+    assert result["session_id"] == "my/session" and b'"hi"' in kept
+    for word in ("EPHEMERAL", "ONCE-ONLY", "PREFILL"):
+        assert word.encode() not in kept and word not in caplog.text and word not in str(result["messages"])
+    assert (tmp_path / "kept" / "sessions" / "my%2Fsession.jsonl").read_text().count("\n") == 4
+
+
+def test_a_folder_keeps_the_conversation(tmp_path: Path) -> None:
+    for count in (1, 2):
+        with demo(folder=tmp_path / "kept", session_id="one") as agent:
+            result = agent.run_conversation("help")
+            assert len(result["messages"]) == 2 * count
+    with demo(folder=tmp_path / "kept") as agent:
+        with demo(folder=tmp_path / "kept") as other, pytest.raises(UserError, match="An AIAgent works on"):
+            agent.chat("help")
+            other.chat("help")
+
+
+def test_a_history_of_ones_own() -> None:
+    with demo() as agent:
+        first = agent.run_conversation("help")
+        same = agent.run_conversation("help", conversation_history=first["messages"])
+        assert same["session_id"] == first["session_id"] and len(same["messages"]) == 4
+        other = agent.run_conversation(
+            [{"type": "text", "text": "help"}], conversation_history=[{"role": "user", "content": "x"}]
+        )
+        assert other["session_id"] != first["session_id"]
+        assert [one["content"] for one in other["messages"][:2]] == ["x", "help"]
+        fresh = agent.run_conversation("help", conversation_history=[])
+        assert len(fresh["messages"]) == 2
+
+
+def test_nobody_approves_unless_somebody_does(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    with demo(workspace=inside) as agent:
+        assert "no approval_callback" in agent.chat(f"run: rm -rf {outside}") and outside.exists()
+        assert "Nobody is there to answer" in agent.chat("ask me")
+    asked: list[str] = []
+
+    def approve(text: str) -> bool:
+        asked.append(text)
+        return True
+
+    with demo(
+        workspace=inside, approval_callback=approve, clarify_callback=lambda text, options: options[1]
+    ) as agent:
+        agent.chat(f"run: rm -rf {outside}")
+        assert not outside.exists() and "rm -rf" in asked[0]
+        assert "You answered: green" in agent.chat("ask me")
+
+
+def test_toolsets() -> None:
+    with demo(enabled_toolsets=["none"]) as agent:
+        assert "does not have it" in agent.chat("list files")
+    with demo(enabled_toolsets=["fiel"]) as agent, pytest.raises(UserError, match="Did you mean file"):
+        agent.chat("list files")
+
+
+def test_interrupting() -> None:
+    with AIAgent(provider=DemoProvider(delay=0.005), quiet_mode=True) as agent:
+        heard: list[str | None] = []
+
+        def stop_soon(text: str | None) -> None:
+            heard.append(text)
+            if len(heard) == 10:
+                agent.interrupt("enough")
+
+        result = agent.run_conversation("count to 900", stream_callback=stop_soon)
+        assert result["interrupted"] and result["partial"] and not result["completed"]
+        assert result["interrupt_message"] == "enough" and "1 2 3" in result["final_response"]
+        assert result["turn_exit_reason"] == "interrupted_by_user"
+        assert FOOTER in agent.chat("count to 3")
+
+
+async def test_cancelling_stops_the_turn() -> None:
+    async with AIAgent(provider=DemoProvider(delay=0.005), quiet_mode=True) as agent:
+        task = asyncio.create_task(agent.achat("count to 900"))
+        await asyncio.sleep(0.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        began = time.monotonic()
+        assert FOOTER in await agent.achat("count to 3")
+        assert time.monotonic() - began < 5
+
+
+async def test_failures_are_told() -> None:
+    async with FakeModelServer(lambda request: failure(401, "no", code="invalid_api_key")) as server:
+        with AIAgent(model="m", base_url=server.base_url, api_key="wrong-key-123") as agent:
+            result = await agent.arun_conversation("hi")
+            assert result["failed"] and result["final_response"] is None and "credentials" in result["error"]
+            with pytest.raises(UserError, match="credentials"):
+                await agent.achat("hi")
+    assert "wrong-key-123" not in str(result)
+
+
+async def test_the_last_step_is_told() -> None:
+    call = Reply(calls=(Call(name="todo", arguments='{"items": []}'),))
+    async with FakeModelServer(
+        lambda request: call if request.body.get("tools") else Reply(text="That is all.")
+    ) as server:
+        with AIAgent(model="m", base_url=server.base_url, max_iterations=2, quiet_mode=True) as agent:
+            result = await agent.arun_conversation("go")
+    assert result["final_response"] == "That is all." and result["turn_exit_reason"].startswith(
+        "max_iterations"
+    )
+
+
+def test_callbacks_that_break_and_misuse() -> None:
+    with demo() as agent:
+
+        def broken(text: str | None) -> None:
+            raise ZeroDivisionError
+
+        def recursive(text: str | None) -> None:
+            agent.chat("help")
+
+        with pytest.raises(ZeroDivisionError):
+            agent.run_conversation("help", stream_callback=broken)
+        with pytest.raises(RuntimeError, match="cannot ask the same agent"):
+            agent.run_conversation("help", stream_callback=recursive)
+        assert FOOTER in agent.chat("help")
+    with pytest.raises(RuntimeError, match="closed"):
+        agent.chat("help")
+    agent.close()
+    with pytest.raises(TypeError, match="no option modle"):
+        AIAgent(modle="x")  # type: ignore[call-arg]
+
+
+def test_an_agent_that_is_forgotten_ends() -> None:
+    agent = demo()
+    agent.chat("help")
+    del agent
+
+
+def test_verbose(capfd: pytest.CaptureFixture[str]) -> None:
+    with AIAgent(provider=ScriptedModel([say("yes")]), verbose_logging=True) as agent:
+        assert agent.chat("hi") == "yes"
+    assert "gateway.start" in capfd.readouterr().err
+    assert logging.getLogger("hermes").level == logging.NOTSET
+
+
+def test_several_at_once() -> None:
+    with demo() as agent:
+        answers: list[str] = []
+        threads = [
+            threading.Thread(target=lambda: answers.append(agent.chat("count to 5"))) for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(answers) == 4 and len(set(answers)) == 1
+
+
+def test_tool_lines_unless_quiet(capfd: pytest.CaptureFixture[str]) -> None:
+    with AIAgent(provider=DemoProvider(delay=0)) as agent:
+        agent.chat("list files")
+    assert "→ read_file ." in capfd.readouterr().err
+
+
+def test_the_public_names() -> None:
+    assert hermes.__all__ == ["AIAgent", "__version__"]
+    with pytest.raises(AttributeError):
+        hermes.Nothing  # type: ignore[attr-defined]  # noqa: B018
