@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -141,12 +144,10 @@ def test_a_history_of_ones_own() -> None:
 
 
 def test_nobody_approves_unless_somebody_does(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    with demo(workspace=inside) as agent:
-        assert "no approval_callback" in agent.chat(f"run: rm -rf {outside}") and outside.exists()
+    (tmp_path / "open").mkdir(mode=0o700)
+    with demo() as agent:
+        assert "no approval_callback" in agent.chat("run: chmod -R 777 open")
+        assert (tmp_path / "open").stat().st_mode & 0o777 == 0o700
         assert "Nobody is there to answer" in agent.chat("ask me")
     asked: list[str] = []
 
@@ -154,12 +155,12 @@ def test_nobody_approves_unless_somebody_does(tmp_path: Path) -> None:
         asked.append(text)
         return True
 
-    with demo(
-        workspace=inside, approval_callback=approve, clarify_callback=lambda text, options: options[1]
-    ) as agent:
-        agent.chat(f"run: rm -rf {outside}")
-        assert not outside.exists() and "rm -rf" in asked[0]
+    with demo(approval_callback=approve, clarify_callback=lambda text, options: options[1]) as agent:
+        assert "I ran" in agent.chat("run: chmod -R 777 open") and "chmod -R 777" in asked[0]
+        assert (tmp_path / "open").stat().st_mode & 0o777 == 0o777
         assert "You answered: green" in agent.chat("ask me")
+    with demo(approval_callback=lambda text: "never heard of") as agent:
+        assert "Denied" in agent.chat("run: chmod -R 777 open")
 
 
 def test_toolsets() -> None:
@@ -244,6 +245,26 @@ def test_an_agent_that_is_forgotten_ends() -> None:
     agent = demo()
     agent.chat("help")
     del agent
+
+
+def test_a_program_that_forgets_to_close_ends_cleanly(tmp_path: Path) -> None:
+    program = (
+        "from hermes import AIAgent\n"
+        "agent = AIAgent(quiet_mode=True, provider='demo')\n"
+        "agent.chat('run: sleep 100 & echo started')\n"
+        "print('asked')\n"
+    )
+    environ = os.environ | {"PYTHONPATH": str(Path(hermes.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", program],
+        env=environ,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "asked\n", "")
 
 
 def test_verbose(capfd: pytest.CaptureFixture[str]) -> None:

@@ -37,14 +37,15 @@ from hermes.domain.tool import Tool
 from hermes.entry.host import Account, Host, HostState
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 from hermes.state.memory import MemoryFiles
-from hermes.state.profiles import agent_home
+from hermes.state.profiles import DATABASE_FILE, agent_home
+from hermes.state.repair import open_checked
 from hermes.state.session_log import FOLDER as LOG_FOLDER
 from hermes.state.session_log import SessionLogs
 from hermes.state.settings import Loaded, key_variable, load_settings
 from hermes.state.sqlite import SqliteStore
+from hermes.state.upkeep import Upkeep
 
 log = logging.getLogger("hermes.app")
-DATABASE_FILE = "state.db"
 WORKSPACE = "workspace"
 Inject = Callable[[ModelRequest], ModelRequest]
 
@@ -153,14 +154,30 @@ class App:
         """Run until `stop`. What a person must mend first is raised as a `UserError`."""
         watch.tell("starting")
         try:
-            async with SqliteStore(None if self._given.in_memory else self._home / DATABASE_FILE) as store:
-                self._store = store
-                await self._serve(store, watch)
+            await self._with_store(watch)
         except UserError as error:
             log.error("app.failed why=%s", error)
             watch.tell("startup_failed", exit_reason=str(error))
             raise
         watch.tell("stopped", exit_reason="asked to stop")
+
+    async def _with_store(self, watch: Watch) -> None:
+        if self._given.in_memory:
+            async with SqliteStore(None) as self._store:
+                await self._serve(self._store, watch)
+            return
+        path, clock = self._home / DATABASE_FILE, self._given.clock
+        opened = await open_checked(path, clock)
+        watch.tell("starting", notices=list(opened.notices))
+        upkeep = Upkeep(store=opened.store, path=path, clock=clock, check=opened.check_later)
+        caring = asyncio.create_task(upkeep.live(), name="database upkeep")
+        self._store = opened.store
+        try:
+            await self._serve(opened.store, watch)
+        finally:
+            caring.cancel()
+            await asyncio.wait((caring,))
+            await opened.store.close()
 
     async def _serve(self, store: SqliteStore, watch: Watch) -> None:
         logs = self._logs(store)
@@ -209,16 +226,14 @@ class App:
         hurrying = asyncio.create_task(self._hurry.wait(), name="hurry")
         await asyncio.wait((stopping, hurrying), return_when=asyncio.FIRST_COMPLETED)
         hurrying.cancel()
-        leaving = list(hosts)
         if not stopping.done():
             log.warning("app.hurry: leaving at once; unfinished turns go on at the next start")
-            leaving = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in leaving:
-            task.cancel()
-        if leaving:
-            await asyncio.wait(leaving, timeout=STOP_SECONDS)
-        if stopping.done() and not stopping.cancelled():
-            stopping.result()
+            gateway.hurry()
+        for host in hosts:
+            host.cancel()
+        if hosts:
+            await asyncio.wait(hosts, timeout=STOP_SECONDS)
+        await stopping
 
     def _logs(self, store: SqliteStore) -> SessionLogs | None:
         if self._given.in_memory or not self.loaded.settings.sessions.write_json:
@@ -267,8 +282,8 @@ class App:
                     Profile(agent=agent, home=home, settings=own), store.scoped(agent), added
                 )
             except (UserError, OSError) as error:
-                if agent == MAIN_AGENT and isinstance(error, UserError):
-                    raise
+                if agent == MAIN_AGENT:
+                    raise error if isinstance(error, UserError) else UserError(str(error)) from error
                 log.error("agent.left_out agent=%s why=%s", agent, error)
         return runtimes
 

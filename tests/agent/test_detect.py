@@ -14,6 +14,7 @@ from hermes.agent.detect import (
     Way,
     choose,
     find_servers,
+    is_local,
     is_settled,
     shown_url,
     with_endpoint,
@@ -108,6 +109,11 @@ def test_a_stored_key_never_goes_to_a_server_that_was_found() -> None:
 )
 def test_nobody_looks_around_when_the_settings_decide(said: ModelSettings, settled: bool) -> None:
     assert is_settled(said) is settled
+
+
+def test_what_runs_here_may_take_its_time() -> None:
+    assert is_local("http://localhost:1/v1") and is_local("http://[::1]:1/v1")
+    assert not is_local("http://127.0.0.1.example/v1") and not is_local("http://[")
 
 
 def test_addresses_are_shown_without_credentials() -> None:

@@ -2,7 +2,8 @@
 
 `chat_child.py <home> <arguments of chat …>`. The model: `count` counts to 30 slowly; `read`, `once`, `danger`
 use that tool with the next word; `choose` asks a question; `refuse` and `vanish` fail; anything else is
-repeated. What tools did stands in `<home>/effects`. A terminal on stdin becomes the controlling one."""
+repeated. What tools did stands in `<home>/effects`; `slowly` takes a minute. A terminal on stdin becomes the
+controlling one."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class WordModel:
         text = f"The tool said: {done[-1].text}" if done else "" if calls else f"You said: {said.text}"
         if word == "count":
             text = " ".join(map(str, range(1, COUNTED + 1))) + " done counting"
-        for piece in text[len(request.said) :].split(" "):
+        left = text[len(request.said) :]
+        for piece in left.split(" ") if left else ():
             yield TextDelta(text=piece + " ")
             if word == "count":
                 await asyncio.sleep(self._pause)
@@ -69,6 +71,8 @@ def main(home: Path, words: list[str]) -> int:
     async def act(tool: str, key: str, token: str) -> None:
         with (home / "effects").open("a") as file:
             file.write(f"{tool} {token}\n")
+        if token == "slowly":
+            await asyncio.sleep(60.0)
 
     given = Given(
         provider=WordModel(float(os.environ.get("PAUSE", "0.03"))),
@@ -78,9 +82,7 @@ def main(home: Path, words: list[str]) -> int:
     )
 
     def run(asked: argparse.Namespace, home: Path, environ: dict[str, str], console: Console) -> int:
-        return chat.ChatProcess(
-            asked=asked, home=home, environ=environ, console=console, given=given
-        ).run()
+        return chat.ChatProcess(asked=asked, home=home, environ=environ, console=console, given=given).run()
 
     chat.run = run  # type: ignore[assignment]
     return cli.main(["chat", *words])

@@ -34,6 +34,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "HOME": str(home.parent),
         "HERMES_HOME": str(home),
         "PYTHONPATH": str(ROOT / "src"),
+        "HERMES_NO_PROBE": "1",
         **more,
     }
 

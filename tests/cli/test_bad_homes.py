@@ -119,7 +119,7 @@ def test_the_home_belongs_to_somebody_else(home: Path, nobody: list[str]) -> Non
 def _a_database(home: Path) -> Path:
     with gateway(home) as running:
         assert running.stop() == 0
-    return home / "state.db"
+    return home / "gateway.db"
 
 
 def test_a_newer_database(home: Path) -> None:
@@ -153,9 +153,12 @@ def test_a_locked_database(home: Path) -> None:
     "damage", [b"this was never a database" * 500, b"SQLite format 3\0" + b"\xff" * 9000]
 )
 def test_a_damaged_database(home: Path, damage: bytes) -> None:
-    (home / "state.db").write_bytes(damage)
+    (home / "gateway.db").write_bytes(damage)
     told = hermes(home, "sessions", "list")
     assert told.clean and (told.code == 1 or "No sessions yet" in told.out), told
+    with gateway(home) as running:
+        assert running.stop() == 0
+        assert "damaged" in running.err and "Traceback" not in running.err
     kept = [path for path in home.rglob("*") if path.is_file() and path.read_bytes() == damage]
     assert kept, "what was in the file is gone"
 

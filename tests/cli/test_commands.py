@@ -28,9 +28,10 @@ def test_version_and_help(home: Path) -> None:
     assert not home.exists()
 
 
-def test_alone_it_tells_the_next_steps(home: Path) -> None:
+def test_alone_it_is_a_chat(home: Path) -> None:
     told = hermes(home)
-    assert told.code == 0 and "hermes gateway run" in told.out and "hermes --help" in told.out
+    assert told.code == 2 and told.err == "hermes: Nothing was said: standard input is empty.\n"
+    assert not home.exists()
 
 
 @pytest.mark.parametrize("command", sorted({name.partition(" ")[0] for name in COMMANDS}))
@@ -179,7 +180,7 @@ def test_status_follows_the_gateway(home: Path) -> None:
     with gateway(home) as running:
         told = hermes(home, "status")
         assert f"running (process {running.process.pid}, since" in told.out and "Agents" in told.out
-        assert f"ready: home {home}, agents main, platforms none, model none" in running.err
+        assert f"ready: home {home}, agents main, platforms none, model demo, the offline" in running.err
         for words in (["sessions", "list"], ["trace", "x"], ["sessions", "delete", "x", "--yes"]):
             held = hermes(home, *words)
             assert held.code == 1 and f"(process {running.process.pid}, since" in held.err and held.clean

@@ -88,14 +88,14 @@ async def test_a_second_signal_hurries(home: Path) -> None:
             await until(lambda: world.seen() == ["You said: hello"])
 
 
-async def test_without_a_model_the_answer_says_so(home: Path) -> None:
+async def test_without_a_model_the_demo_model_answers(home: Path) -> None:
     world = World()
     async with WorldServer(world) as server:
         (home / "no-model").touch()
         world.write("hello")
         async with life(home, server.port) as running:
-            await until(lambda: any("No model is configured." in text for text in world.seen()))
-            assert "model none (no provider is installed)" in running.err
+            await until(lambda: any("Offline demo model, not an AI" in text for text in world.seen()))
+            assert "model demo, the offline demo model" in running.err
             assert await asyncio.to_thread(running.stop) == 0 and "Traceback" not in running.err
 
 

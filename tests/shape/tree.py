@@ -17,7 +17,18 @@ ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
 PACKAGE = SRC / "hermes"
 
-FOLDERS = ("domain", "stream", "agent", "state", "execution", "control", "entry", "admin", "script", "testing")
+FOLDERS = (
+    "domain",
+    "stream",
+    "agent",
+    "state",
+    "execution",
+    "control",
+    "entry",
+    "admin",
+    "script",
+    "testing",
+)
 FILES = ("__init__.py", "__main__.py", "cli.py", "app.py", "plugins.py")
 
 

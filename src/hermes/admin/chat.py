@@ -12,7 +12,7 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,17 +185,26 @@ class Talk:
             return await self._talk()
         finally:
             waiting.cancel()
-            self._on_signals({signal.SIGINT: self.app.stop, signal.SIGTERM: self.app.stop})
             self.app.stop()
+            if ready.running.is_set():
+                self._drain(ready.accounts)
             await asyncio.wait((living,))
             if not living.cancelled():
                 living.exception()
+
+    def _drain(self, accounts: Sequence[str]) -> None:
+        """Who leaves does not want to wait: only messages to platforms are worth it, and Ctrl-C ends that."""
+        hurry = self.app.gateway.hurry
+        self._on_signals({signal.SIGINT: hurry, signal.SIGTERM: hurry})
+        if not accounts:
+            hurry()
 
     async def _talk(self) -> int:
         from hermes.entry.terminal.door import enter_embedded, local_caller
 
         visit = await enter_embedded(self.app.gateway, local_caller(), self.process.wish(self.words))
-        if self.words is None or (self.process.interactive and not self.process.final_only):
+        watched = self.process.interactive and _is_terminal(sys.stdout) and not self.process.final_only
+        if self.words is None or watched:
             return await self._chat(visit)
         return await self._one_shot(visit, self.words)
 
@@ -239,11 +248,14 @@ class Talk:
         return await read_line(sys.stdin.fileno())
 
     def _greeting(self) -> list[str]:
-        version = self.process.asked.version
-        return [
-            f"Hermes {version}. Model: {self.app.model_line}",
+        lines = [
+            f"Hermes {self.process.asked.version}. Model: {self.app.model_line}",
             "/help lists the commands, Ctrl-C stops the agent, Ctrl-D leaves.",
         ]
+        problems = len(self.app.loaded.problems)
+        if problems:
+            lines.append(f"The settings have {problems} problem{'s' * (problems > 1)}: hermes config check")
+        return lines
 
     def _look(self) -> Look:
         from hermes.entry.terminal.screen import Look
@@ -264,9 +276,11 @@ class Ready:
 
     def __init__(self) -> None:
         self.running = asyncio.Event()
+        self.accounts: Sequence[str] = ()
 
     def tell(self, state: str, **facts: Any) -> None:
         if state == "running":
+            self.accounts = facts["accounts"]
             self.running.set()
 
     def tell_platform(self, account: str, state: HostState, why: str) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.admin.output import Console
 from hermes.domain.errors import UserError
-from hermes.state.profiles import prepare_home
+from hermes.state.profiles import DATABASE_FILE, prepare_home
 from hermes.state.secrets import RedactingFilter, Secrets
 from hermes.state.textfile import replace_text
 
@@ -41,7 +41,6 @@ EXIT_RESTART = 75
 EXIT_SETTINGS = 78
 """Kept for “an operator must change something first”: a service leaves us down."""
 
-DATABASE_FILE = "state.db"
 LOCK_FILE = "gateway.lock"
 PID_FILE = "gateway.pid"
 STATE_FILE = "gateway_state.json"

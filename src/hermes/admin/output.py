@@ -4,6 +4,7 @@ are wanted, questions only where somebody can answer. Nothing it prints can stee
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -83,7 +84,9 @@ class Console:
 
 def this_console(environ: Mapping[str, str]) -> Console:
     """The console of this process."""
-    out, err = sys.stdout, sys.stderr
+    out, err = sys.stdout, sys.stderr or io.StringIO()
+    if out is None:
+        raise UserError("There is no standard output to write to.")
     terminal = out.isatty()
     told = environ.get("COLUMNS", "")
     width = int(told) if told.isascii() and told.isdigit() else 0

@@ -36,11 +36,7 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     pairs = [("Home", str(home)), ("Gateway", _gateway(holder, told))]
     if running:
         pairs.append(("Agents", ", ".join(map(str, told.get("agents", []))) or "–"))
-    demo = " (the offline demo model, not an AI)" if model["provider"] == DEMO else ""
-    pairs.append(("Model", (model["model"] or "none") + demo))
-    if model["provider"]:
-        pairs.append(("Provider", model["provider"]))
-    pairs.append(("Why", model["model_why"]))
+    pairs += [("Model", _named(model["model"], model["provider"])), ("Why", model["model_why"])]
     if running:
         pairs += _platforms(told)
     pairs.append(("Log", str(home / LOG_FILE)))
@@ -73,6 +69,12 @@ def _model(loaded: Loaded) -> dict[str, str]:
         "model_line": choice.line,
         "model_why": choice.why + hint,
     }
+
+
+def _named(model: str, provider: str) -> str:
+    if provider == DEMO:
+        return "demo (the offline demo model, not an AI)"
+    return f"{model or 'none'} by {provider}" if provider else model or "none"
 
 
 def _told_model(told: Mapping[str, Any]) -> dict[str, str]:

@@ -280,6 +280,11 @@ def _local(settings: ModelSettings, facts: Facts) -> Choice:
     return Choice(way=Way.DEMO, model=DEMO, provider=DEMO, why=f"no key and no address is set, and {found}")
 
 
+def is_local(url: str) -> bool:
+    """Whether a server runs on this machine, where an answer may take its time."""
+    return _host(url) in ("127.0.0.1", "localhost", "::1")
+
+
 def first_usable(models: Sequence[str]) -> str:
     """The first model that can talk."""
     return next((name for name in models if "embed" not in name.lower()), "")
@@ -299,7 +304,7 @@ async def find_servers(ports: Sequence[int] = PORTS) -> list[LocalServer]:
     return [server for server in found if server is not None]
 
 
-async def ask_models(base_url: str, key: Secret, seconds: float = 3.0) -> tuple[str, ...]:
+async def ask_models(base_url: str, key: Secret, seconds: float = 1.0) -> tuple[str, ...]:
     """What a configured service offers; its own key is sent along."""
     headers = {"Authorization": f"Bearer {key.reveal()}"} if key else {}
     async with _session(seconds) as session:

@@ -17,6 +17,7 @@ from hermes.agent.detect import (
     choose,
     find_servers,
     first_usable,
+    is_local,
     is_settled,
     is_unnamed,
 )
@@ -77,12 +78,19 @@ class Models:
                 return self._over_http(choice, settings)
 
     def _over_http(self, choice: Choice, settings: ModelSettings) -> Provider:
-        from hermes.agent.model_client import ModelClient
-        from hermes.agent.providers.openai import make
+        from hermes.agent.model_client import Deadlines, ModelClient
+        from hermes.agent.providers.openai import Endpoint, OpenAIProvider
 
         if self._client is None:
             self._client = ModelClient()
-        return make(replace(settings, base_url=choice.base_url, api_key=choice.key), self._client)
+        patient = Deadlines(first_byte=600.0, idle=300.0, total=1800.0)
+        endpoint = Endpoint(
+            base_url=choice.base_url,
+            key=choice.key,
+            max_tokens=settings.max_tokens,
+            deadlines=patient if is_local(choice.base_url) else Deadlines(),
+        )
+        return OpenAIProvider(endpoint, self._client)
 
     async def close(self) -> None:
         client, self._client = self._client, None

@@ -183,6 +183,7 @@ class AIAgent:
 
     def close(self) -> None:
         """End the gateway and everything it started."""
+        self.interrupt()
         self._end()
 
     def __enter__(self) -> AIAgent:

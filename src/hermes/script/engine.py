@@ -6,13 +6,15 @@ waits for its end. A start that fails is raised to everybody who asks."""
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
+import atexit
+import concurrent.futures.thread
 import contextlib
 import logging
 import os
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,19 @@ log = logging.getLogger("hermes.script")
 T = TypeVar("T")
 
 
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for engine in list(_engines):
+        engine.close()
+
+
+# What `atexit` runs comes too late: by then no executor takes work any more, and a gateway cannot end in
+# order. Functions registered with `threading` run before that, the latest first.
+getattr(threading, "_register_atexit", atexit.register)(_close_all)
+
+
 class Engine:
     """A gateway in a thread of its own. Started by whoever asks first."""
 
@@ -43,6 +58,7 @@ class Engine:
         self._ready: concurrent.futures.Future[App] = concurrent.futures.Future()
         self._closed = False
         self.lock = asyncio.Lock()
+        _engines.add(self)
 
     def submit(self, work: Coroutine[Any, Any, T], *, inside: bool = False) -> concurrent.futures.Future[T]:
         """Run a coroutine in the thread; waiting for it there would wait for ever, so that is refused."""
@@ -72,13 +88,15 @@ class Engine:
         with self._starting:
             self._closed = True
             thread = self._thread
-        if thread is None or thread is threading.current_thread():
+        if thread is None:
             return
-        with contextlib.suppress(UserError, OSError):
+        # A start that failed has been told, and a loop that is closed has ended by itself.
+        with contextlib.suppress(UserError, OSError, RuntimeError):
             app = self._ready.result()
-            if self._loop is not None and not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(app.stop)
-        thread.join()
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(app.stop)
+        if thread is not threading.current_thread():  # an agent may be forgotten anywhere
+            thread.join()
 
     def _live(self) -> None:
         try:
@@ -97,6 +115,9 @@ class Engine:
                 log.error("agent.ended why=%s", error)
             else:
                 self._ready.set_exception(error)
+        finally:
+            if not self._ready.done():
+                self._ready.set_exception(RuntimeError("The agent ended before it was ready."))
 
     async def _serve(self, app: App) -> None:
         self._loop = asyncio.get_running_loop()

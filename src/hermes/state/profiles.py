@@ -17,6 +17,8 @@ from hermes.state.textfile import replace_text
 PROFILES_FOLDER = "profiles"
 ACTIVE_FILE = "active_profile"
 DEFAULT_PROFILE = "default"
+DATABASE_FILE = "gateway.db"
+"""Not `state.db`: a home of the older product has a file of that name, and it is not ours to touch."""
 HOME_FOLDERS = ("logs", "cache", "memories", "skills", "hooks")
 
 

@@ -37,7 +37,13 @@ class Person:
         self.before = termios.tcgetattr(follower)
         self._follower = follower
         self.process = subprocess.Popen(
-            command, env=env, cwd=cwd, stdin=follower, stdout=follower, stderr=follower, start_new_session=True
+            command,
+            env=env,
+            cwd=cwd,
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            start_new_session=True,
         )
         self.raw = ""
         self._at = 0
@@ -47,7 +53,9 @@ class Person:
         return _CONTROL.sub("", self.raw).replace("\r\n", "\n")
 
     def keys(self, text: str) -> None:
-        data = text.encode()
+        self.bytes(text.encode())
+
+    def bytes(self, data: bytes) -> None:
         while data:
             self._read(0)
             if select.select([], [self._leader], [], 1.0)[1]:
@@ -133,8 +141,10 @@ def at_terminal(home: Path, *words: str, real: bool = False, **more: str) -> Ite
     command = [sys.executable, "-P", "-c", REAL] if real else [sys.executable, str(CHILD), str(home)]
     # A script finds its modules next to itself; ours are found from the root of the checkout.
     path = f"{ROOT / 'src'}:{ROOT}"
-    env = environment(home, TERM="xterm-256color", PYTHONPATH=path, HERMES_NO_PROBE="1", **more)
-    person = Person([*command, *words], env, home.parent)
+    more = {"TERM": "xterm-256color", "PYTHONPATH": path, "HERMES_NO_PROBE": "1", **more}
+    place = home.parent / "place"
+    place.mkdir(exist_ok=True)
+    person = Person([*command, *words], environment(home, **more), place)
     try:
         yield person
     finally:

@@ -8,6 +8,7 @@ soon after leaves. Whatever is left running goes on at the next start."""
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from hermes.entry.terminal.screen import Screen
 from hermes.stream.console import Console
 from hermes.stream.fold import for_people
 
-OK, FAILED, INTERRUPTED = 0, 1, 130
+OK, FAILED, GONE, INTERRUPTED = 0, 1, 129, 130
 OWN_COMMANDS = {
     "quit": "leave (also /exit, Ctrl-D)",
     "clear": "clear the screen",
@@ -37,6 +38,11 @@ OWN_COMMANDS = {
 _LEAVING = ("quit", "exit")
 _TWICE = 2.0
 _IDLE, _ANSWER = "❯ ", "answer ❯ "
+
+
+def _is_gone(error: BaseException | None) -> bool:
+    """Whether this is how a terminal's closed window shows itself to who writes on it."""
+    return isinstance(error, OSError) and error.errno == errno.EIO
 
 
 class Leave(Exception):
@@ -119,9 +125,9 @@ class Chat:
                 task.cancel()
             await asyncio.wait(tasks)
         for task in (writing, watching):
-            if not task.cancelled() and task.exception() is not None:
+            if not task.cancelled() and not _is_gone(task.exception()):
                 task.result()
-        return code
+        return GONE if _is_gone(None if writing.cancelled() else writing.exception()) else code
 
     def _code(self, talking: asyncio.Task[int]) -> int:
         return talking.result() if talking.done() else FAILED

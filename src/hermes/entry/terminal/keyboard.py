@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from hermes.entry.terminal.keys import KeyReader, Press
 
 _PIECE = 65_536
-_LOCAL_FLAGS, _CONTROL_CHARACTERS = 3, 6
+_INPUT_FLAGS, _LOCAL_FLAGS, _CONTROL_CHARACTERS = 0, 3, 6
 
 
 @contextlib.contextmanager
@@ -61,6 +61,7 @@ class Keyboard:
             return
         with contextlib.suppress(termios.error):
             mode = termios.tcgetattr(self._descriptor)
+            mode[_INPUT_FLAGS] &= ~termios.ICRNL
             mode[_LOCAL_FLAGS] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
             mode[_CONTROL_CHARACTERS][termios.VMIN] = 1
             mode[_CONTROL_CHARACTERS][termios.VTIME] = 0

@@ -183,7 +183,7 @@ class Screen:
 
 @contextlib.contextmanager
 def _own_output(descriptor: int) -> Iterator[int]:
-    """A terminal once more, for this process alone, so that it may be non-blocking; anything else as it is."""
+    """A terminal once more, for this process alone, so that it may be non-blocking; all else as it is."""
     try:
         flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
         own = os.open(os.ttyname(descriptor), flags)

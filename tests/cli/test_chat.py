@@ -1,0 +1,183 @@
+"""`hermes chat` for scripts: one message, pipes, exit codes, and what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PATIENCE, ROOT, Said, environment, gateway, hermes
+
+CHILD = ROOT / "tests" / "cli" / "chat_child.py"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def command(home: Path, *words: str) -> list[str]:
+    return [sys.executable, str(CHILD), str(home), *words]
+
+
+def surroundings(home: Path, **more: str) -> dict[str, str]:
+    return environment(home, PYTHONPATH=f"{ROOT / 'src'}:{ROOT}", HERMES_NO_PROBE="1", **more)
+
+
+def chat(home: Path, *words: str, given: bytes = b"", **more: str) -> Said:
+    done = subprocess.run(
+        command(home, *words), env=surroundings(home, **more), input=given, capture_output=True,
+        timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    return Said(
+        done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    )
+
+
+def test_one_question(home: Path) -> None:
+    assert chat(home, "-q", "hello") == Said(0, "You said: hello \n", "")
+    assert chat(home, "-z", "hello") == Said(0, "You said: hello\n", "")
+    assert chat(home, "-q", "hello", "-z") == Said(0, "You said: hello\n", "")
+
+
+def test_a_pipe_is_the_message_or_goes_with_it(home: Path) -> None:
+    assert chat(home, given=b"hi\n") == Said(0, "You said: hi\n \n", "")
+    assert chat(home, "-z", given=b"hi\n").out == "You said: hi\n"
+    assert chat(home, "-z", "-q", "sum up:", given=b"a\nb\n").out == "You said: sum up:\n\na\nb\n"
+    assert chat(home, "-z", given=b"\xff\xfe bad").out == "You said: �� bad\n"
+
+
+def test_tools_are_not_in_the_way_of_a_pipe(home: Path) -> None:
+    said = chat(home, "-q", "read notes")
+    assert said == Said(0, "The tool said: read did notes \n", "")
+
+
+def test_nobody_to_ask_means_no(home: Path) -> None:
+    said = chat(home, "-z", "danger zone")
+    assert said.code == 0 and said.out.startswith("The tool said: Denied by the user.")
+    assert "Nobody can be asked here" in said.err and "May I do zone?" in said.err and said.clean
+    assert not (home / "effects").exists()
+    said = chat(home, "-z", "choose")
+    assert said.code == 0 and "Choose yourself" in said.out and "Which colour?" in said.err
+
+
+def test_a_failed_turn_is_one_line_and_exit_code_1(home: Path) -> None:
+    for words in (("-q", "vanish"), ("-z", "vanish")):
+        said = chat(home, *words)
+        assert said.code == 1 and said.out == "" and said.err.count("\n") == 1
+        assert said.err.startswith("hermes: ") and "There is no model." in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-q"], "expected one argument"),
+        (["-q", ""], "Nothing was said"),
+        (["-z"], "Nothing was said"),
+        ([], "standard input is empty"),
+        (["--frobnicate"], "unrecognized arguments"),
+        (["-q", "x", "--resume", "a", "--continue"], "cannot stand together"),
+    ],
+)
+def test_wrong_use(home: Path, words: list[str], says: str) -> None:
+    said = chat(home, *words)
+    assert said.code == 2 and says in said.err and said.out == "" and said.clean
+
+
+def test_sessions_go_on(home: Path) -> None:
+    assert "There is no session “nosuch”" in chat(home, "-z", "x", "--resume", "nosuch").err
+    assert "no conversation to continue" in chat(home, "-z", "x", "--continue").err
+    chat(home, "-z", "first")
+    chat(home, "-z", "second", "--continue")
+    chat(home, "-z", "third")
+    listed = hermes(home, "sessions", "list").out.splitlines()[1:]
+    assert len(listed) == 2
+    older = listed[1].split()[0]
+    chat(home, "-z", "fourth", "--resume", older[:-2])
+    shown = hermes(home, "sessions", "show", older).out
+    assert all(word in shown for word in ("first", "second", "fourth")) and "third" not in shown
+
+
+def test_the_options_of_chat_stand_without_it(home: Path) -> None:
+    for words in (["-z", "hello"], ["chat", "-z", "hello"], ["-p", "default", "-z", "hello"]):
+        said = hermes(home, *words, HERMES_NO_PROBE="1")
+        assert said.code == 0 and "demo" in said.out and said.err == ""
+    assert hermes(home, given="hello\n", HERMES_NO_PROBE="1").code == 0
+
+
+def test_unknown_toolsets_are_told(home: Path) -> None:
+    said = hermes(home, "-z", "list files", "--toolsets", "nosuch", HERMES_NO_PROBE="1")
+    assert said.code == 1 and "nosuch" in said.err and said.clean
+
+
+def test_an_unreachable_model_is_one_sentence(home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.yaml").write_text(
+        "model: {default: x, base_url: 'http://127.0.0.1:9/v1'}\nagent: {api_max_retries: 0}\n"
+    )
+    said = hermes(home, "-z", "hello", HERMES_NO_PROBE="1", OPENAI_API_KEY="k")
+    assert said.code == 1 and said.out == "" and said.clean
+    assert said.err.startswith("hermes: ") and said.err.count("\n") == 1 and "127.0.0.1" in said.err
+
+
+def test_who_has_the_home_is_told(home: Path) -> None:
+    with gateway(home, HERMES_NO_PROBE="1") as running:
+        said = chat(home, "-q", "hello")
+        assert said.code == 1 and f"process {running.process.pid}" in said.err and said.clean
+
+
+def test_nobody_reads_the_answer(home: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        command(home, "-q", "count"), env=surroundings(home), stdin=subprocess.DEVNULL, stdout=write,
+        stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    os.close(write)
+    assert done.returncode == 141 and done.stderr == ""
+
+
+def test_no_stdout_and_no_stdin(home: Path) -> None:
+    for closed in (">&-", "<&-"):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$@" {closed}', "sh", *command(home, "-q", "hello")],
+            env=surroundings(home), capture_output=True, text=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr and done.returncode in (0, 1), done
+
+
+def test_ctrl_c_ends_a_one_shot_with_130(home: Path) -> None:
+    process = subprocess.Popen(
+        command(home, "-q", "count"), env=surroundings(home, PAUSE="0.2"), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout.read(3) == "1 2"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENCE) == 130
+    assert "Stopped: interrupted." in process.stderr.read()
+    process.stdout.close()
+    process.stderr.close()
+
+
+def test_too_much_is_told(home: Path) -> None:
+    said = chat(home, "-z", given=b"x" * 10_485_760)
+    assert said.code == 1 and "10,485,760 characters" in said.err and said.clean
+
+
+def test_an_open_pipe_is_told_of(home: Path) -> None:
+    process = subprocess.Popen(
+        command(home, "-z", "hello"), env=surroundings(home), stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    began = time.monotonic()
+    assert "reading standard input" in process.stderr.readline()
+    assert time.monotonic() - began < 10
+    out, _ = process.communicate("more\n", timeout=PATIENCE)
+    assert process.returncode == 0 and "more" in out
