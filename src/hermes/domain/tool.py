@@ -67,9 +67,9 @@ class Clarification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """Something the agent can do. `approval` may be a function of the session and the arguments; a tool that is not
-    `parallel` is a barrier between the calls before and after it; one that `asks` is answered by a person
-    and never run."""
+    """Something the agent can do. `approval` may be a function of the session and the arguments; a tool that
+    is not `parallel` is a barrier between the calls before and after it; one that `asks` is answered by a
+    person and never run."""
 
     name: str
     description: str
