@@ -305,7 +305,9 @@ class App:
             clock=self._given.clock,
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
         )
-        return Runtime(profile=profile, agent=loop, store=store, prompt=prompt)
+        chosen = self._choices.get(profile.agent)
+        model = "" if chosen is None else f"{chosen.model} ({chosen.provider})"
+        return Runtime(profile=profile, agent=loop, store=store, model=model, prompt=prompt)
 
     def _tools(self, profile: Profile, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
         backend = LocalBackend(

@@ -42,6 +42,15 @@ class Replied:
     turn: Turn | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What a command may know of the gateway around it."""
+
+    settings: Settings
+    model: str
+    now: datetime
+
+
 def bound_session(tx: Tx, caller: Caller, now: datetime) -> Session:
     """The session that the caller is in; a new one if there is none yet."""
     return _bound(tx, caller) or _begin(tx, caller, now)
@@ -87,11 +96,11 @@ def open_turns(tx: Tx, caller: Caller, session: SessionId | None) -> list[Turn]:
     return []
 
 
-def run_command(tx: Tx, caller: Caller, text: str, settings: Settings, now: datetime) -> Replied:
+def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
     line = read_command(text)
     if line is None:
         raise UserError(f"“{one_line(text, 40)}” is not a command.", hint="/help lists the commands.")
-    session = bound_session(tx, caller, now)
+    session = bound_session(tx, caller, about.now)
     call = Call(
         tx=tx,
         name=line[0],
@@ -100,8 +109,9 @@ def run_command(tx: Tx, caller: Caller, text: str, settings: Settings, now: date
         key=caller.key,
         session=session,
         turns=tx.turns.open_of(session.id),
-        settings=settings,
-        now=now,
+        settings=about.settings,
+        now=about.now,
+        model=about.model,
     )
     reply = perform(call)
     bound = tx.bindings.get(caller.key) or session.id

@@ -15,6 +15,7 @@ from functools import partial
 
 from hermes.control.delivery import Delivery
 from hermes.control.doors import (
+    About,
     Caller,
     Replied,
     bound_session,
@@ -231,9 +232,9 @@ class Gateway:
 
     async def command(self, caller: Caller, text: str) -> Replied:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
-        now, settings = self._parts.clock.now(), self._parts.settings
-        store = self._runtime(caller.agent).store
-        replied = await store.write(lambda tx: run_command(tx, caller, storable(text), settings, now))
+        runtime = self._runtime(caller.agent)
+        about = About(settings=self._parts.settings, model=runtime.model, now=self._parts.clock.now())
+        replied = await runtime.store.write(lambda tx: run_command(tx, caller, storable(text), about))
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session}:

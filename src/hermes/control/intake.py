@@ -211,6 +211,7 @@ class Taking:
             turns=tx.turns.open_of(session.id),
             settings=self.world.settings,
             now=self.world.clock.now(),
+            model=self.world.runtimes[self.agent].model,
             reply_place=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
         )
         reply = perform(call)

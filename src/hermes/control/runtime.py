@@ -14,5 +14,7 @@ class Runtime:
     profile: Profile
     agent: Agent
     store: Store
+    model: str = ""
+    """The model that answers where a session names none, as people call it."""
     prompt: Callable[[], str] | None = None
     """Makes the system prompt that a session keeps from its first turn on. Called off the loop."""

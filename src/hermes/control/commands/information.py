@@ -21,7 +21,7 @@ def help_(call: Call) -> Reply:
 def status(call: Call) -> Reply:
     lines = [
         f"Session {call.session.title or call.session.id}",
-        f"Agent {call.session.agent}, model {call.session.model or call.settings.model.default or 'not set'}",
+        f"Agent {call.session.agent}, model {call.session.model or call.model or 'not set'}",
     ]
     if not call.turns:
         return Reply(text="\n".join([*lines, "Idle."]))

@@ -33,6 +33,7 @@ class Call:
     turns: list[Turn]
     settings: Settings
     now: datetime
+    model: str = ""
     reply_place: ReplyPlace | None = None
 
 
