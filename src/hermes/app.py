@@ -305,9 +305,8 @@ class App:
             clock=self._given.clock,
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
         )
-        chosen = self._choices.get(profile.agent)
-        model = "" if chosen is None else f"{chosen.model} ({chosen.provider})"
-        return Runtime(profile=profile, agent=loop, store=store, model=model, prompt=prompt)
+        known_as = model if choice is None else f"{choice.model} ({choice.provider})"
+        return Runtime(profile=profile, agent=loop, store=store, model=known_as, prompt=prompt)
 
     def _tools(self, profile: Profile, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
         backend = LocalBackend(
