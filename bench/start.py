@@ -1,31 +1,111 @@
-"""Start: what Python, the gateway's imports and the `hermes` command take before they do anything."""
+"""Start: what Python, the gateway's imports and the `hermes` command take before they do anything; how soon a
+gateway is ready and has answered; and what it costs to let it stand there."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
-from importlib.util import find_spec
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from bench.figure import Figure
+from bench.model import model_process, surroundings
+from bench.stopwatch import resident
+from bench.whole import prepare
 
 _BARE = ("-c", "pass")
+_COMMANDS = {
+    "import hermes.control.gateway": ("-c", "import hermes.control.gateway"),
+    "hermes --version": ("-m", "hermes", "--version"),
+    "hermes --help": ("-m", "hermes", "--help"),
+}
+_HERMES = (sys.executable, "-P", "-m", "hermes")
+_IDLE_SECONDS = 5.0
+_MEGABYTE = 1 << 20
 
 
 def measure(folder: Path, quick: bool) -> list[Figure]:
     times = 3 if quick else 10
-    commands: dict[str, tuple[str, ...]] = {
-        "import hermes.control.gateway": ("-c", "import hermes.control.gateway")
-    }
-    if find_spec("hermes.cli") is not None:
-        commands["hermes --version"] = ("-m", "hermes", "--version")
     bare_wall, bare_cpu = _best(_BARE, times)
-    figures = [_figure("python -c pass", bare_wall, bare_cpu, 1.0)]
-    for name, command in commands.items():
+    figures = [*_figures("python -c pass", bare_wall, bare_cpu)]
+    for name, command in _COMMANDS.items():
         wall, cpu = _best(command, times)
-        figures.append(_figure(name, wall, cpu, cpu / bare_cpu))
-    return [figure for pair in figures for figure in pair]
+        figures += _figures(name, wall, cpu)
+        target = 3 if name.startswith("hermes") else None
+        for what, ratio in (("wall", wall / bare_wall), ("CPU", cpu / bare_cpu)):
+            figures.append(
+                Figure(
+                    bench="start", name=f"{name}, {what} to python's", value=ratio, unit="×", target=target
+                )
+            )
+    return [*figures, *_gateways(folder / "home", 2 if quick else 5)]
+
+
+def _gateways(home: Path, times: int) -> Iterator[Figure]:
+    """A home that was used before; then the shortest of several starts."""
+    with model_process() as url:
+        prepare(home, url)
+        answers = [_answer(home) for _ in range(times + 1)][1:]
+        readies: list[float] = []
+        for _ in range(times):
+            with _gateway(home) as (_, seconds):
+                readies.append(seconds)
+        with _gateway(home) as (process, _):
+            time.sleep(1.0)
+            before = _spent(process)
+            time.sleep(_IDLE_SECONDS)
+            busy = (_spent(process) - before) / _IDLE_SECONDS * 100
+            held = resident(process)
+    yield Figure(bench="start", name="gateway: start to ready", value=min(readies), unit="s", target=1)
+    yield Figure(
+        bench="start", name="hermes -z hi: start to answer", value=min(answers), unit="s", target=1.2
+    )
+    yield Figure(bench="start", name="gateway: idle CPU", value=busy, unit="%", target=0.5)
+    yield Figure(bench="start", name="gateway: idle memory", value=held / _MEGABYTE, unit="MB", target=80)
+
+
+def _answer(home: Path) -> float:
+    """From the start of a process to the first words of the first answer."""
+    began = time.perf_counter()
+    command = [*_HERMES, "-z", "hi"]
+    with subprocess.Popen(
+        command, env=surroundings(home), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        said = process.stdout.read(1)
+        seconds = time.perf_counter() - began
+        process.stdout.read()
+    if not said or process.returncode != 0:
+        raise RuntimeError(f"no answer (exit {process.returncode})")
+    return seconds
+
+
+@contextmanager
+def _gateway(home: Path) -> Iterator[tuple[int, float]]:
+    """A gateway that has said it is ready: its process id, and how long that took."""
+    began = time.perf_counter()
+    command = [*_HERMES, "gateway", "run"]
+    with subprocess.Popen(
+        command, env=surroundings(home), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if b"ready: " in line:
+                break
+        try:
+            yield process.pid, time.perf_counter() - began
+        finally:
+            process.terminate()
+            process.stderr.read()
+
+
+def _spent(process: int) -> float:
+    """Seconds of CPU of a process so far, with all its threads."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _best(arguments: tuple[str, ...], times: int) -> tuple[float, float]:
@@ -44,10 +124,8 @@ def _start(arguments: tuple[str, ...]) -> tuple[float, float]:
     return time.perf_counter() - began, usage.ru_utime + usage.ru_stime
 
 
-def _figure(name: str, wall: float, cpu: float, ratio: float) -> tuple[Figure, Figure]:
+def _figures(name: str, wall: float, cpu: float) -> tuple[Figure, Figure]:
     return (
         Figure(bench="start", name=f"{name}, wall", value=wall * 1e3, unit="ms"),
-        Figure(
-            bench="start", name=f"{name}, CPU", value=cpu * 1e3, unit="ms", ratio=ratio, to="python -c pass"
-        ),
+        Figure(bench="start", name=f"{name}, CPU", value=cpu * 1e3, unit="ms"),
     )

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_STATUS = Path("/proc/self/status")
+_STATUS = "/proc/{}/status"
 
 
 class Stopwatch:
@@ -55,9 +55,9 @@ def settle_memory() -> None:
             ctypes.CDLL(None).malloc_trim(0)
 
 
-def resident() -> int:
-    """Bytes of this process in memory now."""
-    return _status("VmRSS:")
+def resident(process: int | None = None) -> int:
+    """Bytes of this process, or of another one, in memory now."""
+    return _status("VmRSS:", "self" if process is None else str(process))
 
 
 def most_resident() -> int:
@@ -65,12 +65,13 @@ def most_resident() -> int:
     return _status("VmHWM:")
 
 
-def _status(name: str) -> int:
-    if not _STATUS.exists():
+def _status(name: str, process: str = "self") -> int:
+    path = Path(_STATUS.format(process))
+    if not path.exists():
         # Elsewhere only the peak is known without further packages.
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
-    for line in _STATUS.read_text(encoding="ascii").splitlines():
+    for line in path.read_text(encoding="ascii").splitlines():
         if line.startswith(name):
             return int(line.split()[1]) * 1024
     raise LookupError(name)

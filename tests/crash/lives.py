@@ -19,10 +19,11 @@ PATIENCE = 40.0
 
 @dataclass(slots=True, kw_only=True)
 class Lives:
-    """One database, one world, many processes."""
+    """One database, one world, many processes. `model` is the address of a model server, if one is asked."""
 
     folder: Path
     kind: str
+    model: str = ""
     world: World = field(default_factory=World)
     server: WorldServer = field(init=False)
     process: asyncio.subprocess.Process | None = None
@@ -39,6 +40,8 @@ class Lives:
         arguments = [str(self.folder), str(self.server.port), self.kind]
         if kill:
             arguments += ["--kill", kill]
+        if self.model:
+            arguments += ["--model", self.model]
         self.process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "hermes.testing.victim", *arguments,
             stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": "src"},

@@ -8,6 +8,10 @@ from hermes.domain.address import Source
 from hermes.domain.settings import Settings
 
 
+LOCAL_DOOR = "terminal"
+"""Who can write on this machine's terminal has the home in their hands; no adapter has this name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     allowed: bool
@@ -15,7 +19,9 @@ class Decision:
 
 
 def decide(source: Source, settings: Settings) -> Decision:
-    """Allow-all of the platform → its list → the global list → global allow-all → deny."""
+    """The terminal → allow-all of the platform → its list → the global list → global allow-all → deny."""
+    if source.address.platform == LOCAL_DOOR:
+        return Decision(allowed=True, reason="it is this machine's terminal")
     platform = settings.platforms.get(source.address.platform)
     names = {name for name in (source.user, source.user_alt) if name}
     if source.is_bot:

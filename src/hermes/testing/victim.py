@@ -1,7 +1,8 @@
 """A gateway in a process of its own, to be killed: `python -m hermes.testing.victim <folder> <port> <kind>`.
 
 The store is real, the model is scripted, the platform and the tools' effects live behind a socket in the
-test. `--kill point:n` ends it there with a real SIGKILL."""
+test. `--model URL` asks a model server by the real provider instead. `--kill point:n` ends it there with a
+real SIGKILL."""
 
 from __future__ import annotations
 
@@ -14,11 +15,13 @@ import sys
 from pathlib import Path
 
 from hermes.agent.loop import AgentLoop
+from hermes.agent.providers.openai import Endpoint, OpenAIProvider
 from hermes.control.gateway import Gateway, Parts
 from hermes.control.runtime import Runtime
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ports import Provider
 from hermes.domain.settings import DisplaySettings, Profile
 from hermes.domain.turn import BusyMode
 from hermes.state.sqlite import SqliteStore
@@ -30,14 +33,15 @@ from hermes.testing.tools import world_tools
 from hermes.testing.wire import RemoteWorld
 
 
-async def live(folder: Path, port: int, kind: str, switch: KillSwitch) -> None:
+async def live(folder: Path, port: int, kind: str, switch: KillSwitch, model_url: str = "") -> None:
     settings = open_settings(display=DisplaySettings(busy_input_mode=BusyMode.QUEUE))
     clock = SystemClock()
     service = KillingService(RemoteWorld(port), switch)
     database = await SqliteStore(folder / "state.db").open()
     store = KillingStore(database, switch)
+    model = _model(model_url)
     agent = AgentLoop(
-        provider=KillingProvider(ScriptedModel(obedient), switch),
+        provider=KillingProvider(model, switch),
         tools=world_tools(service.effect),
         model="scripted",
         system="",
@@ -64,7 +68,13 @@ async def live(folder: Path, port: int, kind: str, switch: KillSwitch) -> None:
     await stop.wait()
     receiving.cancel()
     await gateway.stop(grace=10.0)
+    if isinstance(model, OpenAIProvider):
+        await model.close()
     await database.close()
+
+
+def _model(url: str) -> Provider:
+    return OpenAIProvider(Endpoint(base_url=url)) if url else ScriptedModel(obedient)
 
 
 async def _receive(gateway: Gateway, platform: PlainFake) -> None:
@@ -81,10 +91,11 @@ def main() -> None:
     parser.add_argument("port", type=int)
     parser.add_argument("kind", choices=sorted(KINDS))
     parser.add_argument("--kill", default="", metavar="POINT:N")
+    parser.add_argument("--model", default="", metavar="URL", help="a server that speaks chat completions")
     chosen = parser.parse_args()
     point, _, occurrence = chosen.kill.partition(":")
     switch = KillSwitch(point=point, occurrence=int(occurrence or 1))
-    asyncio.run(live(chosen.folder, chosen.port, chosen.kind, switch))
+    asyncio.run(live(chosen.folder, chosen.port, chosen.kind, switch, chosen.model))
     # Exit without waiting for stray threads: the test waits for this process.
     sys.stdout.flush()
     os._exit(0)

@@ -100,6 +100,16 @@ def test_what_was_written_before_a_question_does_not_answer_it(home: Path) -> No
         assert effects(home) == ""
 
 
+def test_words_ahead_of_a_question_are_no_answer(home: Path) -> None:
+    """Keys in one go: the words, and an answer to a question that nobody has seen yet."""
+    with at_terminal(home) as person:
+        person.prompt()
+        person.keys("danger zone\ryes\r")
+        person.until("❯ ")
+        time.sleep(1.0)
+        assert effects(home) == ""
+
+
 def test_commands(home: Path) -> None:
     with at_terminal(home) as person:
         person.prompt()
@@ -318,6 +328,7 @@ def test_a_plug_that_is_pulled_again_and_again(home: Path) -> None:
             person.until("❯ ")
             person.type(f"again {moment}")
             person.until(f"You said: again {moment}", "❯ ")
+            assert ("Unfinished" in person.seen) == ("done counting" in person.seen)
             person.type("/quit")
             assert person.ends() == 0 and "Traceback" not in person.seen
 

@@ -25,7 +25,7 @@ from hermes.entry.terminal.door import Door, Visit
 from hermes.entry.terminal.editor import Done, Editor
 from hermes.entry.terminal.history import History
 from hermes.entry.terminal.keyboard import Keyboard
-from hermes.entry.terminal.keys import PASTE_OFF, PASTE_ON, Key, Press
+from hermes.entry.terminal.keys import PASTE_OFF, PASTE_ON, Key, Press, Typed
 from hermes.entry.terminal.screen import Screen
 from hermes.stream.console import Console
 from hermes.stream.fold import for_people
@@ -53,6 +53,14 @@ class Leave(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pressed:
+    """A key, and the question that stood on the screen when it was pressed."""
+
+    press: Press
+    asked: Asked | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What a chat begins with, and whether it ends with the answer to it."""
 
@@ -70,7 +78,7 @@ class Chat:
         names = sorted({*COMMANDS, *OWN_COMMANDS, "exit"})
         self._editor = Editor(history.read(), names)
         self._keyboard = Keyboard(keys, rich=screen.look.rich, press=self._put, gone=self._hang_up)
-        self._events: asyncio.Queue[Press | int | None] = asyncio.Queue()
+        self._events: asyncio.Queue[Pressed | int | None] = asyncio.Queue()
         self._turns: deque[Turn] = deque()
         self._more = asyncio.Event()
         self._session: SessionId | None = None
@@ -96,10 +104,15 @@ class Chat:
         """The process was stopped and goes on."""
         self._keyboard.take_over()
         self._screen.control(PASTE_ON)
-        self._events.put_nowait(Key.REDRAW)
+        self._put(Key.REDRAW)
 
     def _put(self, press: Press) -> None:
-        self._events.put_nowait(press)
+        self._events.put_nowait(Pressed(press=press, asked=self._question))
+
+    @property
+    def _question(self) -> Asked | None:
+        """The question that is on the screen."""
+        return next(iter(self._asked.values()), None)
 
     def _hang_up(self) -> None:
         self._events.put_nowait(OK)
@@ -154,7 +167,7 @@ class Chat:
                 elif isinstance(event, int):
                     return event
                 else:
-                    await self._press(event)
+                    await self._press(event.press, event.asked)
         except Leave as leaving:
             return leaving.code
 
@@ -177,10 +190,14 @@ class Chat:
 
     # --- keys and lines ---
 
-    async def _press(self, press: Press) -> None:
+    async def _press(self, press: Press, asked: Asked | None) -> None:
         if press is Key.REDRAW:
             if self._is_row_wanted():
                 self._draw()
+            return
+        if self._question is not None and asked is not self._question:
+            # Pressed before the question could be seen, so it is no answer to it.
+            self._stash += press.text if isinstance(press, Typed) else ""
             return
         done = self._editor.press(press)
         if done is Done.LEFT:
@@ -191,11 +208,10 @@ class Chat:
             else:
                 self._screen.close_row(None)
             return
-        await self._send()
+        await self._send(asked)
 
-    async def _send(self) -> None:
+    async def _send(self, asked: Asked | None) -> None:
         lost, line = self._editor.lost, self._editor.take()
-        asked = next(iter(self._asked.values()), None)
         self._screen.close_row(line)
         if lost:
             size = f"{len(line) + lost:,} characters; that is more than a line can have"
@@ -308,23 +324,28 @@ class Chat:
             self._screen.stream(console.see(seen))
             if isinstance(seen, Entry):
                 self._seq = max(self._seq, seen.seq)
-                self._note(seen)
+                await self._note(seen)
             await self._screen.drained()
 
-    def _note(self, entry: Entry) -> None:
+    async def _note(self, entry: Entry) -> None:
         match entry.record:
             case Asked() as asked if for_people(asked):
-                # What was being written is no answer to this; it comes back afterwards.
-                self._stash = self._stash or self._editor.take()
-                self._asked[asked.question] = asked
-                self._screen.release()
-                self._draw()
+                await self._ask(asked)
             case Answered() as answered:
                 self._forget(answered.question)
             case Finished() | Failed() | Stopped():
                 self._ended = entry
             case _:
                 pass
+
+    async def _ask(self, asked: Asked) -> None:
+        """Open a question, once it can be seen. What was being written is no answer to it; it comes back."""
+        self._screen.release()
+        await self._screen.drained(0)
+        if self._editor.text:
+            self._stash += self._editor.take()
+        self._asked[asked.question] = asked
+        self._draw()
 
     def _forget(self, question: QuestionId) -> None:
         """The question is closed: the row goes, and what was being written before comes back."""

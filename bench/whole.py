@@ -1,0 +1,88 @@
+"""The whole product to be measured: the app on a home of its own as a user has it (default prompt and tools,
+journal with FULL sync, session logs), asking the bench's model server by the real provider. The door is the
+narrowest there is: `Gateway.submit` and `Gateway.watch`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from bench.model import Direct, surroundings
+from hermes.app import App, Given
+from hermes.control.gateway import Gateway, Submission
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.event import Entry, Finished, Snapshot, TextDelta
+from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.tool import Tool
+from hermes.domain.turn import TurnInput
+from hermes.entry.host import HostState
+
+
+class Ready:
+    """The app's watch: waits for `running`."""
+
+    def __init__(self) -> None:
+        self.running = asyncio.Event()
+
+    def tell(self, state: str, **facts: object) -> None:
+        if state == "running":
+            self.running.set()
+
+    def tell_platform(self, account: str, state: HostState, why: str) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """A running gateway, and a bare program beside it."""
+
+    gateway: Gateway
+    direct: Direct
+
+    async def ask(self, chat: str, text: str, out: asyncio.StreamWriter | None = None) -> int:
+        """One turn, watched to its end; how many characters were heard. `out` is shown every word."""
+        source = Source(address=Address(platform="api", chat=chat), kind=Kind.API, user="bench")
+        words = Submission(agent=MAIN_AGENT, source=source, input=TurnInput(text=text))
+        turn = await self.gateway.submit(words)
+        heard, ended = 0, None
+        async for seen in self.gateway.watch(MAIN_AGENT, turn.id):
+            if isinstance(seen, TextDelta | Snapshot):
+                heard += len(seen.text)
+                if out is not None:
+                    out.write(seen.text.encode())
+                    await out.drain()
+            elif isinstance(seen, Entry):
+                ended = seen.record
+        if not isinstance(ended, Finished):
+            raise RuntimeError(f"the turn ended with {ended}")
+        return heard
+
+
+@asynccontextmanager
+async def whole(home: Path, url: str, tools: Sequence[Tool] | None = None) -> AsyncIterator[Whole]:
+    prepare(home, url)
+    app = App(home, surroundings(home), Given(platforms={}, tools=tools))
+    ready = Ready()
+    living = asyncio.create_task(app.live(ready))
+    waiting = asyncio.create_task(ready.running.wait())
+    await asyncio.wait((living, waiting), return_when=asyncio.FIRST_COMPLETED)
+    if living.done():
+        waiting.cancel()
+        living.result()
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        try:
+            yield Whole(gateway=app.gateway, direct=Direct(url, session))
+        finally:
+            app.stop()
+            await living
+
+
+def prepare(home: Path, url: str) -> None:
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    text = f"model:\n  default: fake-model\n  base_url: {url}\n"
+    (home / "config.yaml").write_text(text, encoding="utf-8")
