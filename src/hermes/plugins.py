@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hermes.domain.address import LOCAL_DOOR
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
@@ -55,7 +56,12 @@ class Found:
 
 def platform_manifests() -> tuple[Manifest, ...]:
     """The platforms there are, by name. Manifests are plain data: no adapter and no SDK is imported."""
-    found = (entry for entry in _load(PLATFORMS) if _is(Manifest, entry, PLATFORMS))
+    found = (
+        entry
+        for entry in _load(PLATFORMS)
+        # The name of the local door opens it for everybody: no platform may have it.
+        if _is(Manifest, entry, PLATFORMS) and entry.value.name != LOCAL_DOOR
+    )
     return tuple(sorted((entry.value for entry in found), key=lambda manifest: manifest.name))
 
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hermes.domain.address import Source
+from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.settings import Settings
-
-
-LOCAL_DOOR = "terminal"
-"""Who can write on this machine's terminal has the home in their hands; no adapter has this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

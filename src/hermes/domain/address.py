@@ -9,6 +9,8 @@ from urllib.parse import unquote
 from hermes.domain.errors import UserError
 
 DEFAULT_ACCOUNT = "default"
+LOCAL_DOOR = "terminal"
+"""Who writes on this machine's terminal has the home in their hands; no platform may have this name."""
 
 
 class Kind(StrEnum):
