@@ -39,7 +39,8 @@ def main() -> int:
         print(json.dumps({"machine": facts, "quick": chosen.quick, "figures": values}, indent=2))
     else:
         print(" · ".join(f"{name} {value}" for name, value in facts.items()))
-        print(f"{'quick, ' if chosen.quick else ''}best of {chosen.runs}; of faults the worst\n")
+        quick = "quick, " if chosen.quick else ""
+        print(f"{quick}best of {chosen.runs}; of faults the worst, of × the middle\n")
         print(table(best))
     return 1 if failed else 0
 

@@ -9,11 +9,13 @@ from enum import StrEnum
 
 
 class Better(StrEnum):
-    """Which of several runs speaks for all: the best one, or for faults the worst."""
+    """Which of several runs speaks for all: the best one, for faults the worst, and the middle one for a
+    value that is itself a ratio (its best would be the run in which the bare program was disturbed most)."""
 
     MORE = "more"
     LESS = "less"
     FAULT = "fault"
+    RATIO = "ratio"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,8 @@ def choose(runs: Sequence[Figure]) -> Figure:
     """The run that speaks for all; its ratio goes with it, because both were measured together."""
     if runs[0].better is Better.LESS:
         return min(runs, key=lambda figure: figure.value)
+    if runs[0].better is Better.RATIO:
+        return sorted(runs, key=lambda figure: figure.value)[len(runs) // 2]
     return max(runs, key=lambda figure: figure.value)
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from bench.figure import Better, Figure
 from bench.model import model_process
 from bench.stopwatch import Stopwatch, run
-from bench.whole import whole
+from bench.whole import Whole, whole
 from hermes.testing.tools import world_tools
 
 _TO = "direct aiohttp call"
 _WORDS = "when does the next train to the sea leave, and what does it cost?"
 _ROUNDS = 10
+_BLOCKS = 5
 _SLOW = 2.0
 _CROWD = 64
 _figure = partial(Figure, bench="path")
@@ -27,7 +28,7 @@ def measure(folder: Path, quick: bool) -> list[Figure]:
         figures = run(partial(_hi, folder / "hi", url))
         figures += run(partial(_alone, folder / "alone", url, 10 if quick else 40))
         figures += run(partial(_tools, folder / "tools", url, 5 if quick else 20))
-        for people, turns in ((16, 20), (64, 10)):
+        for people, turns in ((16, 15), (64, 5)):
             place = folder / f"crowd{people}"
             figures += run(partial(_crowd, place, url, people, turns // 5 if quick else turns))
         return figures + run(partial(_together, folder / "together", url))
@@ -44,11 +45,15 @@ async def _hi(home: Path, url: str) -> list[Figure]:
 
 
 async def _alone(home: Path, url: str, turns: int) -> list[Figure]:
-    """One person at a time: five conversations one after the other."""
-    count = 5 * turns
+    """One person at a time: conversations one after the other, in turns with the bare program."""
+    count = _BLOCKS * turns
+    ours, bare = Stopwatch(), Stopwatch()
     async with whole(home, url) as it:
-        ours = await _time(lambda n: it.ask(f"c{n // turns}", _WORDS), count)
-        bare = await _time(lambda n: it.direct.ask(_WORDS), count)
+        await _time(Stopwatch(), lambda n: it.ask("warm", _WORDS), 10)
+        await _time(Stopwatch(), lambda n: it.direct.ask(_WORDS), 10)
+        for block in range(_BLOCKS):
+            await _time(ours, partial(_ask, it, f"c{block}", _WORDS), turns)
+            await _time(bare, lambda n: it.direct.ask(_WORDS), turns)
     cpu, wall = ours.cpu / count, ours.wall / count
     return [
         _figure(
@@ -63,10 +68,13 @@ async def _alone(home: Path, url: str, turns: int) -> list[Figure]:
 
 async def _tools(home: Path, url: str, turns: int) -> list[Figure]:
     """What a round adds to a plain turn, without the model call it consists of; the tool does nothing."""
+    with_tools, plain, bare = Stopwatch(), Stopwatch(), Stopwatch()
     async with whole(home, url, tools=world_tools(_nothing)) as it:
-        with_tools = await _time(lambda n: it.ask(f"t{n}", f"tools {_ROUNDS}"), turns)
-        plain = await _time(lambda n: it.ask(f"p{n}", _WORDS), turns)
-        bare = await _time(lambda n: it.direct.ask("tools 1"), turns * _ROUNDS)
+        await _time(Stopwatch(), lambda n: it.ask(f"w{n}", f"tools {_ROUNDS}"), 2)
+        for turn in range(turns):
+            await _time(with_tools, partial(_ask, it, f"t{turn}", f"tools {_ROUNDS}"), 1)
+            await _time(plain, partial(_ask, it, f"p{turn}", _WORDS), 1)
+            await _time(bare, lambda n: it.direct.ask("tools 1"), _ROUNDS)
     rounds = turns * _ROUNDS
     cpu = (with_tools.cpu - plain.cpu - bare.cpu) / rounds
     wall = (with_tools.wall - plain.wall - bare.wall) / rounds
@@ -78,21 +86,22 @@ async def _tools(home: Path, url: str, turns: int) -> list[Figure]:
 
 async def _crowd(home: Path, url: str, people: int, turns: int) -> list[Figure]:
     """Each waits for an answer before the next message; the bare program has as many callers."""
-    count = people * turns
+    count = _BLOCKS * people * turns
 
-    async def all_of(talk: Callable[[int], Awaitable[object]]) -> Stopwatch:
+    async def all_of(watch: Stopwatch, talk: Callable[[int], Awaitable[object]]) -> None:
         async def talk_on(person: int) -> None:
             for _ in range(turns):
                 await talk(person)
 
         await asyncio.gather(*(talk(person) for person in range(people)))
-        with Stopwatch() as watch:
+        with watch:
             await asyncio.gather(*(talk_on(person) for person in range(people)))
-        return watch
 
+    ours, bare = Stopwatch(), Stopwatch()
     async with whole(home, url) as it:
-        ours = await all_of(lambda person: it.ask(f"c{person}", _WORDS))
-        bare = await all_of(lambda person: it.direct.ask(_WORDS))
+        for block in range(_BLOCKS):
+            await all_of(ours, partial(_ask_in, it, f"b{block}"))
+            await all_of(bare, lambda person: it.direct.ask(_WORDS))
     rate, name = count / ours.wall, f"{people} sessions"
     return [
         _figure(
@@ -120,13 +129,18 @@ async def _together(home: Path, url: str) -> list[Figure]:
     ]
 
 
-async def _time(ask: Callable[[int], Awaitable[object]], count: int) -> Stopwatch:
-    for n in range(min(10, count)):
-        await ask(n)
-    with Stopwatch() as watch:
+async def _time(watch: Stopwatch, ask: Callable[[int], Awaitable[object]], count: int) -> None:
+    with watch:
         for n in range(count):
             await ask(n)
-    return watch
+
+
+async def _ask(it: Whole, chat: str, text: str, n: int) -> None:
+    await it.ask(chat, text)
+
+
+async def _ask_in(it: Whole, block: str, person: int) -> None:
+    await it.ask(f"{block}.{person}", _WORDS)
 
 
 async def _nothing(tool: str, key: str, token: str) -> None:

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.figure import Figure
+from bench.figure import Better, Figure
 from bench.model import model_process, surroundings
 from bench.stopwatch import resident
 from bench.whole import prepare
 
-_BARE = ("-c", "pass")
+_BARE = "python -c pass"
 _COMMANDS = {
+    _BARE: ("-c", "pass"),
     "import hermes.control.gateway": ("-c", "import hermes.control.gateway"),
     "hermes --version": ("-m", "hermes", "--version"),
     "hermes --help": ("-m", "hermes", "--help"),
@@ -29,18 +30,18 @@ _MEGABYTE = 1 << 20
 
 def measure(folder: Path, quick: bool) -> list[Figure]:
     times = 3 if quick else 10
-    bare_wall, bare_cpu = _best(_BARE, times)
-    figures = [*_figures("python -c pass", bare_wall, bare_cpu)]
-    for name, command in _COMMANDS.items():
-        wall, cpu = _best(command, times)
-        figures += _figures(name, wall, cpu)
-        target = 3 if name.startswith("hermes") else None
-        for what, ratio in (("wall", wall / bare_wall), ("CPU", cpu / bare_cpu)):
-            figures.append(
-                Figure(
-                    bench="start", name=f"{name}, {what} to python's", value=ratio, unit="×", target=target
+    best = _best(times)
+    bare = best[_BARE]
+    figures: list[Figure] = []
+    for name in _COMMANDS:
+        figures += _figures(name, *best[name])
+        for what, ours, theirs in zip(("wall", "CPU"), best[name], bare, strict=True):
+            if name.startswith("hermes"):
+                told = f"{name}, {what} to python's"
+                ratio = Figure(
+                    bench="start", name=told, value=ours / theirs, unit="×", better=Better.RATIO, target=3
                 )
-            )
+                figures.append(ratio)
     return [*figures, *_gateways(folder / "home", 2 if quick else 5)]
 
 
@@ -108,10 +109,12 @@ def _spent(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _best(arguments: tuple[str, ...], times: int) -> tuple[float, float]:
-    """The shortest of several starts, after one that fills the caches."""
-    runs = [_start(arguments) for _ in range(times + 1)][1:]
-    return min(wall for wall, _ in runs), min(cpu for _, cpu in runs)
+def _best(times: int) -> dict[str, tuple[float, float]]:
+    """The shortest of several starts of each command, wall and CPU, in turns; the first fills the caches."""
+    rounds = [{name: _start(words) for name, words in _COMMANDS.items()} for _ in range(times + 1)][1:]
+    return {
+        name: (min(one[name][0] for one in rounds), min(one[name][1] for one in rounds)) for name in _COMMANDS
+    }
 
 
 def _start(arguments: tuple[str, ...]) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 Given a path or a pytest option it runs pytest alone, with those arguments."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -108,6 +109,8 @@ def run_all(scale: str) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
+    # Started from a background job, this process ignores SIGINT, and so would every program under test.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if arguments and arguments[0] in ("--help", "-h"):
         print(USAGE, end="")
         return 0

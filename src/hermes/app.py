@@ -31,9 +31,19 @@ from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
-from hermes.domain.ports import Backend, ModelPiece, ModelRequest, Platform, Provider, Store
+from hermes.domain.ports import (
+    Backend,
+    ModelPiece,
+    ModelRequest,
+    Platform,
+    ProcessView,
+    Provider,
+    Store,
+)
 from hermes.domain.settings import ModelSettings, PlatformSettings, Profile, Secret, Settings
-from hermes.domain.tool import Tool
+from hermes.domain.text import one_line
+from hermes.domain.tool import Tool, ToolContext
+from hermes.domain.turn import Turn
 from hermes.entry.host import Account, Host, HostState
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 from hermes.state.memory import MemoryFiles
@@ -121,6 +131,7 @@ class App:
         self._store: SqliteStore | None = None
         self._models = Models()
         self._choices: dict[AgentId, Choice] = {}
+        self._waking: set[asyncio.Task[Turn | None]] = set()
         self._backends: list[Backend] = []
 
     @property
@@ -320,12 +331,23 @@ class App:
             agent_home=str(profile.home),
             own_pids=(os.getpid(),),
             asks=profile.settings.approvals.mode != "off",
+            ended=self._tell_ended,
         )
         chosen = self._given.toolsets
         hosted = profile.settings.agents.get(profile.agent)
         if hosted is not None:
             chosen = Toolsets(enabled=hosted.enabled_toolsets, disabled=hosted.disabled_toolsets)
         return [*_own_tools(bench, chosen, added), *_added_tools(chosen, added)]
+
+    def _tell_ended(self, context: ToolContext, view: ProcessView) -> None:
+        """A background process is over: its session hears of it in a turn of its own."""
+        if self._gateway is None or self._stop.is_set():
+            return
+        words = f"[Background process {view.id} ended with code {view.code}: {one_line(view.command, 200)}]"
+        work = self._gateway.wake(context.agent, context.session, words)
+        task = asyncio.get_running_loop().create_task(work, name=f"wake {context.session}")
+        self._waking.add(task)
+        task.add_done_callback(self._waking.discard)
 
     def _prompt(
         self, profile: Profile, tools: Sequence[Tool], workspace: Path, model: str

@@ -222,6 +222,7 @@ class Talk:
             plan=Plan(first=self.words, once=self.words is not None, greeting=greeting),
         )
         self._on_signals(_signals(chat))
+        self.app.gateway.listen(chat.follow)
         return await chat.live()
 
     async def _one_shot(self, visit: Visit, words: str) -> int:

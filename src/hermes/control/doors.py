@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hermes.control.commands.registry import Call, perform, read_command
-from hermes.domain.address import Source
+from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ids import AgentId, SessionId, new_turn_id
 from hermes.domain.ports import Tx
 from hermes.domain.session import Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
-from hermes.domain.turn import Turn
+from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
 
 _LOOKED_AT = 50
 
@@ -94,6 +94,26 @@ def open_turns(tx: Tx, caller: Caller, session: SessionId | None) -> list[Turn]:
         if turns:
             return turns
     return []
+
+
+def wake_session(tx: Tx, session: Session, text: str, now: datetime) -> Turn:
+    """A turn that nobody spoke: something the session waited for has happened. Its answer goes to the chat
+    that the session is bound to, if it is one that is written to."""
+    bound = tx.bindings.of(session.id)
+    source = bound[0][1] if bound else None
+    written_to = source is not None and source.address.platform != LOCAL_DOOR
+    turn = Turn(
+        id=new_turn_id(),
+        session=session.id,
+        agent=session.agent,
+        cause=Cause.CHILD,
+        input=TurnInput(text=text),
+        created_at=now,
+        source=source,
+        reply=ReplyPlace(to=source.address) if source is not None and written_to else None,
+    )
+    tx.turns.add(turn)
+    return turn
 
 
 def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:

@@ -23,6 +23,7 @@ from hermes.control.doors import (
     enter_session,
     open_turns,
     run_command,
+    wake_session,
 )
 from hermes.control.feed import Feed, Feeds
 from hermes.control.intake import Intake, IntakeWorld
@@ -103,6 +104,7 @@ class Gateway:
         self._epoch = 0
         self._closing = False
         self._hurry = asyncio.Event()
+        self._listeners: list[Callable[[Turn], None]] = []
 
     # --- its life ---
 
@@ -240,6 +242,26 @@ class Gateway:
         for session in {replied.before, replied.session}:
             self._ring_known(caller.agent, session)
         return replied
+
+    async def wake(self, agent: AgentId, session: SessionId, text: str) -> Turn | None:
+        """Something a session waited for has happened: it hears of it in a turn of its own."""
+        runtime, now = self._runtime(agent), self._parts.clock.now()
+
+        def wake(tx: Tx) -> Turn | None:
+            known = tx.sessions.get(session)
+            return None if known is None else wake_session(tx, known, storable(text), now)
+
+        turn = await runtime.store.write(wake)
+        if turn is not None:
+            self.feeds.open(turn.id)
+            for listener in self._listeners:
+                listener(turn)
+            self._ring_known(agent, session)
+        return turn
+
+    def listen(self, listener: Callable[[Turn], None]) -> None:
+        """A door wants to know of turns that it did not begin itself."""
+        self._listeners.append(listener)
 
     async def enter(self, caller: Caller, wanted: str | None, model: str | None = None) -> Session:
         """Put a door into a session: the one it wants by id or title, or a new one."""

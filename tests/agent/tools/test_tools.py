@@ -237,7 +237,7 @@ async def test_what_the_terminal_says(bench: Bench) -> None:
 
 
 async def test_background_processes(bench: Bench) -> None:
-    started = await bench.text("terminal", command="read l; echo heard $l", background=True)
+    started = await bench.text("terminal", command="read l; echo heard $l", background=True, notify=True)
     name = started.split()[1]
     assert name in await bench.text("process", action="list")
     assert "[no new output]" in await bench.text("process", action="poll", id=name)
@@ -246,7 +246,7 @@ async def test_background_processes(bench: Bench) -> None:
     assert [(view.id, view.code) for view in bench.ended] == [(name, 0)]
     with pytest.raises(UserError, match="no process"):
         await bench.use("process", action="poll", id="proc_x")
-    other = (await bench.text("terminal", command="sleep 60", background=True)).split()[1]
+    other = (await bench.text("terminal", command="sleep 60", background=True, notify=True)).split()[1]
     assert "ended with 1" in await bench.text("process", action="kill", id=other)
 
 

@@ -11,7 +11,7 @@ from hermes.agent.tools.files import resolve_path
 from hermes.agent.tools.registry import Desk, Workbench, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ports import Command, CommandResult, ProcessView
-from hermes.domain.tool import Ask, Effect, ToolResult
+from hermes.domain.tool import Ask, Effect, ToolContext, ToolResult
 
 _LONGEST_WAIT = 600
 _PREVIEW = 20_000
@@ -32,22 +32,34 @@ def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None
 
 @tool("terminal", Effect.ONCE, judge=_ask)
 async def terminal(
-    desk: Desk, command: str, workdir: str = "", timeout: int = 180, background: bool = False
+    desk: Desk,
+    command: str,
+    workdir: str = "",
+    timeout: int = 180,
+    background: bool = False,
+    notify: bool = False,
 ) -> ToolResult:
     """Run a bash command. cd and export last for the session; stdin is closed. Dangerous commands are put to
     the user first. Start servers and other long-lived programs with background=true, then use process.
 
     workdir: absolute folder for this command only
     timeout: seconds, at most 600
+    notify: with background: be told when it ends
     """
     _refuse(desk, command, workdir)
     seconds = 0.0 if background else float(min(max(timeout, 1), _LONGEST_WAIT))
     order = Command(text=command, session=desk.session, cwd=workdir or None, timeout=seconds)
     if background:
-        view = await desk.backend.start(order, lambda view: desk.bench.ended(desk.context, view))
-        return ToolResult(text=f"Started {view.id} in {view.cwd}. Use process to look at it.")
+        ended = desk.bench.ended if notify else _let_it_end
+        view = await desk.backend.start(order, lambda view: ended(desk.context, view))
+        told = " You will be told when it ends." if notify else ""
+        return ToolResult(text=f"Started {view.id} in {view.cwd}. Use process to look at it.{told}")
     result = await desk.backend.run(order, desk.context.output)
     return ToolResult(text=_report(result, seconds), failed=result.timed_out)
+
+
+def _let_it_end(context: ToolContext, view: ProcessView) -> None:
+    """Nobody asked to be told."""
 
 
 def _refuse(desk: Desk, command: str, workdir: str) -> None:

@@ -100,6 +100,13 @@ class Chat:
     def leave(self, code: int) -> None:
         self._events.put_nowait(code)
 
+    def follow(self, turn: Turn) -> None:
+        """A turn that was not begun here: shown if it belongs to the session on the screen."""
+        if turn.session == self._session:
+            self._screen.close_row(None)
+            self._screen.note(one_line(turn.input.text, 100))
+            self._follow(turn)
+
     def redraw(self) -> None:
         """The process was stopped and goes on."""
         self._keyboard.take_over()

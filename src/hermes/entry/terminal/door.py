@@ -12,14 +12,14 @@ from typing import Protocol
 from hermes.control.doors import Caller, Replied
 from hermes.control.gateway import Gateway, Submission
 from hermes.control.questions import Outcome
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Seen, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, QuestionId, TurnId
 from hermes.domain.session import Session
 from hermes.domain.turn import Answer, Turn, TurnInput
 
-PLATFORM = "terminal"
+PLATFORM = LOCAL_DOOR
 LOCAL = "local"
 
 
