@@ -7,10 +7,18 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from hermes.state import reserve
+
+# Hundreds of databases with 32 MB of spare bytes each would fill a disk.
+reserve.SIZE = 64 * 1024
+os.environ["HERMES_RESERVE_MB"] = "0"
+
 FULL = os.environ.get("HERMES_TEST_SCALE") == "full"
 
 settings.register_profile("sample", deadline=None, derandomize=True, database=None)
-settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+settings.register_profile(
+    "full", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
+)
 settings.load_profile("full" if FULL else "sample")
 
 

@@ -46,6 +46,7 @@ from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.turn import Turn
 from hermes.entry.host import Account, Host, HostState
 from hermes.execution.backends.local import LocalBackend, LocalOptions
+from hermes.state.engine import StoreOptions
 from hermes.state.memory import MemoryFiles
 from hermes.state.profiles import DATABASE_FILE, agent_home
 from hermes.state.repair import open_checked
@@ -178,7 +179,8 @@ class App:
                 await self._serve(self._store, watch)
             return
         path, clock = self._home / DATABASE_FILE, self._given.clock
-        opened = await open_checked(path, clock)
+        spare = self.loaded.settings.gateway.reserve_mb * 1024 * 1024
+        opened = await open_checked(path, clock, StoreOptions(reserve_bytes=spare))
         watch.tell("starting", notices=list(opened.notices))
         upkeep = Upkeep(store=opened.store, path=path, clock=clock, check=opened.check_later)
         caring = asyncio.create_task(upkeep.live(), name="database upkeep")

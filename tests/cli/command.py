@@ -35,6 +35,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "HERMES_HOME": str(home),
         "PYTHONPATH": str(ROOT / "src"),
         "HERMES_NO_PROBE": "1",
+        "HERMES_RESERVE_MB": "0",
         **more,
     }
 

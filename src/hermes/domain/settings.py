@@ -191,6 +191,14 @@ class GatewaySettings:
         default=30, metadata=about("How long a delivery is remembered, so that it counts once.", least=1)
     )
     cache_mb: int = field(default=32, metadata=about("Memory for warm sessions.", least=1))
+    reserve_mb: int = field(
+        default=32,
+        metadata=about(
+            "Disk space kept aside for running turns when the disk is full; 0 for none.",
+            env=("HERMES_RESERVE_MB",),
+            least=0,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from hermes.state.migrate import check_version, migrate
 from hermes.state.outbox import OutboxTable
 from hermes.state.questions import QuestionsTable
 from hermes.state.recovery import RecoveryTable
+from hermes.state.reserve import SIZE as SPARE_BYTES
 from hermes.state.reserve import Reserve
 from hermes.state.search import SearchTable
 from hermes.state.sessions import BindingsTable, SessionsTable
@@ -61,6 +62,7 @@ class StoreOptions:
     synchronous: str = "FULL"
     checkpoint_pages: int = 4000
     reserve: Reserve | None = None
+    reserve_bytes: int = SPARE_BYTES
 
 
 DEFAULTS = StoreOptions()

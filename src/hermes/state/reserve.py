@@ -17,8 +17,9 @@ _CHUNK = bytes(64 * 1024)
 
 
 class Reserve:
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self, path: Path | None, most: int = SIZE) -> None:
+        self._path = path if most else None
+        self._most = most
         self._size = 0
         self._tried_at: float | None = None
         self.given_up = False
@@ -51,7 +52,7 @@ class Reserve:
     def _fill(self, path: Path) -> None:
         # On a small disk the reserve is a tenth of what is free, so that it never is the reason for "full";
         # once given up, the whole of it must fit again before accepts open.
-        self._size = self._size or max(4096, min(SIZE, shutil.disk_usage(path.parent).free // 10))
+        self._size = self._size or max(4096, min(self._most, SIZE, shutil.disk_usage(path.parent).free // 10))
         if path.exists() and path.stat().st_size >= self._size:
             return
         try:

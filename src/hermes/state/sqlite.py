@@ -103,7 +103,8 @@ class SqliteStore:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._readers: Readers | None = None
-        self._reserve = options.reserve or Reserve(None if path is None else path.with_name("reserve.bin"))
+        spare = None if path is None else path.with_name("reserve.bin")
+        self._reserve = options.reserve or Reserve(spare, options.reserve_bytes)
 
     # --- the life of the store ---
 

@@ -24,6 +24,7 @@ from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports import Provider
 from hermes.domain.settings import DisplaySettings, Profile
 from hermes.domain.turn import BusyMode
+from hermes.state.engine import StoreOptions
 from hermes.state.sqlite import SqliteStore
 from hermes.testing.crash import KillingProvider, KillingService, KillingStore, KillSwitch
 from hermes.testing.harness import open_settings
@@ -37,7 +38,8 @@ async def live(folder: Path, port: int, kind: str, switch: KillSwitch, model_url
     settings = open_settings(display=DisplaySettings(busy_input_mode=BusyMode.QUEUE))
     clock = SystemClock()
     service = KillingService(RemoteWorld(port), switch)
-    database = await SqliteStore(folder / "state.db").open()
+    # Many lives share one disk: no spare bytes for each.
+    database = await SqliteStore(folder / "state.db", StoreOptions(reserve_bytes=0)).open()
     store = KillingStore(database, switch)
     model = _model(model_url)
     agent = AgentLoop(

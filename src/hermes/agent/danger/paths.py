@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from hermes.agent.danger.expand import UNKNOWN, has_glob, to_plain
 
@@ -111,13 +112,7 @@ def _glob(pattern: str, name: str) -> bool:
     """As a shell matches, except that a pattern of nothing but wildcards means everything, not this."""
     if not re.search(r"[^*?]", pattern) or (name.startswith(".") and not pattern.startswith((".", "["))):
         return False
-    translated = (
-        re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".").replace(r"\[", "[").replace(r"\]", "]")
-    )
-    try:
-        return re.fullmatch(translated, name) is not None
-    except re.error:
-        return True
+    return fnmatchcase(name, pattern)
 
 
 def is_secret(path: str, place: Place) -> bool:
