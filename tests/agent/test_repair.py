@@ -29,6 +29,10 @@ TOOLS = ["read_file", "write_file", "search_files", "terminal", "process", "todo
         ("terminl", "terminal"),
         ("todo_tool", "todo"),
         ("delete_everything", "delete_everything"),
+        ("list_files", "list_files"),
+        ("create_file", "create_file"),
+        ("remove_file", "remove_file"),
+        ("edit_file", "edit_file"),
         ("", ""),
     ],
 )

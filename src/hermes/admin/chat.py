@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.admin.gateway import hold_home, logging_on, loop_factory, tell_problems
 from hermes.admin.output import Console
+from hermes.agent.detect import LOCAL_SERVERS
 from hermes.domain.text import showable
 from hermes.state.profiles import prepare_home
 
@@ -229,6 +230,10 @@ class Talk:
         from hermes.entry.terminal.oneshot import OneShot
         from hermes.entry.terminal.screen import Screen
 
+        choice = self.app.choice
+        if choice.provider in LOCAL_SERVERS and not self.process.final_only:
+            # It was found here and nobody asked for it by name, so that is said.
+            self.process.console.note(f"hermes: {choice.line}")
         shot = OneShot(
             visit=visit,
             screen=Screen(sys.stdout.fileno(), replace(self._look(), rich=False)),

@@ -7,12 +7,14 @@ token costs a few microseconds; what came in one read becomes one piece.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from hermes.agent.model_errors import FILTERED, error_for, read_error_object
+from hermes.agent.repair import may_be_written_call, written_call
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.event import Ending, TextDelta, ThoughtDelta, Usage
 from hermes.domain.ids import CallId
@@ -170,13 +172,16 @@ class _OpenCall:
 @dataclass(slots=True, kw_only=True)
 class Reply:
     """Takes chunks, hands out pieces, and knows at the end whether the reply is whole. `most_text` bounds
-    words, thoughts and arguments together; calls beyond `most_calls` are left out."""
+    words, thoughts and arguments together; calls beyond `most_calls` are left out. If `tools` are given, a
+    reply that is nothing but a call of one of them, written as text, is taken as that call; words that may
+    become one are held back until it is clear."""
 
     most_text: int
     most_calls: int
     model: str = ""
     place: str = ""
     secret: str = ""
+    tools: Collection[str] = ()
     finish: str | None = None
     done: bool = False
     _spoke: bool = False
@@ -205,16 +210,27 @@ class Reply:
         if chunk.choices:
             self._hear(chunk.choices[0])
 
-    def pieces(self) -> list[TextDelta | ThoughtDelta]:
-        """What was said since the last time."""
+    def pieces(self, *, whole: bool = False) -> list[TextDelta | ThoughtDelta]:
+        """What was said since the last time; all that is left if the reply is whole."""
         pieces: list[TextDelta | ThoughtDelta] = []
         if self._thought:
             pieces.append(ThoughtDelta(text=self._thought))
             self._thought = ""
-        if self._text:
+        if self.tools and self._text and not self._holds_back(whole):
+            self.tools = ()
+        if self._text and not self.tools:
             pieces.append(TextDelta(text=self._text))
             self._text = ""
         return pieces
+
+    def _holds_back(self, whole: bool) -> bool:
+        """Whether the words so far are, or may become, a call that was written instead of made."""
+        if self._calls or not whole:
+            return not self._calls and may_be_written_call(self._text)
+        call = written_call(self._text, self.tools)
+        if call is not None:
+            self._calls.append(_OpenCall(name=call.name, arguments=[call.arguments]))
+        return call is not None
 
     def end(self) -> ModelEnd:
         """The end of a whole reply; an error if it is none."""
@@ -366,4 +382,4 @@ class Body:
         elif reply.finish is None and not reply.done:
             for event in self._events.close():
                 reply.take(event)
-        return reply.pieces()
+        return reply.pieces(whole=True)

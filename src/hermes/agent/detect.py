@@ -57,6 +57,7 @@ _SIGNS = {
     "llamacpp": ("/props", "default_generation_settings"),
     "vllm": ("/version", "version"),
 }
+LOCAL_SERVERS = frozenset(_SIGNS)
 
 
 class Way(StrEnum):

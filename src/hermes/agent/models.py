@@ -83,12 +83,14 @@ class Models:
 
         if self._client is None:
             self._client = ModelClient()
+        here = is_local(choice.base_url)
         patient = Deadlines(first_byte=600.0, idle=300.0, total=1800.0)
         endpoint = Endpoint(
             base_url=choice.base_url,
             key=choice.key,
             max_tokens=settings.max_tokens,
-            deadlines=patient if is_local(choice.base_url) else Deadlines(),
+            deadlines=patient if here else Deadlines(),
+            written_calls=here,
         )
         return OpenAIProvider(endpoint, self._client)
 

@@ -80,8 +80,8 @@ def local_environment(folder: Path) -> dict[str, str]:
     system = f"{platform.system()} {platform.release()} ({platform.machine()})"
     return {
         "system": system,
+        "working folder": f"{folder} (relative paths start here)",
         "user's home": str(Path.home()),
-        "working folder": str(folder),
         "shell": os.path.basename(os.environ.get("SHELL", "")) or "sh",
     }
 

@@ -16,7 +16,7 @@ from hermes.domain.ids import CallId, new_call_id
 from hermes.domain.text import storable
 from hermes.domain.tool import ToolCall
 
-_CLOSE = 0.7
+_CLOSE = 0.85
 _LONGEST_LITERAL = 200_000
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -24,6 +24,11 @@ _FENCE = re.compile(r"\A```[a-zA-Z]*\s*\n(.*?)\n?\s*```\Z", re.DOTALL)
 # A string as a whole, a comma before a closing bracket, or one of Python's words.
 _PYTHONIC = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])|\b(True|False|None)\b', re.DOTALL)
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
+# How a call begins that is written into the text, bare, fenced or tagged, and what is around it.
+_OPENING = re.compile(r"""(?:```\w*\s*|<tool_call>\s*)?\{\s*"name"\s*:\s*"[\w.-]+\"""")
+_NAME = re.compile(r"[\w.-]+")
+_TAG = re.compile(r"\A<tool_call>\s*(.*?)\s*(?:</tool_call>)?\Z", re.DOTALL)
+_LONGEST_OPENING = 80
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -77,6 +82,34 @@ def repair_arguments(text: str) -> str | None:
         if isinstance(found, dict):
             return _dump(found)
     return text if isinstance(found, dict) and _load_strictly(text) else _dump(found)
+
+
+def written_call(text: str, tools: Collection[str]) -> ToolCall | None:
+    """The call that a reply is which was written instead of made, as small models on local servers do: the
+    whole text is one JSON object, with a name, arguments and nothing else. A tool that does not exist is told
+    to the model like any other. Not read out of a longer text: words about a call are not a call."""
+    text = text.strip()
+    wrapped = _FENCE.match(text) or _TAG.match(text)
+    found = _load(repair_arguments(wrapped[1] if wrapped else text) or "")
+    if not isinstance(found, dict) or len(found) != 2:
+        return None
+    name, arguments = found.get("name"), found.get("arguments", found.get("parameters"))
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(arguments, dict):
+        return None
+    written = _dump(arguments)
+    if written is None:
+        return None
+    return ToolCall(id=CallId(""), name=repair_name(name, tools), arguments=written)
+
+
+def may_be_written_call(text: str) -> bool:
+    """Whether a reply that begins like this may still become a written call."""
+    text = text.lstrip()
+    if _OPENING.match(text):
+        return True
+    if len(text) > _LONGEST_OPENING:
+        return False
+    return any(text.startswith(mark[: len(text)]) for mark in ("{", "```", "<tool_call>"))
 
 
 def read_arguments(text: str) -> dict[str, object] | None:

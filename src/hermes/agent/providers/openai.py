@@ -36,7 +36,8 @@ class Caps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where the model is and how to speak to it. `extra` goes into every request's body."""
+    """Where the model is and how to speak to it. `extra` goes into every request's body. `written_calls`: it
+    may write a call as text instead of making it, and that counts."""
 
     base_url: str = OPENAI_URL
     key: Secret = field(default_factory=lambda: Secret(""))
@@ -44,6 +45,7 @@ class Endpoint:
     max_tokens: int | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
     stream: bool = True
+    written_calls: bool = False
     deadlines: Deadlines = field(default_factory=Deadlines)
     caps: Caps = field(default_factory=Caps)
 
@@ -67,6 +69,7 @@ class OpenAIProvider:
             model=request.model,
             place=self._place,
             secret=endpoint.key.reveal(),
+            tools=self._callable(request),
         )
         body = Body(reply, text=endpoint.caps.text, wire=endpoint.caps.wire)
         answer = await self._client.send(self._post(request))
@@ -95,6 +98,12 @@ class OpenAIProvider:
         secret = self._endpoint.key.reveal()
         told = read_error(answer.status, answer.headers, body, secret=secret)
         raise error_for(told, model=request.model, place=self._place)
+
+    def _callable(self, request: ModelRequest) -> list[str]:
+        """The tools that may be called in writing. A reply that is continued began as words, and stays so."""
+        if not self._endpoint.written_calls or request.said:
+            return []
+        return [tool.name for tool in request.tools]
 
     # --- the request ---
 

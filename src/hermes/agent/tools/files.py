@@ -65,7 +65,7 @@ async def check_target(desk: Desk, path: str, *, writing: bool) -> FileView | No
 
 @tool("file", Effect.READ, parallel=True, judge=ask_to_read)
 async def read_file(desk: Desk, path: str, offset: int = 1, limit: int = 500) -> str:
-    """Read a text file as numbered lines (N|text).
+    """Read a text file as numbered lines (N|text), or list a folder.
 
     offset: first line
     limit: lines, at most 2000
@@ -184,7 +184,7 @@ async def search_files(
     glob: str = "",
     limit: int = 50,
 ) -> str:
-    """FileSearch file contents by regular expression, or file names by glob (target=files). Skips ignored and
+    """Search file contents by regular expression, or file names by glob (target=files). Skips ignored and
     binary files.
 
     glob: only files named so, like *.py
