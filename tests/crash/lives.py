@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hermes.control.claim import GIVEN_UP
 from hermes.state.sqlite import SqliteStore
 from hermes.testing.wire import WorldServer
 from hermes.testing.world import World
@@ -72,11 +73,13 @@ class Lives:
             await asyncio.sleep(0.005)
 
     async def until_answered(self, count: int) -> None:
-        """Wait until the answer to every message m1…m<count> is seen, without a cursor on anything."""
+        """Wait until the answer to every message m1…m<count>, or why there is none, is seen, and no cursor."""
         end = asyncio.get_running_loop().time() + PATIENCE
         missing = [f"answer to m{number}:" for number in range(1, count + 1)]
-        while missing or any("▉" in text for text in self.world.seen()):
+        told = 0
+        while len(missing) > told or any("▉" in text for text in self.world.seen()):
             seen = self.world.seen()
+            told = sum(GIVEN_UP in text for text in seen)
             missing = [text for text in missing if not any(text in one for one in seen)]
             if asyncio.get_running_loop().time() > end:
                 raise AssertionError(f"never came: {missing}; people see {seen}")

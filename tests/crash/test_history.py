@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hermes.control.claim import GIVEN_UP
 from hermes.control.outcome import REPEAT_MARK
 from hermes.testing.history import check_history, marked_repeats
 from hermes.testing.world import World
@@ -27,6 +28,15 @@ async def test_a_whole_history_is_clean() -> None:
 
 async def test_a_lost_message_is_found() -> None:
     assert check_history(await answered(1)) == ["m2 was acknowledged and never answered"]
+
+
+async def test_a_message_that_was_given_up_is_not_lost_if_its_person_was_told() -> None:
+    world = await answered(1)
+    await world.send("c", f"⚠️ {GIVEN_UP}", "k")
+    assert check_history(world) == []
+    world = await answered(1)
+    await world.send("elsewhere", f"⚠️ {GIVEN_UP}", "k")
+    assert check_history(world) == ["m2 was acknowledged and never answered"]
 
 
 async def test_a_silent_duplicate_is_found_and_a_marked_one_is_not() -> None:

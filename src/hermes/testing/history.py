@@ -5,8 +5,9 @@ answers keep the order of the messages."""
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 
+from hermes.control.claim import GIVEN_UP
 from hermes.control.outcome import REPEAT_MARK
 from hermes.testing.world import Deed, World
 
@@ -19,9 +20,16 @@ def check_history(world: World, *, silent_ok: bool = False) -> list[str]:
     """Everything that is wrong with what happened; empty is good."""
     problems = _effects(world) + _order(world)
     answers = _answers(world)
+    chats = {
+        int(token.group(1)): update.chat for update in world.updates if (token := _TOKEN.search(update.text))
+    }
+    told = Counter(message.chat for message in world.messages.values() if GIVEN_UP in message.text)
     for number in sorted(_acked(world)):
         texts = answers.get(number, [])
-        if not texts and not silent_ok:
+        if not texts and told[chats[number]]:
+            # Three crashes hit it at its start; the person was told why there is no answer.
+            told[chats[number]] -= 1
+        elif not texts and not silent_ok:
             problems.append(f"m{number} was acknowledged and never answered")
         unmarked = [text for text in texts if REPEAT_MARK not in text]
         if len(unmarked) > 1:
