@@ -73,7 +73,7 @@ class Lives:
             await asyncio.sleep(0.005)
 
     async def until_answered(self, count: int) -> None:
-        """Wait until the answer to every message m1…m<count>, or why there is none, is seen, and no cursor."""
+        """Wait until every message m1…m<count> is answered, or told why not, and no draft is left."""
         end = asyncio.get_running_loop().time() + PATIENCE
         missing = [f"answer to m{number}:" for number in range(1, count + 1)]
         told = 0
