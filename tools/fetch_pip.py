@@ -1,7 +1,7 @@
 """Fetches the pip wheel named in a lock file, for a Python that came without pip.
 
-The lock's hash decides what is accepted, so the index (the one set in the environment, else the
-public one) is only a place to look."""
+The lock's hash decides what is accepted, so the index is only a place to look: the one that the environment
+names. This project names none itself."""
 
 import hashlib
 import html
@@ -11,8 +11,6 @@ import sys
 import urllib.parse
 import urllib.request
 from pathlib import Path
-
-PUBLIC_INDEX = ""
 
 
 def read(url: str) -> bytes:
@@ -37,7 +35,9 @@ def find(page: str, hashes: set[str], url: str) -> str:
 
 def main(lock: str, folder: str) -> None:
     hashes = set(re.findall(r"sha256:([0-9a-f]{64})", Path(lock).read_text()))
-    index = os.environ.get("PIP_INDEX_URL") or os.environ.get("UV_DEFAULT_INDEX") or PUBLIC_INDEX
+    index = os.environ.get("PIP_INDEX_URL") or os.environ.get("UV_DEFAULT_INDEX")
+    if not index:
+        raise SystemExit("Neither PIP_INDEX_URL nor UV_DEFAULT_INDEX names an index to fetch pip from.")
     url = index.rstrip("/") + "/pip/"
     address = find(read(url).decode(), hashes, url)
     wheel = read(address)
