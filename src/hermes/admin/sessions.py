@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -35,6 +35,7 @@ from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
+from hermes.state.session_log import FOLDER, as_messages, log_path
 from hermes.state.settings import load_settings
 from hermes.state.sqlite import SqliteStore
 from hermes.state.textfile import replace_text
@@ -181,7 +182,7 @@ def _search(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
 def _show(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
     session, entries = shelf.find(asked.session)
     if asked.json:
-        console.json({**_facts(session), "messages": list(messages(entries))})
+        console.json({**_facts(session), "messages": as_messages(entries)})
         return
     console.strong(f"{session.title or 'Session'} ({session.id}), agent {session.agent}")
     if not entries:
@@ -194,7 +195,7 @@ def _show(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
 
 def _export(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
     _, entries = shelf.find(asked.session)
-    lines = [json.dumps(message, ensure_ascii=False) for message in messages(entries)]
+    lines = [json.dumps(message, ensure_ascii=False) for message in as_messages(entries)]
     text = "".join(f"{line}\n" for line in lines)
     if asked.output is None:
         console.out.write(text)
@@ -210,6 +211,7 @@ def _delete(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
         console.confirm(f"Delete {name} with its {len(entries)} records for good?")
     own = Shelf(home=shelf.home, agents=[session.agent], what=shelf.what)
     own.collect(partial(_remove, session), writing=True)
+    log_path(shelf.home / FOLDER, session.id).unlink(missing_ok=True)
     console.line(f"{name} is deleted.")
 
 
@@ -257,32 +259,6 @@ def _told(entry: Entry) -> str:
             return f"note: {finished.note}" if finished.note else ""
         case ToolStarted() | Undone():
             return ""
-
-
-def messages(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
-    """The visible transcript as OpenAI chat messages."""
-    for entry in entries:
-        match entry.record:
-            case UserSaid() as said:
-                yield {"role": "user", "content": said.text}
-            case ModelSaid() as said:
-                message: dict[str, Any] = {"role": "assistant", "content": said.text or None}
-                if said.calls:
-                    message["tool_calls"] = [
-                        {
-                            "id": call.id,
-                            "type": "function",
-                            "function": {"name": call.name, "arguments": call.arguments},
-                        }
-                        for call in said.calls
-                    ]
-                yield message
-            case ToolFinished() as done:
-                yield {"role": "tool", "tool_call_id": done.call, "content": done.text}
-            case Summarised() as summary:
-                yield {"role": "system", "content": summary.text}
-            case _:
-                pass
 
 
 def _facts(session: Session) -> dict[str, Any]:
