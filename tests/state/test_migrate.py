@@ -148,10 +148,12 @@ async def test_a_later_step_builds_on_the_first(tmp_path: Path, monkeypatch: pyt
     path = tmp_path / "state.db"
     async with SqliteStore(path) as store:
         await store.write(lambda tx: tx.inbox.add("fake", [inbound("d1")], None, NOW))
-    later = Migration(number=2, oldest=2, statements=("ALTER TABLE inbox ADD COLUMN mood TEXT",))
+    number = NEWEST + 1
+    later = Migration(number=number, oldest=number, statements=("ALTER TABLE inbox ADD COLUMN mood TEXT",))
     monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, later))
-    monkeypatch.setattr(migrations, "NEWEST", 2)
-    monkeypatch.setattr(migrations, "_TABLES", {1: migrations._TABLES[1], 2: migrations._TABLES[1]})
+    monkeypatch.setattr(migrations, "NEWEST", number)
+    tables = {**migrations._TABLES, number: migrations._TABLES[NEWEST]}
+    monkeypatch.setattr(migrations, "_TABLES", tables)
     async with SqliteStore(path) as store:
         assert len(await store.read(lambda tx: tx.inbox.pending(0, 9))) == 1
     monkeypatch.undo()

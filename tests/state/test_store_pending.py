@@ -138,7 +138,7 @@ def _assert_plans(path: Path) -> None:
         "SCAN turns USING INDEX turns_due",
         "SCAN turns USING INDEX turns_open",
     ]
-    tx.recovery.prune(NOW - timedelta(days=30))
+    tx.recovery.prune(NOW - timedelta(days=30), NOW)
     steps = _plan(explaining)
     assert "SEARCH inbox USING INDEX inbox_age (accepted_at<?)" in steps
     assert "SEARCH outbox USING INDEX outbox_age (created_at<?)" in steps

@@ -366,8 +366,8 @@ class Gateway:
         """Forget settled rows by age, in bites, so that no bite holds up the writer for long."""
         days = timedelta(days=self._parts.settings.gateway.dedupe_days)
         while True:
-            before = self._parts.clock.now() - days
-            pruned = await self._parts.store.write(partial(_prune, before))
+            now = self._parts.clock.now()
+            pruned = await self._parts.store.write(partial(_prune, now - days, now))
             await self._parts.clock.sleep(0 if pruned else _UPKEEP_SECONDS)
 
 
@@ -382,8 +382,8 @@ def _records(turn: TurnId, tx: Tx) -> list[Entry]:
     return tx.journal.of_turn(turn)
 
 
-def _prune(before: datetime, tx: Tx) -> int:
-    return tx.recovery.prune(before)
+def _prune(before: datetime, now: datetime, tx: Tx) -> int:
+    return tx.recovery.prune(before, now)
 
 
 def _storable(item: Inbound) -> Inbound:

@@ -21,7 +21,7 @@ from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OutboxRow, Slot
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.tool import Tool, ToolCall
-from hermes.domain.turn import Answer, Job, Question, Turn, TurnState
+from hermes.domain.turn import Answer, Earlier, Job, Question, Request, Turn, TurnState
 
 T = TypeVar("T")
 
@@ -110,6 +110,20 @@ class Questions(Protocol):
     def open_of(self, session: SessionId) -> list[Question]: ...
 
 
+class Requests(Protocol):
+    """Requests by their id, by the key their owner gave, and the latest of a named chain."""
+
+    def add(self, request: Request) -> None: ...
+
+    def get(self, request: str) -> Request | None: ...
+
+    def by_key(self, owner: str, key: str) -> Request | None: ...
+
+    def latest(self, owner: str, conversation: str) -> Request | None: ...
+
+    def remove(self, request: str) -> None: ...
+
+
 class Jobs(Protocol):
     def save(self, job: Job) -> None: ...
 
@@ -150,7 +164,7 @@ class Recovery(Protocol):
 
     def expired(self, now: datetime, limit: int) -> list[tuple[AgentId, Question]]: ...
 
-    def prune(self, before: datetime) -> int: ...
+    def prune(self, before: datetime, now: datetime) -> int: ...
 
 
 class Tx(Protocol):
@@ -170,6 +184,8 @@ class Tx(Protocol):
     def outbox(self) -> Outbox: ...
     @property
     def questions(self) -> Questions: ...
+    @property
+    def requests(self) -> Requests: ...
     @property
     def jobs(self) -> Jobs: ...
     @property
@@ -284,6 +300,8 @@ class ModelRequest:
     """Several people speak in this session, so the model is told who says what."""
     memory: dict[str, object] = field(default_factory=dict)
     """`Run.memory`: where a provider may keep the encoded prompt of a warm session."""
+    history: Sequence[Earlier] = ()
+    """What a client says came before the transcript; it is told first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,7 +102,8 @@ def session_key(source: Source, agent: AgentId, isolation: Isolation = DEFAULT_I
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """The identity that owns a transcript; chats are bound to it by their keys. `owner` is the person it was
-    begun by, `place` the chat: who may come back to it is decided by them."""
+    begun by, `place` the chat: who may come back to it is decided by them. One that `expires_at` some time is
+    forgotten then, unless somebody comes back to it before."""
 
     id: SessionId
     agent: AgentId
@@ -116,6 +117,7 @@ class Session:
     busy_mode: str | None = None
     system_prompt: str | None = None
     ended: str | None = None
+    expires_at: datetime | None = None
 
 
 def owner_of(source: Source) -> str | None:

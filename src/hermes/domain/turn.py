@@ -10,6 +10,7 @@ from hermes.domain.address import Address, Source
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.ids import AgentId, CallId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment
+from hermes.domain.tool import ToolCall
 
 
 class TurnState(StrEnum):
@@ -55,6 +56,49 @@ class Action(StrEnum):
     RETRY = "retry"
 
 
+class Speaker(StrEnum):
+    """Who said an earlier message."""
+
+    USER = "user"
+    AGENT = "agent"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """A message that a client says came before. The model is told of it; the transcript is not."""
+
+    by: Speaker
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    call: CallId | None = None
+    attachments: tuple[Attachment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTool:
+    """A function of the client's own; `parameters` is its JSON schema, as text. A call of it is asked of the
+    client, whose result answers."""
+
+    name: str
+    description: str = ""
+    parameters: str = "{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guidance:
+    """What a client brings along for one turn and the transcript never sees: words for the model beside the
+    system prompt, messages from before, functions of its own, and which model it wants."""
+
+    instructions: str = ""
+    history: tuple[Earlier, ...] = ()
+    tools: tuple[ClientTool, ...] = ()
+    model: str = ""
+
+
+NO_GUIDANCE = Guidance()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnInput:
     """What came in, kept until the turn takes it into the transcript."""
@@ -67,6 +111,7 @@ class TurnInput:
     context: str = ""
     action: Action = Action.SAY
     count: int = 1
+    guidance: Guidance = NO_GUIDANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +180,25 @@ class Answer:
     verdict: Verdict
     text: str = ""
     by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a client asked for by name, so that it can ask again or come back to it: the turn that answers.
+
+    `owner` is who asked (an API key, a webhook route). `key` makes a repeat harmless: the same key from the
+    same owner is the same request, and `fingerprint` tells whether it really asks the same. `conversation`
+    names a chain of requests; `facts` are the door's own, as JSON."""
+
+    id: str
+    owner: str
+    turn: TurnId
+    session: SessionId
+    created_at: datetime
+    key: str | None = None
+    fingerprint: str = ""
+    conversation: str | None = None
+    facts: str = "{}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from hermes.state.migrate import check_version, migrate
 from hermes.state.outbox import OutboxTable
 from hermes.state.questions import QuestionsTable
 from hermes.state.recovery import RecoveryTable
+from hermes.state.requests import RequestsTable
 from hermes.state.reserve import SIZE as SPARE_BYTES
 from hermes.state.reserve import Reserve
 from hermes.state.search import SearchTable
@@ -107,6 +108,7 @@ class SqliteTx:
         self.bindings = BindingsTable(db, agent)
         self.outbox = OutboxTable(db)
         self.questions = QuestionsTable(db, agent)
+        self.requests = RequestsTable(db, agent)
         self.jobs = JobsTable(db, agent)
         self.search = SearchTable(db, agent)
         self.media = MediaTable(db, agent)

@@ -93,7 +93,24 @@ FIRST = (
     "INSERT INTO facts VALUES ('indexed', '0')",
 )
 
-MIGRATIONS = (Migration(number=1, oldest=1, statements=FIRST),)
+SECOND = (
+    """CREATE TABLE requests (
+        id TEXT PRIMARY KEY, agent TEXT NOT NULL, owner TEXT NOT NULL, turn TEXT NOT NULL,
+        session TEXT NOT NULL, key TEXT, fingerprint TEXT NOT NULL, conversation TEXT, facts TEXT NOT NULL,
+        created_at REAL NOT NULL)""",
+    "CREATE UNIQUE INDEX requests_key ON requests (agent, owner, key) WHERE key IS NOT NULL",
+    """CREATE INDEX requests_conversation ON requests (agent, owner, conversation)
+        WHERE conversation IS NOT NULL""",
+    "CREATE INDEX requests_session ON requests (session)",
+    "CREATE INDEX requests_age ON requests (created_at)",
+    "ALTER TABLE sessions ADD COLUMN expires_at REAL",
+    "CREATE INDEX sessions_expiry ON sessions (expires_at) WHERE expires_at IS NOT NULL",
+)
+
+MIGRATIONS = (
+    Migration(number=1, oldest=1, statements=FIRST),
+    Migration(number=2, oldest=2, statements=SECOND),
+)
 NEWEST = MIGRATIONS[-1].number
 
 

@@ -10,8 +10,10 @@ from hermes.domain.turn import Question
 from hermes.state.codec import stamp
 from hermes.state.db import Db
 from hermes.state.questions import question_of
+from hermes.state.sessions import SessionsTable
 
 _PRUNED_AT_ONCE = 5000
+_SESSIONS_AT_ONCE = 200
 
 
 class RecoveryTable:
@@ -64,8 +66,9 @@ class RecoveryTable:
         )
         return [(AgentId(row[0]), question_of(row[1:])) for row in rows]
 
-    def prune(self, before: datetime) -> int:
-        """Forget settled rows by age, never by count, a bounded bite at a time."""
+    def prune(self, before: datetime, now: datetime) -> int:
+        """Forget settled rows by age, never by count, and sessions whose time is over, a bounded bite at a
+        time."""
         moment = stamp(before)
         gone = self._db.run(
             "DELETE FROM inbox WHERE n IN (SELECT n FROM inbox WHERE accepted_at < ?"
@@ -80,4 +83,21 @@ class RecoveryTable:
             _PRUNED_AT_ONCE,
         )
         gone += self._db.run("DELETE FROM job_slots WHERE due < ?", moment)
-        return gone
+        gone += self._db.run(
+            "DELETE FROM requests WHERE rowid IN"
+            " (SELECT rowid FROM requests WHERE created_at < ? ORDER BY created_at LIMIT ?)",
+            moment,
+            _PRUNED_AT_ONCE,
+        )
+        return gone + self._expire_sessions(now)
+
+    def _expire_sessions(self, now: datetime) -> int:
+        rows = self._db.all(
+            "SELECT agent, id FROM sessions WHERE expires_at <= ? AND NOT EXISTS (SELECT 1 FROM turns"
+            " WHERE session = sessions.id AND state IN ('accepted', 'running', 'waiting')) LIMIT ?",
+            stamp(now),
+            _SESSIONS_AT_ONCE,
+        )
+        for agent, session in rows:
+            SessionsTable(self._db, AgentId(agent)).delete(SessionId(session))
+        return len(rows)

@@ -9,11 +9,12 @@ from hermes.domain.errors import Lost, UserError
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.text import storable
-from hermes.state.codec import decode, encode, stamp, unstamp
+from hermes.state.codec import decode, encode, stamp, stamp_or_none, unstamp, unstamp_or_none
 from hermes.state.db import Db, Row
 
 _COLUMNS = (
-    "id, agent, owner, place, title, parent, model, busy_mode, system_prompt, ended, created_at, updated_at"
+    "id, agent, owner, place, title, parent, model, busy_mode, system_prompt, ended, created_at, updated_at,"
+    " expires_at"
 )
 
 
@@ -27,7 +28,7 @@ class SessionsTable:
             raise Lost(f"a session of agent {session.agent} in the store of {self._agent}")
         self._check_title(session)
         self._db.run(
-            f"INSERT INTO sessions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO sessions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             session.id,
             self._agent,
             session.owner,
@@ -40,6 +41,7 @@ class SessionsTable:
             session.ended,
             stamp(session.created_at),
             stamp(session.updated_at),
+            stamp_or_none(session.expires_at),
         )
 
     def get(self, session: SessionId) -> Session | None:
@@ -52,7 +54,7 @@ class SessionsTable:
         self._check_title(session)
         self._db.run(
             "UPDATE sessions SET title = ?, parent = ?, model = ?, busy_mode = ?, system_prompt = ?,"
-            " ended = ?, updated_at = ? WHERE id = ? AND agent = ?",
+            " ended = ?, updated_at = ?, expires_at = ? WHERE id = ? AND agent = ?",
             session.title,
             session.parent,
             session.model,
@@ -60,6 +62,7 @@ class SessionsTable:
             session.system_prompt,
             session.ended,
             stamp(session.updated_at),
+            stamp_or_none(session.expires_at),
             session.id,
             self._agent,
         )
@@ -110,7 +113,7 @@ class SessionsTable:
                 session,
             )
         self._db.run("DELETE FROM journal WHERE session = ?", session)
-        for table in ("turns", "questions", "bindings"):
+        for table in ("turns", "questions", "bindings", "requests"):
             self._db.run(f"DELETE FROM {table} WHERE session = ? AND agent = ?", session, self._agent)
         self._db.run("DELETE FROM sessions WHERE id = ?", session)
 
@@ -118,7 +121,7 @@ class SessionsTable:
 def _session(row: Row) -> Session:
     (
         ident, agent, owner, place, title, parent, model, busy_mode, system_prompt, ended, created_at,
-        updated_at,
+        updated_at, expires_at,
     ) = row  # fmt: skip
     return Session(
         id=SessionId(ident),
@@ -133,6 +136,7 @@ def _session(row: Row) -> Session:
         ended=ended,
         created_at=unstamp(created_at),
         updated_at=unstamp(updated_at),
+        expires_at=unstamp_or_none(expires_at),
     )
 
 

@@ -85,8 +85,10 @@ class TurnsTable:
 
     def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
         changed = self._db.run(
-            "UPDATE turns SET state = ?, progress = progress + ?"
-            " WHERE id = ? AND agent = ? AND attempt = ? AND state = 'running'",
+            # What waits for an answer waits for whoever brings it, so it no longer hangs on a client.
+            "UPDATE turns SET state = ?1, progress = progress + ?2,"
+            " ephemeral = ephemeral AND ?1 != 'waiting' WHERE id = ?3 AND agent = ?4"
+            " AND attempt = ?5 AND state = 'running'",
             state.value,
             records,
             turn,

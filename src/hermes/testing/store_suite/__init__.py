@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from hermes.testing.store_suite import lives, queues, scope, talk, units, work
+from hermes.testing.store_suite import lives, queues, requests, scope, talk, units, work
 from hermes.testing.store_suite.samples import OpenStore
 
 Check = Callable[[OpenStore], Awaitable[None]]
@@ -18,6 +18,7 @@ CHECKS: tuple[Check, ...] = (
     *queues.CHECKS,
     *work.CHECKS,
     *talk.CHECKS,
+    *requests.CHECKS,
     *lives.CHECKS,
     *units.CHECKS,
     *scope.CHECKS,

@@ -180,7 +180,7 @@ async def check_forgetting_goes_by_age_and_spares_what_is_open(open_store: OpenS
         await store.write(add_talk)
         await store.write(lambda tx: tx.journal.append(S1, [entry(1)]))
         before = NOW - timedelta(days=30)
-        while await store.write(lambda tx: tx.recovery.prune(before)):
+        while await store.write(lambda tx: tx.recovery.prune(before, NOW)):
             pass
         left = await store.read(lambda tx: tx.inbox.pending(0, 10))
         assert [row.inbound.delivery for row in left] == ["old0", "new0"]

@@ -1,0 +1,75 @@
+"""Requests of clients that may ask again or come back: found by id, by their owner's key, by conversation."""
+
+from __future__ import annotations
+
+from hermes.domain.errors import Lost
+from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.turn import Request
+from hermes.state.codec import stamp, unstamp
+from hermes.state.db import Db, Row
+
+_COLUMNS = "id, owner, turn, session, key, fingerprint, conversation, facts, created_at"
+
+
+class RequestsTable:
+    def __init__(self, db: Db, agent: AgentId) -> None:
+        self._db = db
+        self._agent = agent
+
+    def add(self, request: Request) -> None:
+        added = self._db.run(
+            f"INSERT INTO requests ({_COLUMNS}, agent) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10"
+            " WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?3 AND session = ?4 AND agent = ?10)",
+            request.id,
+            request.owner,
+            request.turn,
+            request.session,
+            request.key,
+            request.fingerprint,
+            request.conversation,
+            request.facts,
+            stamp(request.created_at),
+            self._agent,
+        )
+        if not added:
+            raise Lost(f"{request.turn} is gone")
+
+    def get(self, request: str) -> Request | None:
+        return self._one("id = ?", request)
+
+    def by_key(self, owner: str, key: str) -> Request | None:
+        return self._one("owner = ? AND key = ?", owner, key)
+
+    def latest(self, owner: str, conversation: str) -> Request | None:
+        return self._one(
+            "owner = ? AND conversation = ?",
+            owner,
+            conversation,
+            order="ORDER BY created_at DESC, rowid DESC",
+        )
+
+    def remove(self, request: str) -> None:
+        self._db.run("DELETE FROM requests WHERE id = ? AND agent = ?", request, self._agent)
+
+    def _one(self, where: str, *values: str, order: str = "") -> Request | None:
+        row = self._db.one(
+            f"SELECT {_COLUMNS} FROM requests WHERE {where} AND agent = ? {order} LIMIT 1",
+            *values,
+            self._agent,
+        )
+        return None if row is None else _request(row)
+
+
+def _request(row: Row) -> Request:
+    ident, owner, turn, session, key, fingerprint, conversation, facts, created_at = row
+    return Request(
+        id=ident,
+        owner=owner,
+        turn=TurnId(turn),
+        session=SessionId(session),
+        created_at=unstamp(created_at),
+        key=key,
+        fingerprint=fingerprint,
+        conversation=conversation,
+        facts=facts,
+    )
