@@ -33,15 +33,7 @@ from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
-from hermes.domain.ports import (
-    Backend,
-    ModelPiece,
-    ModelRequest,
-    Platform,
-    ProcessView,
-    Provider,
-    Store,
-)
+from hermes.domain.ports import Backend, ModelPiece, ModelRequest, Platform, ProcessView, Provider, Store
 from hermes.domain.settings import ModelSettings, Profile, Secret, Settings
 from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
@@ -52,6 +44,7 @@ from hermes.state.engine import StoreOptions
 from hermes.state.memory import MemoryFiles
 from hermes.state.profiles import DATABASE_FILE, agent_home
 from hermes.state.repair import open_checked
+from hermes.state.search import recall_from
 from hermes.state.session_log import FOLDER as LOG_FOLDER
 from hermes.state.session_log import SessionLogs
 from hermes.state.settings import Loaded, key_variable, load_settings
@@ -318,7 +311,7 @@ class App:
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         tools = self._given.tools
         if tools is None:
-            tools = self._tools(profile, workspace, added)
+            tools = self._tools(profile, store, workspace, added)
         choice = self._choices.get(profile.agent)
         model = settings.model.default if choice is None else choice.model
         prompt = self._prompt(profile, tools, workspace, model)
@@ -333,13 +326,14 @@ class App:
         known_as = model if choice is None else f"{choice.model} ({choice.provider})"
         return Runtime(profile=profile, agent=loop, store=store, model=known_as, prompt=prompt)
 
-    def _tools(self, profile: Profile, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
+    def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
         backend = LocalBackend(
             home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
         )
         self._backends.append(backend)
         bench = Workbench(
             backend=backend,
+            recall=recall_from(store, _zone(profile.settings.timezone)),
             workspace=str(workspace),
             home=self._environ.get("HOME") or str(Path.home()),
             agent_home=str(profile.home),
@@ -451,7 +445,12 @@ def _tell_nobody(agent: AgentId, session: SessionId, entries: Sequence[Entry]) -
 
 
 def _today(clock: Clock, timezone: str) -> date:
-    return clock.now().astimezone(ZoneInfo(timezone) if timezone else None).date()
+    return clock.now().astimezone(_zone(timezone)).date()
+
+
+def _zone(timezone: str) -> ZoneInfo | None:
+    """A zone by its name; without one, the machine's."""
+    return ZoneInfo(timezone) if timezone else None
 
 
 def _read(files: MemoryFiles, name: str) -> str:
