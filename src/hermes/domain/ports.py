@@ -302,6 +302,8 @@ class ModelRequest:
     """`Run.memory`: where a provider may keep the encoded prompt of a warm session."""
     history: Sequence[Earlier] = ()
     """What a client says came before the transcript; it is told first."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """The attached images that could be read, as data URLs by their `sha256`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
