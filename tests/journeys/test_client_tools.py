@@ -183,3 +183,14 @@ async def test_what_the_terminal_is_asked_does_not_expire(tmp_path: Path) -> Non
         words = Submission(agent=MAIN_AGENT, source=source, input=TurnInput(text="go"))
         (asked,) = await questions(chat, await chat.gateway.submit(words))
         assert asked.expires_at is None
+
+
+async def test_a_clients_history_is_written_once(tmp_path: Path) -> None:
+    """A turn's row is written with each record; what the client told must not be written with it."""
+    script = [call("read", '{"token": "x"}', id=f"c{place}") for place in range(5)]
+    history = (Earlier(by=Speaker.USER, text="x" * 1_000_000),)
+    async with Journey(folder=tmp_path, script=[*script, say("done")]) as chat:
+        turn = await submit(chat, guidance=Guidance(history=history))
+        assert isinstance((await ended(chat, turn))[-1].record, Finished)
+        assert all(request.history == history for request in chat.model.requests)
+        assert (tmp_path / "state.db-wal").stat().st_size < 2_500_000

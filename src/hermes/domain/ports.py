@@ -48,7 +48,8 @@ class Turns(Protocol):
     def open_of(self, session: SessionId, limit: int = 64) -> list[Turn]: ...
 
     def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
-        """Write what may change; `Lost` if the turn has ended or was started again since."""
+        """Write what may change (`input.guidance` may not); `Lost` if the turn has ended or was started again
+        since."""
 
     def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
         """Count new records and move the state; `Lost` as in `save`."""
