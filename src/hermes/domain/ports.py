@@ -108,7 +108,8 @@ class Questions(Protocol):
     def close(self, answer: Answer) -> bool:
         """True for the answer that closed it; an answer to a closed question changes nothing."""
 
-    def open_of(self, session: SessionId) -> list[Question]: ...
+    def open_of(self, session: SessionId | None) -> list[Question]:
+        """The open questions of a session; of all sessions if None."""
 
 
 class Requests(Protocol):
