@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,13 @@ from hermes.testing.provider_suite import ask
 CLIENT = Source(address=Address(platform="api", chat="s1"), kind=Kind.API, user="key:ann")
 
 
-class Silent:
-    def tell(self, state: str, **facts: Any) -> None: ...
+class Watching:
+    def __init__(self) -> None:
+        self.running = asyncio.Event()
+
+    def tell(self, state: str, **facts: Any) -> None:
+        if state == "running":
+            self.running.set()
 
     def tell_platform(self, account: str, state: object, why: str) -> None: ...
 
@@ -31,10 +37,7 @@ async def test_a_name_leads_to_its_model_and_everything_else_stays() -> None:
     own, other = ScriptedModel([say("own")]), ScriptedModel([say("other")])
     provider = RoutedProvider(own, {"fast": Route(provider=other, model="small-model")})
     for model in ("fake-model", "fast"):
-        request = ask("go")
-        async for _ in provider.call(
-            type(request)(model=model, system="", entries=request.entries, tools=())
-        ):
+        async for _ in provider.call(replace(ask("go"), model=model)):
             pass
     assert [one.model for one in own.requests] == ["fake-model"]
     assert [one.model for one in other.requests] == ["small-model"]
@@ -57,10 +60,10 @@ async def test_a_whole_gateway_asks_the_place_that_a_name_stands_for(tmp_path: P
                 "      small: {model: small-model}\n"
             )
             app = App(tmp_path, {"HERMES_NO_PROBE": "1"}, Given(platforms={}, tools=()))
-            living = asyncio.create_task(app.live(Silent()))
+            watching = Watching()
+            living = asyncio.create_task(app.live(watching))
             async with asyncio.timeout(10):
-                while app._gateway is None:
-                    await asyncio.sleep(0.01)
+                await watching.running.wait()
                 assert await said_by(app, "far-1.5") == "far: far-model"
                 assert await said_by(app, "small") == "main: small-model"
                 assert await said_by(app, "") == "main: main-model"
