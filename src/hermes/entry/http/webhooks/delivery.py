@@ -2,7 +2,7 @@
 
 A delivery id is the sender's; the keys hold the body's hash as well, so one id for two bodies loses nothing.
 A time that was signed is a key of its own: whoever repeats the request cannot change it, but could change an
-id that nobody signed. With neither, the same body counts once an hour.
+id that nobody signed. With neither, the same body counts once in an hour or two.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from hermes.domain.text import one_line, showable
 from hermes.entry.http.webhooks.signatures import Headers, Proof
 
-REMEMBERED = 3600
+_HOUR = 3600
 UNKNOWN_EVENT = "unknown"
 _ID_HEADERS = ("x-github-delivery", "svix-id", "webhook-id", "x-request-id", "idempotency-key")
 _EVENT_HEADERS = ("x-github-event", "x-gitlab-event")
@@ -24,12 +24,10 @@ _MOST_ID = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One event on its way in. It counts once: if one of its `keys` is known, or one of `recent` is not older
-    than an hour. All `keys` are remembered."""
+    """One event on its way in. It counts once: not again if one of its keys is known."""
 
     id: str
     keys: tuple[str, ...]
-    recent: tuple[str, ...] = ()
 
 
 def event_name(headers: Headers, payload: Any) -> str:
@@ -48,11 +46,10 @@ def identify(headers: Headers, body: bytes, proof: Proof, now: float) -> Deliver
     if proof.timestamp is not None and proof.id is None:
         keys.append(f"at:{proof.timestamp}:{digest}")
     ident = told or f"{int(now * 1000)}-{digest[:8]}"
-    if keys:
-        return Delivery(id=ident, keys=tuple(keys))
-    hour = int(now // REMEMBERED)
-    before, this = (f"hour:{number}:{digest}" for number in (hour - 1, hour))
-    return Delivery(id=ident, keys=(this,), recent=(before,))
+    if not keys:
+        hour = int(now // _HOUR)
+        keys = [f"hour:{number}:{digest}" for number in (hour, hour - 1)]
+    return Delivery(id=ident, keys=tuple(keys))
 
 
 def _told_id(headers: Headers, proof: Proof) -> str | None:
