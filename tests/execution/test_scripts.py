@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,14 @@ async def test_one_that_does_not_read_or_says_too_much(tmp_path: Path) -> None:
     assert (await own.run("quiet.sh", b"x" * 3_000_000, 20)).output == b"fine\n"
     assert (await own.run("loud.sh", b"", 20)).code is None
     assert MOST_OUTPUT == 1 << 20
+
+
+async def test_what_leaves_the_group_is_not_waited_for(tmp_path: Path) -> None:
+    away = "import os, subprocess; p = subprocess.Popen(['sleep', '8'], start_new_session=True); print(p.pid)"
+    own = scripts(tmp_path, a_py=away)
+    end = await own.run("a.py", b"", 20)
+    assert end.code == 0
+    os.kill(int(end.output), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("name", ["../outside.sh", "/bin/sh", "gone.sh", "", ".", "link.sh"])

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from hermes.domain.text import one_line
 FOLDER = "scripts"
 MOST_OUTPUT = 1 << 20
 _INTERPRETERS = {".py": (sys.executable,), ".sh": ("/bin/sh",)}
+_LAST_WORDS_SECONDS = 1.0
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
 
 
@@ -50,13 +52,13 @@ class Scripts:
 
     async def run(self, name: str, data: bytes, timeout: float) -> ScriptEnd:
         path = await asyncio.to_thread(self.find, name)
+        loop = asyncio.get_running_loop()
         try:
-            process = await asyncio.create_subprocess_exec(
+            transport, script = await loop.subprocess_exec(
+                lambda: _Listening(loop),
                 *_INTERPRETERS.get(path.suffix, ()),
                 str(path),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
                 cwd=self._folder,
                 env=self._environ | {"HERMES_HOME": str(self._home)},
                 start_new_session=True,
@@ -66,45 +68,59 @@ class Scripts:
                 f"The script “{one_line(name, 60)}” cannot be started ({error.strerror}).",
                 hint="Make it executable: chmod +x",
             ) from error
-        output: bytes | None = None
         try:
             async with asyncio.timeout(timeout):
-                output = await _talk(process, data)
-                if output is not None:
-                    return ScriptEnd(code=await process.wait(), output=output)
+                _feed(transport, data)
+                await script.ended
         except TimeoutError:
-            pass
+            script.whole = False
         finally:
-            _kill(process)
-            await process.wait()
-        return ScriptEnd(code=None)
+            _kill(transport.get_pid())
+            # What left the group may hold the output open: it is not waited for.
+            await asyncio.wait((script.silent,), timeout=_LAST_WORDS_SECONDS)
+            transport.close()
+        code = transport.get_returncode()
+        return ScriptEnd(code=code, output=bytes(script.heard)) if script.whole else ScriptEnd(code=None)
 
 
-async def _talk(process: asyncio.subprocess.Process, data: bytes) -> bytes | None:
-    """What the script says until it closes its output; None if that is too much."""
-    assert process.stdin is not None and process.stdout is not None
-    feeding = asyncio.create_task(_feed(process.stdin, data), name="script input")
-    heard = bytearray()
-    try:
-        while piece := await process.stdout.read(1 << 16):
-            heard += piece
-            if len(heard) > MOST_OUTPUT:
-                return None
-        return bytes(heard)
-    finally:
-        feeding.cancel()
-        await asyncio.wait((feeding,))
+class _Listening(asyncio.SubprocessProtocol):
+    """Hears a script to its end, or until it has said too much."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.heard = bytearray()
+        self.whole = True
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self.silent: asyncio.Future[None] = loop.create_future()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if len(self.heard) + len(data) <= MOST_OUTPUT:
+            self.heard += data
+            return
+        self.whole = False
+        _settle(self.ended)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            _settle(self.silent)
+
+    def process_exited(self) -> None:
+        _settle(self.ended)
 
 
-async def _feed(stdin: asyncio.StreamWriter, data: bytes) -> None:
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _feed(transport: asyncio.SubprocessTransport, data: bytes) -> None:
     """A script that does not read its input to the end is none the worse for it."""
-    with contextlib.suppress(ConnectionError):
-        stdin.write(data)
-        await stdin.drain()
-    stdin.close()
+    stdin = transport.get_pipe_transport(0)
+    assert isinstance(stdin, asyncio.WriteTransport)
+    stdin.write(data)
+    stdin.write_eof()
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
+def _kill(pid: int) -> None:
     """The group, also after its leader has gone: what a script leaves behind goes with it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(pid, signal.SIGKILL)

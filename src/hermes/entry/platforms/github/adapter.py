@@ -33,6 +33,7 @@ from hermes.entry.platforms.github.manifest import MANIFEST
 
 API = "https://api.github.com"
 _SECONDS = 30.0
+_LAST_WORDS_SECONDS = 1.0
 _PAGES = 3
 _STATUS = re.compile(r"\(HTTP (\d{3})\)")
 _LOGIN_NEEDED = 4
@@ -141,7 +142,9 @@ class GithubAdapter:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
-                await process.wait()
+                # Something that it started may hold its output open: that is not waited for.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), _LAST_WORDS_SECONDS)
         return _told_by_gh(
             process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
         )
