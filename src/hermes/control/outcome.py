@@ -19,7 +19,7 @@ from hermes.domain.ports import Tx
 from hermes.domain.rows import OutboxRow
 from hermes.domain.settings import Settings
 from hermes.domain.transcript import view_turn
-from hermes.domain.turn import Answer, Question, ReplyPlace, Turn
+from hermes.domain.turn import Answer, Cause, Question, ReplyPlace, Turn
 from hermes.stream.drafts import is_silence
 from hermes.stream.fold import answer_text, choices, question_text
 from hermes.stream.split import split
@@ -150,8 +150,8 @@ class Outcomes:
         )
 
     def _expiry(self, turn: Turn, kind: QuestionKind) -> datetime | None:
-        """In chats a question expires; a terminal or an API client that waits may take its time."""
-        if turn.reply is None:
+        """In chats a question expires, and where nobody waits; a terminal or an API client has time."""
+        if turn.reply is None and turn.cause is not Cause.WEBHOOK:
             return None
         approval = kind is QuestionKind.APPROVAL
         seconds = self._settings.approvals.timeout if approval else self._settings.agent.clarify_timeout

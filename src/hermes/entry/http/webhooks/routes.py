@@ -183,7 +183,7 @@ def target(route: WebhookRoute, facts: Facts, platforms: Mapping[str, PlatformSe
     """The address that a route's answers go to, None for the log; `BadRoute` if there is none to be had."""
     if route.deliver == LOG:
         return None
-    extra = {key: fill(value, facts).strip() for key, value in route.extra.items()}
+    extra = {key: _filled(key, value, facts) for key, value in route.extra.items()}
     if route.deliver == GITHUB_COMMENT:
         return _issue(extra)
     if ":" in route.deliver:
@@ -197,6 +197,14 @@ def target(route: WebhookRoute, facts: Facts, platforms: Mapping[str, PlatformSe
     if ":" in home.home_channel:
         return Address.parse(home.home_channel)
     return _address(route.deliver, home.home_channel, thread or home.home_thread or None)
+
+
+def _filled(key: str, template: str, facts: Facts) -> str:
+    """A templated part of an address; nothing is sent to a place that the event did not name."""
+    text = fill(template, facts).strip()
+    if "{" in text:
+        raise BadRoute(f"the event has nothing for deliver_extra.{key}.")
+    return text
 
 
 def _issue(extra: Mapping[str, str]) -> Address:
