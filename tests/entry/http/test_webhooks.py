@@ -20,15 +20,17 @@ from yarl import URL
 
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.settings import Secret
+from hermes.domain.settings import PlatformSettings, Secret
 from hermes.domain.turn import Cause, TurnState
 from hermes.entry.host import HostState
 from hermes.entry.http.webhooks.signatures import sign
+from hermes.entry.platforms.github.adapter import GithubAdapter
 from hermes.state.subscriptions import change
 from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.model import ScriptedModel, last_words
 from hermes.testing.platform import fake_platform
 from hermes.testing.world import World
+from tests.platforms.fake_github import fake_github
 
 SECRET = "the secret of the route"
 CONFIG = """
@@ -482,6 +484,31 @@ async def test_what_is_only_delivered_survives_a_platform_that_is_down(tmp_path:
         await until_seen(chat, "Build later")
         assert (await send(api, "relay", {"text": "later", "room": "9"})).json["status"] == "duplicate"
     assert chat.seen() == ["Build later"]
+
+
+async def test_the_answer_becomes_a_comment_on_github(tmp_path: Path) -> None:
+    route = {
+        "secret": SECRET,
+        "prompt": "{title}",
+        "deliver": "github_comment",
+        "deliver_extra": {"repo": "{repository.full_name}", "pr_number": "{number}"},
+    }
+    event = {"title": "Typo", "number": 7, "repository": {"full_name": "me/it"}}
+    async with fake_github() as stage:
+        settings = PlatformSettings(extra={"api_url": stage.url})
+        adapter = GithubAdapter(settings, lambda name: Secret("t0ken") if name == "GITHUB_TOKEN" else None)
+        async with world(tmp_path, accounts={"github": adapter}) as api:
+            change(api.home, "review", route)
+            assert (await send(api, "review", event)).status == 202
+            end = time.monotonic() + 8
+            while not stage.seen():
+                assert time.monotonic() < end, "there is no comment"
+                await _moment()
+            assert (await send(api, "review", event)).json["status"] == "duplicate"
+            assert [seen.endswith("Typo") for seen in stage.seen()] == [True]
+            elsewhere = event | {"repository": {"full_name": "../../user/keys"}}
+            assert (await send(api, "review", elsewhere, delivery="2")).status == 502
+            assert {asked.split("?")[0] for asked in stage.asked} == {"POST /repos/me/it/issues/7/comments"}
 
 
 # --- the port ---
