@@ -184,7 +184,7 @@ class App:
                 await asyncio.wait((writing,))
                 await logs.close()
 
-    async def _run(self, store: SqliteStore, watch: Watch, logs: SessionLogs | None) -> None:
+    async def _run(self, store: Store, watch: Watch, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
         await self._choose(settings)
         runtimes = await asyncio.to_thread(self._runtimes, store, settings)

@@ -40,7 +40,7 @@ from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Seen
-from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Inbound
 from hermes.domain.ports import Platform, Store, Tx
 from hermes.domain.session import Session
@@ -249,6 +249,15 @@ class Gateway:
     async def unfinished(self, caller: Caller, session: SessionId | None = None) -> list[Turn]:
         """The open turns of a session, or of the caller's newest session that has any."""
         return await self._runtime(caller.agent).store.read(lambda tx: open_turns(tx, caller, session))
+
+    async def settled(self, agent: AgentId, turns: Sequence[Turn]) -> frozenset[QuestionId]:
+        """The questions of these turns that are answered or withdrawn, on record yet or not."""
+
+        def look(tx: Tx) -> frozenset[QuestionId]:
+            asked = (question for turn in turns for question in tx.questions.of_turn(turn.id))
+            return frozenset(question.id for question in asked if question.verdict is not None)
+
+        return await self._runtime(agent).store.read(look)
 
     async def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
         """A turn from record `after` on: what is stored, then what happens, to its end."""
