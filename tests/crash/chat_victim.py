@@ -36,8 +36,9 @@ class MortalApp(App):
     def _provider(self, profile: Profile) -> Provider:
         return KillingProvider(super()._provider(profile), self.switch)
 
-    def _tools(self, profile: Profile, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
-        return [killing_tool(tool, self.switch) for tool in super()._tools(profile, workspace, added)]
+    def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
+        tools = super()._tools(profile, store, workspace, added)
+        return [killing_tool(tool, self.switch) for tool in tools]
 
 
 def main() -> int:
