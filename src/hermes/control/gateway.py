@@ -7,6 +7,7 @@ reach a record → lanes drain → the epoch is closed as clean."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,7 +39,7 @@ from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
-from hermes.domain.errors import UserError
+from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Inbound
@@ -93,6 +94,7 @@ class Gateway:
         self._closing = False
         self._hurry = asyncio.Event()
         self._listeners: list[Callable[[Turn], None]] = []
+        self._catching_up: set[asyncio.Task[None]] = set()
 
     # --- its life ---
 
@@ -192,12 +194,28 @@ class Gateway:
         runtime = self._runtime(words.agent)
         self._check_size(words.input.text)
         unit = Submitting(words=words, settings=self._parts.settings, now=self._parts.clock.now()).unit
-        submitted = await runtime.store.write(unit)
+        try:
+            submitted = await runtime.store.write(unit)
+        except asyncio.CancelledError:
+            self._catch_up()
+            raise
         if submitted.fresh:
             turn = submitted.turn
             self.feeds.drive(turn.id)
             self._ring_session(words.agent, turn.session, submitted.begun)
         return submitted
+
+    def _catch_up(self) -> None:
+        """Whoever asked has gone, but what they asked may be stored all the same: look for it after that."""
+
+        async def look() -> None:
+            with contextlib.suppress(HermesError):
+                await self._parts.store.write(_nothing)
+                self._actors.search()
+
+        task = asyncio.create_task(look(), name="catch up")
+        self._catching_up.add(task)
+        task.add_done_callback(self._catching_up.discard)
 
     def _check_size(self, text: str) -> None:
         most = self._parts.settings.gateway.max_message_chars
@@ -362,6 +380,10 @@ class Gateway:
 
 
 _NO_ABILITIES = Capabilities()
+
+
+def _nothing(tx: Tx) -> None:
+    """A unit that only comes after those that were handed in before it."""
 
 
 def _turn(turn: TurnId, tx: Tx) -> Turn | None:
