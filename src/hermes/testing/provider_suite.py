@@ -235,13 +235,19 @@ async def check_connection_is_used_again(make: Make) -> None:
 
 async def check_many_at_once(make: Make) -> None:
     """Nobody waits for a free connection."""
-    reply = Reply(text="ok", pace=Pace(first_byte=2.0))
-    async with _serving(make, lambda request: reply) as (server, provider):
-        asking = [asyncio.create_task(hear(provider, ask("go"))) for _ in range(64)]
-        while len(server.requests) < 64:
-            assert not server.exchanges, "one was answered before all had reached the model"
-            await asyncio.sleep(0.01)
-        assert [(await one).text for one in asking] == ["ok"] * 64
+    reply = Reply(text="ok", pace=Pace(first_byte=QUICK / 2))
+    most = 0
+
+    def answer(request: object) -> Reply:
+        nonlocal most
+        most = max(most, len(server.requests) - len(server.exchanges))
+        return reply
+
+    async with _serving(make, answer) as (server, provider):
+        heard = await asyncio.gather(*(hear(provider, ask("go")) for _ in range(64)))
+        assert [one.text for one in heard] == ["ok"] * 64
+        # On a busy machine the first may be answered before the last is sent; more than that is a queue.
+        assert most > 32, f"only {most} were at the model together"
 
 
 async def check_a_large_paste(make: Make) -> None:
