@@ -143,6 +143,16 @@ def test_a_history_of_ones_own() -> None:
         assert len(fresh["messages"]) == 2
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_it_finds_what_was_said_in_another_session(tmp_path: Path, kept: bool) -> None:
+    with demo(folder=tmp_path / "kept" if kept else None) as agent:
+        first = agent.run_conversation("apples are red")
+        told = agent.run_conversation("search history for apples", conversation_history=[])
+        assert told["session_id"] != first["session_id"]
+        assert f"{first['session_id']}\n" in told["final_response"]
+        assert "user: apples are red" in told["final_response"]
+
+
 def test_nobody_approves_unless_somebody_does(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir(mode=0o700)
     with demo() as agent:

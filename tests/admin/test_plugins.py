@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from hermes import plugins
-from hermes.app import Given, is_enabled, missing_settings
+from hermes.app import Given
+from hermes.app.accounts import is_enabled, missing_settings
 from hermes.domain.errors import UserError
 from hermes.state.settings import load_settings
 

@@ -14,7 +14,7 @@ from hermes.domain.ids import CallId, TurnId
 from hermes.domain.ports import ModelEnd, ModelRequest
 from hermes.domain.tool import ToolCall
 
-TOOLS = ("read_file", "write_file", "search_files", "terminal", "clarify", "todo")
+TOOLS = ("read_file", "write_file", "search_files", "session_search", "terminal", "clarify", "todo")
 
 
 def finished(text: str, *, failed: bool = False, unknown: bool = False) -> ToolFinished:
@@ -45,6 +45,10 @@ def entries(*records: Record) -> list[Entry]:
         ("$ date", "terminal", {"command": "date"}),
         ("find TODO (now)", "search_files", {"pattern": r"TODO\ \(now\)"}),
         ("find *.py", "search_files", {"pattern": "*.py", "target": "files"}),
+        ("search history milk", "session_search", {"query": "milk"}),
+        ('Search the history for: "red apples"', "session_search", {"query": '"red apples"'}),
+        ("what did I say about the red apples?", "session_search", {"query": "red apples"}),
+        ("What have I told you about Kant?!", "session_search", {"query": "Kant"}),
     ],
 )
 def test_words_become_calls(words: str, tool: str, arguments: dict[str, object]) -> None:
@@ -78,7 +82,6 @@ def test_questions_and_plans() -> None:
         ("count to 12", "1 2 3 4 5 6 7 8 9 10 11 12"),
         ("count to 0", "1\n"),
         ("count to 999999999", " 1000\n"),
-        ("search history milk", "hermes sessions search"),
     ],
 )
 def test_plain_answers_say_what_they_are(words: str, told: str) -> None:
@@ -98,6 +101,7 @@ def test_a_tool_that_is_switched_off_is_told_of() -> None:
         ("terminal", {"command": "ls"}, finished("a\nb"), "I ran `ls`:\n\n```\na\nb\n```"),
         ("read_file", {"path": "x"}, finished("````\n"), "`````\n````\n`````"),
         ("clarify", {}, finished("blue"), "You answered: blue"),
+        ("session_search", {"query": "a b"}, finished("x"), "I searched for `a b`:\n\n```\nx\n```"),
         ("terminal", {}, finished("Denied", failed=True), "did not work: Denied"),
         ("terminal", {}, finished("?", failed=True, unknown=True), "did not repeat it"),
         ("read_file", {"path": "x"}, finished("y" * 9999), "the rest is not shown"),

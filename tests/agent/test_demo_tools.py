@@ -14,10 +14,10 @@ import pytest
 from hermes.agent.demo import FOOTER
 from hermes.agent.providers.demo import DemoProvider
 from hermes.app import App, Given, Toolsets
-from hermes.control.gateway import Submission
+from hermes.control.submission import Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Asked, Entry, Record, Seen, TextDelta, ToolFinished, Verdict
-from hermes.domain.ids import MAIN_AGENT, TurnId
+from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId
 from hermes.domain.turn import Answer, TurnInput
 from hermes.entry.host import HostState
 from hermes.stream.fold import answer_text
@@ -53,24 +53,30 @@ async def living(home: Path, given: Given) -> AsyncIterator[App]:
         await task
 
 
-async def say(app: App, text: str, allow: Verdict = Verdict.DENY) -> list[Record]:
-    turn = await app.gateway.submit(Submission(agent=MAIN_AGENT, source=ME, input=TurnInput(text=text)))
-    return await follow(app, turn.id, allow)
+async def say(
+    app: App, text: str, allow: Verdict = Verdict.DENY, source: Source = ME, agent: AgentId = MAIN_AGENT
+) -> list[Record]:
+    turn = await app.gateway.submit(Submission(agent=agent, source=source, input=TurnInput(text=text)))
+    return await follow(app, turn.id, allow, agent)
 
 
-async def follow(app: App, turn: TurnId, allow: Verdict = Verdict.DENY) -> list[Record]:
+async def follow(
+    app: App, turn: TurnId, allow: Verdict = Verdict.DENY, agent: AgentId = MAIN_AGENT
+) -> list[Record]:
     records: list[Record] = []
-    async for seen in app.gateway.watch(MAIN_AGENT, turn):
+    async for seen in app.gateway.watch(agent, turn):
         if isinstance(seen, Entry):
             records.append(seen.record)
         if isinstance(seen, Entry) and isinstance(seen.record, Asked):
             answer = Answer(question=seen.record.question, verdict=allow, text="blue", by="me")
-            await app.gateway.answer(MAIN_AGENT, answer)
+            await app.gateway.answer(agent, answer)
     return records
 
 
-async def answer(app: App, text: str, allow: Verdict = Verdict.DENY) -> str:
-    records = await say(app, text, allow)
+async def answer(
+    app: App, text: str, allow: Verdict = Verdict.DENY, source: Source = ME, agent: AgentId = MAIN_AGENT
+) -> str:
+    records = await say(app, text, allow, source, agent)
     at = [
         Entry(seq=n, turn=TurnId("t"), at=app._given.clock.now(), record=one) for n, one in enumerate(records)
     ]
@@ -102,6 +108,44 @@ async def test_the_first_minute(home: Path) -> None:
         assert "You answered: blue" in await answer(app, "ask me", Verdict.REPLY)
         assert "[>] a" in await answer(app, "todo: a, b")
         assert "There is no nowhere.txt" in await answer(app, "read nowhere.txt")
+
+
+def chat(platform: str, name: str, user: str) -> Source:
+    return Source(address=Address(platform=platform, chat=name), kind=Kind.PRIVATE, user=user)
+
+
+async def test_a_second_conversation_finds_what_the_first_one_said(home: Path) -> None:
+    later = chat("terminal", "there", "me")
+    async with living(home, given(home)) as app:
+        await answer(app, "my neighbour grows heirloom apples")
+        told = await answer(app, "search history for apples", source=later)
+        first, second = await app.store.scoped(MAIN_AGENT).read(
+            lambda tx: sorted(tx.sessions.find(""), key=lambda one: str(one.place))
+        )
+        assert "user: my neighbour grows heirloom apples" in told
+        assert first.id in told and second.id not in told
+    async with living(home, given(home)) as app:
+        told = await answer(app, "what did I say about heirloom apples?", source=later)
+        assert "user: my neighbour grows heirloom apples" in told and first.id in told
+        told = await answer(app, "what did I say about elephants?", source=later)
+        assert "Nothing was said with “elephants” before." in told
+        assert "The query has no word in it." in await answer(app, "search history ???")
+
+
+async def test_history_keeps_agents_and_people_apart(home: Path) -> None:
+    (home / "config.yaml").write_text("agents: {other: {}}\n")
+    other = AgentId("other")
+    ann, ben = chat("fake", "ann", "1"), chat("fake", "ben", "2")
+    async with living(home, given(home)) as app:
+        await answer(app, "plums for the other one", agent=other)
+        await answer(app, "plums for ann", source=ann)
+        question = "search history for plums"
+        assert "plums for ann" in await answer(app, question, source=chat("fake", "again", "1"))
+        assert "Nothing was said" in await answer(app, question, source=ben)
+        told = await answer(app, question)
+        assert "plums for ann" in told and "other one" not in told
+        told = await answer(app, question, source=chat("terminal", "there", "me"), agent=other)
+        assert "plums for the other one" in told and "ann" not in told
 
 
 async def test_what_is_dangerous_is_asked_first(home: Path) -> None:

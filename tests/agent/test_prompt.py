@@ -6,8 +6,9 @@ from datetime import date
 from pathlib import Path
 
 from hermes.agent.prompt import MOST_BLOCK, PromptParts, build_prompt, local_environment
+from hermes.agent.tools import TOOLS
 
-DEFAULT_TOOLS = ("read_file", "write_file", "patch", "search_files", "terminal", "process", "clarify", "todo")
+DEFAULT_TOOLS = tuple(TOOLS)
 TODAY = date(2026, 5, 9)
 
 

@@ -57,6 +57,24 @@ def test_tools_are_not_in_the_way_of_a_pipe(home: Path) -> None:
     assert said == Said(0, "The tool said: read did notes \n", "")
 
 
+def test_deleting_a_session_deletes_its_log_and_no_other(home: Path) -> None:
+    logs = home / "sessions"
+    for words in ("elephants", "giraffes"):
+        assert hermes(home, "chat", "-z", "-q", words).code == 0
+    deleted, kept = sorted(logs.glob("*.jsonl"), key=lambda log: "giraffes" in log.read_text())
+    assert "elephants" in deleted.read_text()
+    refused = hermes(home, "sessions", "delete", deleted.stem)
+    assert refused.code == 1 and deleted.exists()
+    assert hermes(home, "sessions", "delete", deleted.stem, "--yes").code == 0
+    assert list(logs.iterdir()) == [kept] and "giraffes" in kept.read_text()
+
+
+def test_a_later_chat_finds_what_an_earlier_one_said(home: Path) -> None:
+    assert hermes(home, "chat", "-z", "-q", "my cat is called Minka").code == 0
+    said = hermes(home, "chat", "-z", "-q", "what did I say about my cat?")
+    assert said.code == 0 and "user: my cat is called Minka" in said.out and said.clean
+
+
 def test_nobody_to_ask_means_no(home: Path) -> None:
     said = chat(home, "-z", "danger zone")
     assert said.code == 0 and said.out.startswith("The tool said: Denied by the user.")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.gateway import Submission
+from hermes.control.submission import Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Entry, Finished, Stopped, TextDelta
 from hermes.domain.ids import MAIN_AGENT

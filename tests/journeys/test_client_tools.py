@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.gateway import Submission
+from hermes.control.submission import Place, Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Asked, Entry, Finished, ModelSaid, Stopped, ToolFinished, Verdict
 from hermes.domain.ids import MAIN_AGENT, CallId, client_call_id, question_of_call
@@ -147,7 +147,7 @@ async def test_words_never_answer_what_a_client_is_asked_for(tmp_path: Path) -> 
         (session,) = await chat.database.read(lambda tx: tx.sessions.find(""))
         given = TurnInput(text="go", guidance=Guidance(tools=TOOLS[:1]))
         turn = await chat.gateway.submit(
-            Submission(agent=MAIN_AGENT, source=CLIENT, input=given, session=session.id)
+            Submission(agent=MAIN_AGENT, source=CLIENT, input=given, place=Place(session=session.id))
         )
         await questions(chat, turn)
         chat.world.write("/approve", user="key:ann")
@@ -206,7 +206,7 @@ async def test_a_picture_that_a_door_stored_is_shown_again_after_a_restart(
         await ended(chat, turn)
     async with Journey(folder=tmp_path) as chat:
         words = Submission(
-            agent=MAIN_AGENT, source=CLIENT, input=TurnInput(text="again"), session=turn.session
+            agent=MAIN_AGENT, source=CLIENT, input=TurnInput(text="again"), place=Place(session=turn.session)
         )
         await ended(chat, await chat.gateway.submit(words))
         assert list(chat.model.requests[0].images.values()) == ["data:image/gif;base64,R0lGODlh"]

@@ -25,11 +25,12 @@ FOLDERS = (
     "execution",
     "control",
     "entry",
+    "app",
     "admin",
     "script",
     "testing",
 )
-FILES = ("__init__.py", "__main__.py", "cli.py", "app.py", "plugins.py")
+FILES = ("__init__.py", "__main__.py", "cli.py", "plugins.py")
 
 
 def sources(under: Path = PACKAGE) -> list[Path]:

@@ -96,7 +96,7 @@ class ChatProcess:
         with hold_home(self.home, CHAT):
             from hermes.app import App
 
-            app = App(self.home, self.environ, self._given())
+            app = App(self.home, self.environ, self._given(), self.asked.version)
             settings = app.loaded.settings
             with (
                 logging_on(self.home, app.loaded.secrets, settings.logging.level),

@@ -70,6 +70,7 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
         say=lambda line: console.note(f"Hermes {asked.version} is {line}"),
         level="DEBUG" if asked.verbose else "",
         quiet=asked.quiet,
+        version=asked.version,
     )
     return process.run()
 
@@ -84,6 +85,7 @@ class GatewayProcess:
     level: str = ""
     quiet: bool = False
     given: Given | None = None
+    version: str = ""
 
     def run(self) -> int:
         """Run until a signal; the exit code. What a person must mend first is raised as a `UserError`."""
@@ -91,7 +93,7 @@ class GatewayProcess:
         with hold_home(self.home, GATEWAY):
             from hermes.app import App
 
-            app = App(self.home, self.environ, self.given)
+            app = App(self.home, self.environ, self.given, self.version)
             facts = process_facts()
             level = self.level or app.loaded.settings.logging.level
             with (

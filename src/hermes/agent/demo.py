@@ -28,8 +28,7 @@ HELP = """I follow a few fixed rules and use the real tools. Try:
 - `ask me` (a question back to you)
 - `todo: first, second, third`
 - `count to 30` (slowly: interrupt it, or pull the plug and come back)
-- `search history milk`"""
-_HISTORY = "session_search"
+- `search history for milk` or `what did I say about milk` (in earlier conversations)"""
 _MOST_SHOWN = 4000
 _MOST_COUNTED = 1000
 _MOST_READ = 4
@@ -86,11 +85,6 @@ def _final(text: str, *, slow: bool = False) -> DemoReply:
 
 
 def _call(wish: _Wish, seq: int, tools: Collection[str]) -> DemoReply:
-    if wish.tool not in tools and wish.tool == _HISTORY:
-        return _final(
-            "There is no tool yet that searches earlier conversations. You can do it yourself, with "
-            "`hermes sessions search` and the words."
-        )
     if wish.tool not in tools:
         return _final(f"That needs the tool `{wish.tool}`, and this agent does not have it.")
     calls = tuple(
@@ -107,6 +101,7 @@ def _call(wish: _Wish, seq: int, tools: Collection[str]) -> DemoReply:
 _ANNOUNCED = {
     "read_file": "Let me look.",
     "search_files": "Let me search.",
+    "session_search": "Let me look into earlier conversations.",
     "terminal": "Let me run that.",
     "write_file": "Let me write that.",
 }
@@ -159,11 +154,17 @@ def _read(words: str) -> _Wish | None:
     return _Wish(tool="read_file", arguments=tuple({"path": path} for path in paths[:_MOST_READ] if path))
 
 
+_HISTORY = re.compile(
+    r"(?:search\s+(?:(?:the|my|our)\s+)?history(?:\s+for)?"
+    r"|what\s+(?:did|have)\s+(?:I|you|we)\s+(?:say|said|tell\s+you|told\s+you)\s+about)"
+    r"[\s:]+(?:the\s+|my\s+)?(.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
 def _history(words: str) -> _Wish | None:
-    match = re.match(r"search\s+(?:the\s+)?history(?:\s+for)?\s+(.+)", words, re.IGNORECASE | re.DOTALL)
-    if not match:
-        return None
-    return _Wish(tool=_HISTORY, arguments=({"query": match[1].strip()},))
+    match = _HISTORY.match(words)
+    return _Wish(tool="session_search", arguments=({"query": match[1].rstrip("?!. ")},)) if match else None
 
 
 def _find(words: str) -> _Wish | None:
@@ -247,6 +248,8 @@ def _told(call: ToolCall, result: ToolFinished) -> str:
             return f"The plan:\n\n{_block(result.text)}"
         case "terminal":
             return f"I ran `{_argument(call, 'command')}`:\n\n{_block(result.text)}"
+        case "session_search":
+            return f"I searched for `{_argument(call, 'query')}`:\n\n{_block(result.text)}"
         case "read_file":
             return f"`{_argument(call, 'path')}`:\n\n{_block(result.text)}"
         case _:

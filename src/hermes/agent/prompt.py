@@ -37,6 +37,7 @@ _TOOL_RULES = (
 )
 _RULES_OF = {
     "clarify": "Ask with `clarify` only what changes your next step and what you cannot find out yourself.",
+    "session_search": "If the user means something you do not see here, look with `session_search` first.",
     "todo": "For work of three or more steps keep a list with `todo`, one step in progress at a time.",
     "terminal": "Dangerous commands are shown to the user for approval by themselves; do not ask beforehand. "
     "If one is denied, do not look for a way around.",

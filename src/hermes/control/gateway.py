@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import TypeVar
 
 from hermes.control.delivery import Delivery
 from hermes.control.doors import (
     About,
     Caller,
     Replied,
-    bound_session,
     choose_model,
     enter_session,
     open_turns,
@@ -32,22 +32,24 @@ from hermes.control.questions import Expiry, Outcome, answer
 from hermes.control.routing import SelectAgent
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
+from hermes.control.submission import Submission, Submitted, Submitting
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.workers import Workers
-from hermes.domain.address import Address, Source
+from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Seen
-from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
+from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.message import Attachment, Inbound, media_kind
 from hermes.domain.ports import Platform, Store, Tx
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.text import storable
-from hermes.domain.turn import Answer, BusyMode, Cause, Turn, TurnInput, TurnState
+from hermes.domain.turn import Answer, Turn, TurnState
 
 log = logging.getLogger("hermes.gateway")
+T = TypeVar("T")
 STOP_SECONDS = 10.0
 _UPKEEP_SECONDS = 3600.0
 _MEGABYTE = 1024 * 1024
@@ -68,20 +70,6 @@ class Parts:
     """Names that a turn may give as its model, and the models behind them."""
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
     """Told of every record once it is stored; must return at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """Words from a door that knows who speaks and to which agent, and watches the feed for the answer.
-    `busy` None is what the session says, or else the settings."""
-
-    agent: AgentId
-    source: Source
-    input: TurnInput
-    session: SessionId | None = None
-    busy: BusyMode | None = BusyMode.QUEUE
-    cause: Cause = Cause.MESSAGE
-    ephemeral: bool = False
 
 
 class Gateway:
@@ -210,31 +198,19 @@ class Gateway:
 
     async def submit(self, words: Submission) -> Turn:
         """A turn for a terminal or an API client, in one commit; its feed is open before this returns."""
+        return (await self.ask(words)).turn
+
+    async def ask(self, words: Submission) -> Submitted:
+        """As `submit`, telling also whether this was asked before."""
         runtime = self._runtime(words.agent)
-        now = self._parts.clock.now()
         self._check_size(words.input.text)
-
-        def submit(tx: Tx) -> Turn:
-            session = self._session_for(tx, words)
-            said = session.busy_mode or self._parts.settings.display.busy_input_mode
-            turn = Turn(
-                id=new_turn_id(),
-                session=session.id,
-                agent=words.agent,
-                cause=words.cause,
-                input=replace(words.input, text=storable(words.input.text)),
-                created_at=now,
-                source=words.source,
-                busy=BusyMode(said) if words.busy is None else words.busy,
-                ephemeral=words.ephemeral,
-            )
-            tx.turns.add(turn)
-            return turn
-
-        turn = await runtime.store.write(submit)
-        self.feeds.open(turn.id)
-        self._ring_known(words.agent, turn.session)
-        return turn
+        unit = Submitting(words=words, settings=self._parts.settings, now=self._parts.clock.now()).unit
+        submitted = await runtime.store.write(unit)
+        if submitted.fresh:
+            turn = submitted.turn
+            self.feeds.drive(turn.id)
+            self._ring_session(words.agent, turn.session, submitted.begun)
+        return submitted
 
     def _check_size(self, text: str) -> None:
         most = self._parts.settings.gateway.max_message_chars
@@ -242,16 +218,13 @@ class Gateway:
             size = f"{len(text):,} characters; {most:,} are the most"
             raise UserError(f"Your message has {size}.", hint="Put it into a file and name the file.")
 
-    def _session_for(self, tx: Tx, words: Submission) -> Session:
-        if words.session is None:
-            caller = Caller(agent=words.agent, source=words.source)
-            return bound_session(tx, caller, self._parts.clock.now())
-        known = tx.sessions.get(words.session)
-        if known is None:
-            raise UserError(
-                f"There is no session “{words.session}”.", hint="`hermes sessions list` shows them."
-            )
-        return known
+    async def read(self, agent: AgentId, query: Callable[[Tx], T]) -> T:
+        """Ask something of an agent's part of the store."""
+        return await self._runtime(agent).store.read(query)
+
+    async def write(self, agent: AgentId, unit: Callable[[Tx], T]) -> T:
+        """Change something in an agent's part of the store that no actor has to hear of."""
+        return await self._runtime(agent).store.write(unit)
 
     async def command(self, caller: Caller, text: str) -> Replied:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
@@ -303,8 +276,9 @@ class Gateway:
         runtime = self._runtime(agent)
         wanted: TurnId | None = turn
         while wanted is not None:
-            feed, state = await self._join(runtime, wanted)
-            if not feed.ended and state.state.open:
+            feed = self.feeds.open(wanted)
+            state = None if feed.driven else await self._join(runtime, feed)
+            if state is None or (not feed.ended and state.state.open):
                 async for seen in feed.watch(after):
                     yield seen
                 self.feeds.release(wanted)
@@ -316,22 +290,21 @@ class Gateway:
                     yield entry
             wanted = state.absorbed_by or feed.follow
 
-    async def _join(self, runtime: Runtime, turn: TurnId) -> tuple[Feed, Turn]:
-        """The feed of a turn, filled from the store if nobody runs it now, and the turn as it is."""
-        feed = self.feeds.open(turn)
+    async def _join(self, runtime: Runtime, feed: Feed) -> Turn:
+        """The turn of a feed as it is; if nobody runs it now, the feed is filled from the store."""
         feed.watchers += 1  # an actor that parks the turn meanwhile must not throw the feed away
         try:
-            state = await runtime.store.read(partial(_turn, turn))
+            state = await runtime.store.read(partial(_turn, feed.turn))
             if state is not None and state.state is TurnState.WAITING and not feed.entries:
-                entries = await runtime.store.read(partial(_records, turn))
+                entries = await runtime.store.read(partial(_records, feed.turn))
                 if not feed.entries:
                     feed.preload(entries)
         finally:
             feed.watchers -= 1
         if state is None:
-            self.feeds.release(turn)
-            raise UserError(f"There is no turn “{turn}”.")
-        return feed, state
+            self.feeds.release(feed.turn)
+            raise UserError(f"There is no turn “{feed.turn}”.")
+        return state
 
     async def answer(self, agent: AgentId, given: Answer) -> Outcome:
         outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given))

@@ -19,7 +19,7 @@ from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDel
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OutboxRow, Slot
-from hermes.domain.session import Session, SessionKey
+from hermes.domain.session import Session, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall
 from hermes.domain.turn import Answer, Earlier, Job, Question, Request, Turn, TurnState
 
@@ -138,7 +138,8 @@ class Jobs(Protocol):
 
 
 class Search(Protocol):
-    def find(self, query: str, limit: int = 20) -> list[Hit]: ...
+    def find(self, query: str, limit: int = 20, viewer: Viewer | None = None) -> list[Hit]:
+        """What was said, the best first; for a viewer only what it may see, without its own turn's words."""
 
 
 class MediaIndex(Protocol):

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import unquote
 
-from hermes.domain.address import Kind, Source, read_platform, spell, spell_platform
+from hermes.domain.address import LOCAL_DOOR, Kind, Source, read_platform, spell, spell_platform
 from hermes.domain.errors import UserError
-from hermes.domain.ids import AgentId, SessionId, new_session_id
+from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id
 
 _IMPORTED_KINDS = {"dm": Kind.PRIVATE, "forum": Kind.THREAD}
 
@@ -136,3 +136,17 @@ def begin_session(key: SessionKey, source: Source, now: datetime) -> Session:
         owner=None if shared else owner_of(source),
         place=str(source.address),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Viewer:
+    """A turn that looks for what was said before, in its session. It sees what those who speak there may come
+    back to; whoever sits at the machine may see everything."""
+
+    session: Session
+    turn: TurnId
+
+    @property
+    def is_local(self) -> bool:
+        credential = (self.session.owner or "").partition(":")[0]
+        return credential.partition("@")[0] == LOCAL_DOOR

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 from hermes.agent.detect import with_endpoint
 from hermes.app import App, Given, Toolsets
-from hermes.control.gateway import Submission
+from hermes.control.submission import Place, Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
@@ -236,7 +236,10 @@ class AIAgent:
             session = await self._open_session(app, talk)
             self._current = talk
             words = Submission(
-                agent=MAIN_AGENT, source=SOURCE, input=TurnInput(text=talk.text), session=session
+                agent=MAIN_AGENT,
+                source=SOURCE,
+                input=TurnInput(text=talk.text),
+                place=Place(session=session),
             )
             turn = await app.gateway.submit(words)
             talk.turn = turn.id

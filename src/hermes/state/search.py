@@ -4,10 +4,16 @@ has come; a search first brings it up to date, so it never misses what is stored
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import tzinfo
 
 from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import Hit
+from hermes.domain.session import Viewer
 from hermes.domain.text import storable
+from hermes.domain.tool import ToolContext
 from hermes.state.codec import unstamp
 from hermes.state.db import Db, Row
 
@@ -42,7 +48,7 @@ class SearchTable:
         self._db = db
         self._agent = agent
 
-    def find(self, query: str, limit: int = 20) -> list[Hit]:
+    def find(self, query: str, limit: int = 20, viewer: Viewer | None = None) -> list[Hit]:
         while catch_up(self._db):
             pass
         query = storable(query[:_LONGEST_QUERY])
@@ -50,42 +56,73 @@ class SearchTable:
         if not words:
             return []
         if _SPACELESS.search(query):
-            return self._like([word for word in words if word not in _OPERATORS] or words, limit)
-        hits = self._match("words", _phrase(query), limit)
+            return self._like([word for word in words if word not in _OPERATORS] or words, limit, viewer)
+        hits = self._match("words", _phrase(query), limit, viewer)
         # No such words: perhaps parts of some.
         plain = '"' not in query and all(len(word) >= 3 and word not in _OPERATORS for word in words)
         if not hits and plain:
-            hits = self._match("letters", " AND ".join(f'"{word}"' for word in words), limit)
+            hits = self._match("letters", " AND ".join(f'"{word}"' for word in words), limit, viewer)
         return hits
 
-    def _match(self, index: str, phrase: str, limit: int) -> list[Hit]:
+    def _match(self, index: str, phrase: str, limit: int, viewer: Viewer | None) -> list[Hit]:
         # Ranking a word that is nearly everywhere costs hundreds of milliseconds; the newest are as good.
         many = self._db.one(
             f"SELECT count(*) FROM (SELECT 1 FROM {index} WHERE {index} MATCH ? LIMIT ?)", phrase, _COMMON
         )
         order = f"{index}.rowid DESC" if many is not None and many[0] >= _COMMON else "rank"
+        seen, values = _seen_by(viewer)
         rows = self._db.all(
             f"SELECT j.session, j.seq, j.at, s.title, j.kind, snippet({index}, 0, '', '', '…', 16)"
             f" FROM {index} JOIN journal j ON j.n = {index}.rowid JOIN sessions s ON s.id = j.session"
-            f" WHERE {index} MATCH ? AND s.agent = ? ORDER BY {order} LIMIT ?",
+            f" WHERE {index} MATCH ? AND s.agent = ?{seen} ORDER BY {order} LIMIT ?",
             phrase,
             self._agent,
+            *values,
             limit,
         )
         return [_hit(row) for row in rows]
 
-    def _like(self, words: list[str], limit: int) -> list[Hit]:
+    def _like(self, words: list[str], limit: int, viewer: Viewer | None) -> list[Hit]:
         """Languages without spaces: the trigram index where a word is long enough, a scan where not."""
         condition = " AND ".join(["letters.text LIKE ?"] * len(words))
+        seen, values = _seen_by(viewer)
         rows = self._db.all(
             "SELECT j.session, j.seq, j.at, s.title, j.kind, substr(letters.text, 1, 120) FROM letters"
             " JOIN journal j ON j.n = letters.rowid JOIN sessions s ON s.id = j.session"
-            f" WHERE {condition} AND s.agent = ? ORDER BY letters.rowid DESC LIMIT ?",
+            f" WHERE {condition} AND s.agent = ?{seen} ORDER BY letters.rowid DESC LIMIT ?",
             *(f"%{word}%" for word in words),
             self._agent,
+            *values,
             limit,
         )
         return [_hit(row) for row in rows]
+
+
+def recall_from(store: Store, zone: tzinfo | None) -> Callable[[str, int, ToolContext], Awaitable[list[Hit]]]:
+    """A search on behalf of a tool's call, with the times in a zone (None: the machine's)."""
+
+    async def recall(query: str, limit: int, context: ToolContext) -> list[Hit]:
+        def find(tx: Tx) -> list[Hit]:
+            session = tx.sessions.get(context.session)
+            if session is None:
+                return []
+            return tx.search.find(query, limit, Viewer(session=session, turn=context.turn))
+
+        return [replace(hit, at=hit.at.astimezone(zone)) for hit in await store.read(find)]
+
+    return recall
+
+
+def _seen_by(viewer: Viewer | None) -> tuple[str, tuple[str | None, ...]]:
+    """A condition that keeps what a viewer may see: a session is theirs who began it, and in a place that
+    shares its sessions, the place's."""
+    if viewer is None:
+        return "", ()
+    here = viewer.session
+    if viewer.is_local:
+        return " AND j.turn != ?", (viewer.turn,)
+    mine = "(s.id = ? OR s.owner = ? OR (s.owner IS NULL AND s.place = ?))"
+    return f" AND j.turn != ? AND {mine}", (viewer.turn, here.id, here.owner, here.place)
 
 
 def _phrase(query: str) -> str:

@@ -101,6 +101,7 @@ _EMOJI = {
     "read": "📖",
     "search": "🔎",
     "send": "📨",
+    "session": "🔎",
     "skill": "📚",
     "terminal": "💻",
     "text": "🔊",

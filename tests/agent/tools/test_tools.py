@@ -13,10 +13,16 @@ from hermes.agent.tools import TOOLS, Workbench, default_tools, tools_page, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.ports import ProcessView
+from hermes.domain.rows import Hit
 from hermes.domain.tool import Ask, Effect, Tool, ToolContext, ToolResult
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tools.md"
+
+
+async def nobody(query: str, limit: int, context: ToolContext) -> list[Hit]:
+    """The history of an agent to which nobody has spoken."""
+    return []
 
 
 class Bench:
@@ -33,6 +39,7 @@ class Bench:
         self.ended: list[ProcessView] = []
         bench = Workbench(
             backend=self.backend,
+            recall=nobody,
             workspace=str(self.folder),
             home=str(self.user),
             agent_home=str(tmp_path / "agent"),
@@ -83,7 +90,7 @@ def test_schemas_are_small() -> None:
         }
         for spec in TOOLS.values()
     ]
-    assert len(TOOLS) == 8
+    assert len(TOOLS) == 9
     assert len(json.dumps(schemas, separators=(",", ":"), ensure_ascii=False).encode()) <= 4500
 
 
@@ -109,20 +116,21 @@ def test_effects_and_company() -> None:
         "patch": (Effect.KEYED, False),
         "terminal": (Effect.ONCE, False),
         "process": (Effect.ONCE, False),
+        "session_search": (Effect.READ, True),
         "clarify": (Effect.READ, False),
         "todo": (Effect.READ, False),
     }
 
 
 async def test_toolsets(bench: Bench) -> None:
-    made = Workbench(backend=bench.backend, workspace="/w", home="/h")
+    made = Workbench(backend=bench.backend, recall=nobody, workspace="/w", home="/h")
     assert {tool.name for tool in default_tools(made, enabled=["terminal"])} == {"terminal", "process"}
     assert not {tool.toolset for tool in default_tools(made, disabled=["terminal", "file"])} & {
         "terminal",
         "file",
     }
     assert default_tools(made, enabled=["none", "file"]) == []
-    assert set(toolsets()) == {"file", "terminal", "clarify", "todo"}
+    assert set(toolsets()) == {"file", "terminal", "session_search", "clarify", "todo"}
     with pytest.raises(UserError, match="Did you mean terminal"):
         default_tools(made, enabled=["terminl"])
 

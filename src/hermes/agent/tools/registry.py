@@ -5,7 +5,7 @@ turns the registered functions into tools of one agent."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
@@ -15,21 +15,28 @@ from hermes.agent.tools.schema import Signature, read_signature, read_values
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports import Backend, ProcessView
+from hermes.domain.rows import Hit
 from hermes.domain.tool import Approval, Ask, Clarification, Effect, Tool, ToolContext, ToolResult
 
 NO_TOOLSET = "none"
 _LONGEST_RESULT = 100_000
 
+Recall = Callable[[str, int, ToolContext], Awaitable[Sequence[Hit]]]
+"""At most so many places where the words of a query were said, the best first, as far as the call's session
+may see them and without what its own turn said."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workbench:
-    """What the tools of one agent work with. `ended` is told when a background process has ended.
+    """What the tools of one agent work with. `recall` searches its conversations; `ended` is told when a
+    background process has ended.
 
     `workspace` is where commands start and what they may treat as their own; `home` is the user's;
     `agent_home` is the agent's, which no tool changes without asking. `asks` false = nobody is asked, and
     only what is never run is refused."""
 
     backend: Backend
+    recall: Recall
     workspace: str
     home: str
     agent_home: str = ""

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hermes.control.doors import Caller, Replied
-from hermes.control.gateway import Gateway, Submission
+from hermes.control.gateway import Gateway
 from hermes.control.questions import Outcome
+from hermes.control.submission import Submission
 from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Seen, Verdict

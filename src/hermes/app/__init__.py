@@ -11,24 +11,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
-from zoneinfo import ZoneInfo
 
 from hermes import plugins
 from hermes.agent.detect import NO_PROBE, Choice
 from hermes.agent.loop import AgentLoop, LoopLimits
 from hermes.agent.models import Models
 from hermes.agent.pictures import Illustrated
-from hermes.agent.prompt import PromptParts, build_prompt, local_environment
 from hermes.agent.routes import Route, RoutedProvider
 from hermes.agent.tools import Workbench, default_tools
+from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker
+from hermes.app.http import Around, HttpPart
+from hermes.app.prompt import SystemPrompt, zone_of
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
 from hermes.control.runtime import Runtime
-from hermes.domain.capabilities import Capabilities, Manifest
+from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
@@ -43,7 +43,7 @@ from hermes.domain.ports import (
     Provider,
     Store,
 )
-from hermes.domain.settings import PlatformSettings, Profile, Secret, Settings
+from hermes.domain.settings import Profile, Settings
 from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.turn import Turn
@@ -51,10 +51,10 @@ from hermes.entry.host import Account, Host, HostState
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 from hermes.state.engine import StoreOptions
 from hermes.state.media import MediaFiles
-from hermes.state.memory import MemoryFiles
 from hermes.state.model_settings import model_of, model_routes
 from hermes.state.profiles import DATABASE_FILE, agent_home
 from hermes.state.repair import open_checked
+from hermes.state.search import recall_from
 from hermes.state.session_log import FOLDER as LOG_FOLDER
 from hermes.state.session_log import SessionLogs
 from hermes.state.settings import Loaded, load_settings
@@ -102,29 +102,14 @@ class Given:
     in_memory: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreLease:
-    """An account's lease as a row. The owner is the home: its lock lets nobody else take it back at once."""
-
-    store: Store
-    clock: Clock
-    name: str
-    owner: str
-
-    async def take(self, seconds: float) -> bool:
-        now = self.clock.now()
-        epoch = await self.store.write(lambda tx: tx.leases.take(self.name, self.owner, now, seconds))
-        return epoch is not None
-
-    async def release(self) -> None:
-        await self.store.write(lambda tx: tx.leases.release(self.name, self.owner))
-
-
 class App:
     """One gateway on one home, for a process that has the home to itself."""
 
-    def __init__(self, home: Path, environ: Mapping[str, str], given: Given | None = None) -> None:
+    def __init__(
+        self, home: Path, environ: Mapping[str, str], given: Given | None = None, version: str = ""
+    ) -> None:
         self._home = home
+        self._version = version
         self._environ = environ
         self._given = given or Given()
         self._stop = asyncio.Event()
@@ -141,6 +126,7 @@ class App:
         self._routes: dict[str, Route] = {}
         self._waking: set[asyncio.Task[Turn | None]] = set()
         self._backends: list[Backend] = []
+        self._told: Mapping[str, Any] = {}
 
     @property
     def gateway(self) -> Gateway:
@@ -230,17 +216,42 @@ class App:
         )
         await gateway.start()
         accounts = list(self._accounts(store))
+        http = HttpPart(self._home, self.loaded, watch.tell_platform)
+        if not self._given.in_memory:
+            await http.open(self._around_http(gateway, runtimes), self._facts)
         hosts = [
             asyncio.create_task(Host(account, gateway, clock, watch.tell_platform).live(), name=account.name)
             for account in accounts
         ]
         names = [account.name for account in accounts]
-        watch.tell("running", agents=sorted(runtimes), accounts=names, **self._model_facts())
+        told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
+        self._told = {**told, "started_at": clock.now().timestamp(), "gateway_state": "running"}
+        watch.tell("running", **told)
         try:
             await self._stop.wait()
         finally:
             watch.tell("draining")
+            http.drain()
+            self._told = {**self._told, "gateway_state": "draining"}
             await self._drain(gateway, hosts)
+            await http.close()
+
+    def _model_name(self, agent: AgentId, runtime: Runtime) -> str:
+        choice = self._choices.get(agent)
+        return runtime.profile.settings.model.default if choice is None else choice.model
+
+    def _facts(self) -> Mapping[str, Any]:
+        return self._told
+
+    def _around_http(self, gateway: Gateway, runtimes: Mapping[AgentId, Runtime]) -> Around:
+        return Around(
+            gateway=gateway,
+            clock=self._given.clock,
+            default=self.loaded.settings.default_agent,
+            models={agent: self._model_name(agent, runtime) for agent, runtime in runtimes.items()},
+            version=self._version,
+            aliases=gateway.aliases,
+        )
 
     async def _drain(self, gateway: Gateway, hosts: list[asyncio.Task[None]]) -> None:
         stopping = asyncio.create_task(gateway.stop(STOP_SECONDS), name="drain")
@@ -319,29 +330,38 @@ class App:
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         tools = self._given.tools
         if tools is None:
-            tools = self._tools(profile, workspace, added)
+            tools = self._tools(profile, store, workspace, added)
         choice = self._choices.get(profile.agent)
         model = settings.model.default if choice is None else choice.model
-        prompt = self._prompt(profile, tools, workspace, model)
+        prompt = SystemPrompt(
+            profile=profile,
+            tools=[tool.name for tool in tools],
+            workspace=workspace,
+            model=model,
+            clock=self._given.clock,
+        )
         media = MediaFiles(profile.home / MEDIA, store, self._given.clock)
         loop = AgentLoop(
             provider=self._provider(profile, media),
             tools=tools,
             model=model,
-            system=lambda session: prompt(),
+            system=lambda session: prompt.build(),
             clock=self._given.clock,
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
         )
         known_as = model if choice is None else f"{choice.model} ({choice.provider})"
-        return Runtime(profile=profile, agent=loop, store=store, model=known_as, prompt=prompt, media=media)
+        return Runtime(
+            profile=profile, agent=loop, store=store, model=known_as, prompt=prompt.current, media=media
+        )
 
-    def _tools(self, profile: Profile, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
+    def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
         backend = LocalBackend(
             home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
         )
         self._backends.append(backend)
         bench = Workbench(
             backend=backend,
+            recall=recall_from(store, zone_of(profile.settings.timezone)),
             workspace=str(workspace),
             home=self._environ.get("HOME") or str(Path.home()),
             agent_home=str(profile.home),
@@ -365,30 +385,6 @@ class App:
         self._waking.add(task)
         task.add_done_callback(self._waking.discard)
 
-    def _prompt(
-        self, profile: Profile, tools: Sequence[Tool], workspace: Path, model: str
-    ) -> Callable[[], str]:
-        files = MemoryFiles(profile.home)
-        environment = local_environment(workspace)
-
-        def prompt() -> str:
-            return build_prompt(
-                PromptParts(
-                    today=_today(self._given.clock, profile.settings.timezone),
-                    identity=_read(files, "SOUL.md"),
-                    tools=[tool.name for tool in tools],
-                    environment=environment,
-                    instructions=profile.settings.agent.system_prompt,
-                    memory={
-                        "What you have noted": _read(files, "MEMORY.md"),
-                        "About the user": _read(files, "USER.md"),
-                    },
-                    model=model,
-                )
-            )
-
-        return prompt
-
     # --- platforms ---
 
     def _capabilities(self) -> dict[str, Capabilities]:
@@ -398,10 +394,10 @@ class App:
 
     def _accounts(self, store: Store) -> Iterator[Account]:
         for name, platform in (self._given.platforms or {}).items():
-            yield Account(name=name, make=_ready(platform), lease=self._lease(store, name))
+            yield Account(name=name, make=ready_maker(platform), lease=self._lease(store, name))
         for manifest in self._manifests:
             if is_enabled(manifest, self.loaded):
-                make = _adapter(manifest, self.loaded)
+                make = adapter_maker(manifest, self.loaded)
                 yield Account(name=manifest.name, make=make, lease=self._lease(store, manifest.name))
 
     def _lease(self, store: Store, account: str) -> StoreLease:
@@ -418,46 +414,6 @@ class Injecting:
 
     def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         return self._provider.call(self._inject(request))
-
-
-def is_enabled(manifest: Manifest, loaded: Loaded) -> bool:
-    """Said so, or not said otherwise and everything it requires is there."""
-    block = loaded.settings.platforms.get(manifest.name)
-    if block is not None and block.enabled is not None:
-        return block.enabled
-    wanted = [field.env for field in manifest.settings if field.required]
-    return bool(wanted) and not missing_settings(manifest, loaded)
-
-
-def missing_settings(manifest: Manifest, loaded: Loaded) -> list[str]:
-    """The variables that a platform requires and nobody has set."""
-    wanted = (field.env for field in manifest.settings if field.required)
-    return [name for name in wanted if not loaded.find(manifest.name, name)]
-
-
-def _adapter(manifest: Manifest, loaded: Loaded) -> Callable[[], Awaitable[Platform]]:
-    async def make() -> Platform:
-        missing = missing_settings(manifest, loaded)
-        if missing:
-            raise UserError(
-                f"{manifest.title} needs {', '.join(missing)}.", hint=f"hermes config set {missing[0]} …"
-            )
-        adapter = await asyncio.to_thread(plugins.load_adapter, manifest)
-        block = loaded.settings.platforms.get(manifest.name, PlatformSettings())
-
-        def find(variable: str) -> Secret | None:
-            return loaded.find(manifest.name, variable)
-
-        return adapter(block, find)
-
-    return make
-
-
-def _ready(platform: Platform) -> Callable[[], Awaitable[Platform]]:
-    async def make() -> Platform:
-        return platform
-
-    return make
 
 
 def _own_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
@@ -478,15 +434,3 @@ def _added_tools(chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
 
 def _tell_nobody(agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
     """Stands where nobody follows what is committed."""
-
-
-def _today(clock: Clock, timezone: str) -> date:
-    return clock.now().astimezone(ZoneInfo(timezone) if timezone else None).date()
-
-
-def _read(files: MemoryFiles, name: str) -> str:
-    try:
-        return files.read(name)
-    except OSError as error:
-        log.warning("memory.unreadable file=%s why=%s", name, error.strerror)
-        return ""

@@ -1,0 +1,54 @@
+"""`session_search`: what was said before, in other conversations with this agent and earlier in this one.
+
+Whose conversations are searched is the workbench's `recall`'s to decide. It leaves out what the asking turn
+said itself: a search would find its own question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hermes.agent.tools.registry import Desk, tool
+from hermes.domain.errors import UserError
+from hermes.domain.rows import Hit
+from hermes.domain.text import one_line
+from hermes.domain.tool import Effect
+
+_MOST_SESSIONS = 10
+_MOST_EXCERPTS = 3
+_LOOKED_AT = 200
+_LONGEST_EXCERPT = 300
+
+
+@tool("session_search", Effect.READ, parallel=True)
+async def session_search(desk: Desk, query: str, limit: int = 3) -> str:
+    """Search your earlier conversations for words; all must occur. "a phrase", OR, NOT and wor* work.
+
+    limit: conversations, at most 10
+    """
+    if not any(char.isalnum() for char in query):
+        raise UserError("The query has no word in it.", hint="Name words that were said.")
+    hits = await desk.bench.recall(query, _LOOKED_AT, desk.context)
+    if not hits:
+        return f"Nothing was said with “{one_line(query, 60)}” before."
+    found = _by_session(hits)
+    shown = list(found.values())[: min(max(limit, 1), _MOST_SESSIONS)]
+    text = "\n".join(_told(one, here=one[0].session == desk.session) for one in shown)
+    left = len(found) - len(shown)
+    return f"{text}\n[{left} more; narrow the search or raise limit]" if left else text
+
+
+def _by_session(hits: Iterable[Hit]) -> dict[str, list[Hit]]:
+    """The hits of each session; the session with the best one comes first."""
+    found: dict[str, list[Hit]] = {}
+    for hit in hits:
+        found.setdefault(hit.session, []).append(hit)
+    return found
+
+
+def _told(hits: list[Hit], *, here: bool) -> str:
+    first = hits[0]
+    title = f" “{one_line(first.title, 60)}”" if first.title else ""
+    lines = [f"{first.session}{title}{' (this conversation)' if here else ''}"]
+    for hit in hits[:_MOST_EXCERPTS]:
+        lines.append(f"  {hit.at:%Y-%m-%d %H:%M} {hit.who}: {one_line(hit.excerpt, _LONGEST_EXCERPT)}")
+    return "\n".join(lines)

@@ -1,0 +1,73 @@
+"""The platform accounts of a gateway: which are enabled, how their adapters are made, and their leases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from hermes import plugins
+from hermes.domain.capabilities import Manifest
+from hermes.domain.clock import Clock
+from hermes.domain.errors import UserError
+from hermes.domain.ports import Platform, Store
+from hermes.domain.settings import PlatformSettings, Secret
+from hermes.state.settings import Loaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreLease:
+    """An account's lease as a row. The owner is the home: its lock lets nobody else take it back at once."""
+
+    store: Store
+    clock: Clock
+    name: str
+    owner: str
+
+    async def take(self, seconds: float) -> bool:
+        now = self.clock.now()
+        epoch = await self.store.write(lambda tx: tx.leases.take(self.name, self.owner, now, seconds))
+        return epoch is not None
+
+    async def release(self) -> None:
+        await self.store.write(lambda tx: tx.leases.release(self.name, self.owner))
+
+
+def is_enabled(manifest: Manifest, loaded: Loaded) -> bool:
+    """Said so, or not said otherwise and everything it requires is there."""
+    block = loaded.settings.platforms.get(manifest.name)
+    if block is not None and block.enabled is not None:
+        return block.enabled
+    wanted = [field.env for field in manifest.settings if field.required]
+    return bool(wanted) and not missing_settings(manifest, loaded)
+
+
+def missing_settings(manifest: Manifest, loaded: Loaded) -> list[str]:
+    """The variables that a platform requires and nobody has set."""
+    wanted = (field.env for field in manifest.settings if field.required)
+    return [name for name in wanted if not loaded.find(manifest.name, name)]
+
+
+def adapter_maker(manifest: Manifest, loaded: Loaded) -> Callable[[], Awaitable[Platform]]:
+    async def make() -> Platform:
+        missing = missing_settings(manifest, loaded)
+        if missing:
+            raise UserError(
+                f"{manifest.title} needs {', '.join(missing)}.", hint=f"hermes config set {missing[0]} …"
+            )
+        adapter = await asyncio.to_thread(plugins.load_adapter, manifest)
+        block = loaded.settings.platforms.get(manifest.name, PlatformSettings())
+
+        def find(variable: str) -> Secret | None:
+            return loaded.find(manifest.name, variable)
+
+        return adapter(block, find)
+
+    return make
+
+
+def ready_maker(platform: Platform) -> Callable[[], Awaitable[Platform]]:
+    async def make() -> Platform:
+        return platform
+
+    return make

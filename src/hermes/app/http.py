@@ -1,0 +1,196 @@
+"""The HTTP door of a gateway: its options and keys from the settings, its server, and the owner's socket.
+
+The server is used when it was asked for or has a key. Without a key it is given a strong one, written to the
+home's `.env`; with a weak one it is left closed and says why: the agent behind it runs commands."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hermes.control.gateway import Gateway
+from hermes.domain.clock import Clock
+from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId
+from hermes.domain.settings import PlatformSettings, Secret
+from hermes.entry.host import HostState
+from hermes.entry.http.door import PLATFORM, AgentFacts, Door, HttpOptions
+from hermes.entry.http.keys import ALL_SCOPES, LEAST_CHARS, Key, Keyring, Principal, Scope
+from hermes.state.setting_reader import looks_like_placeholder
+from hermes.state.settings import SECRETS_FILE, Loaded
+from hermes.state.settings_write import set_setting
+
+log = logging.getLogger("hermes.app")
+KEY = "API_SERVER_KEY"
+DEFAULT_KEY = "default"
+_KEY_BYTES = 32
+_NONE = PlatformSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What the door needs of the gateway that it opens."""
+
+    gateway: Gateway
+    clock: Clock
+    default: AgentId
+    models: Mapping[AgentId, str]
+    version: str
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+
+class HttpPart:
+    """Opened with the gateway, closed with it. `tell` hears how it is, as of any platform."""
+
+    def __init__(self, home: Path, loaded: Loaded, tell: Callable[[str, HostState, str], None]) -> None:
+        self._home = home
+        self._loaded = loaded
+        self._tell = tell
+        self._server: Any = None
+        self.address = ""
+
+    @property
+    def is_wanted(self) -> bool:
+        block = self._block
+        if block.enabled is not None:
+            return block.enabled
+        return bool(self._find(KEY)) or any(name.startswith("keys.") for name in block.secrets)
+
+    async def open(self, around: Around, facts: Callable[[], Mapping[str, Any]]) -> None:
+        """The owner's socket always, the port if it is wanted. What is wrong with the port stops nothing
+        else."""
+        from hermes.entry.http.server import HttpServer, socket_path
+
+        door = Door(
+            gateway=around.gateway,
+            clock=around.clock,
+            options=self._options(),
+            default=around.default,
+            agents={agent: AgentFacts(agent=agent, model=model) for agent, model in around.models.items()},
+            version=around.version,
+            facts=facts,
+            aliases=around.aliases,
+        )
+        self._server = HttpServer(door)
+        await self._server.open_socket(socket_path(self._home, runtime_folder(self._loaded.variables)))
+        if not self.is_wanted:
+            return
+        try:
+            keys = await asyncio.to_thread(self._keys)
+            port = await self._server.open_port(Keyring(keys, around.clock.monotonic))
+        except UserError as error:
+            log.error("http.closed why=%s", error)
+            self._tell(PLATFORM, HostState.PARKED, str(error))
+            return
+        self.address = f"http://{_host(door.options.host)}:{port}"
+        self._tell(PLATFORM, HostState.CONNECTED, self.address)
+
+    def drain(self) -> None:
+        if self._server is not None:
+            self._server.drain()
+
+    async def close(self) -> None:
+        if self._server is not None:
+            await self._server.close()
+
+    # --- settings ---
+
+    @property
+    def _block(self) -> PlatformSettings:
+        return self._loaded.settings.platforms.get(PLATFORM, _NONE)
+
+    def _find(self, variable: str) -> str:
+        found = self._loaded.find(PLATFORM, variable)
+        return "" if found is None else found.reveal().strip()
+
+    def _options(self) -> HttpOptions:
+        known = HttpOptions()
+        extra = self._block.extra
+        return HttpOptions(
+            host=self._find("API_SERVER_HOST") or known.host,
+            port=_number("API_SERVER_PORT", self._find("API_SERVER_PORT"), known.port),
+            origins=_words(self._find("API_SERVER_CORS_ORIGINS")),
+            hosts=_words(extra.get("allowed_hosts", "")),
+            model_name=self._find("API_SERVER_MODEL_NAME"),
+            max_open=_number("max_concurrent_runs", extra.get("max_concurrent_runs", ""), known.max_open),
+            max_body=_number("max_body_bytes", extra.get("max_body_bytes", ""), known.max_body),
+            finish_when_gone=extra.get("on_disconnect", "stop") == "finish",
+        )
+
+    def _keys(self) -> list[Key]:
+        """All keys, each strong enough. May write one: call it off the loop."""
+        keys = [_named_key(name, self._block) for name in _key_names(self._block)]
+        own = self._find(KEY)
+        if not own and not keys:
+            own = secrets.token_urlsafe(_KEY_BYTES)
+            set_setting(self._home, KEY, own)
+            log.warning("http.key_made: a new API_SERVER_KEY is in %s", self._home / SECRETS_FILE)
+        if own:
+            check_key(KEY, own)
+            keys.insert(0, Key(secret=Secret(own), principal=Principal(name=DEFAULT_KEY)))
+        return keys
+
+
+def check_key(name: str, key: str) -> None:
+    if len(key) < LEAST_CHARS or looks_like_placeholder(key):
+        raise UserError(
+            f"{name} is too weak: it needs at least {LEAST_CHARS} characters that nobody can guess.",
+            hint="Remove it and start again: a strong one is made.",
+        )
+
+
+def _key_names(block: PlatformSettings) -> list[str]:
+    return sorted({name.split(".")[1] for name in block.secrets if name.startswith("keys.")})
+
+
+def _named_key(name: str, block: PlatformSettings) -> Key:
+    secret = block.secrets.get(f"keys.{name}.key") or block.secrets.get(f"keys.{name}") or Secret("")
+    check_key(f"platforms.{PLATFORM}.keys.{name}", secret.reveal())
+    said, agents = block.extra.get(f"keys.{name}.scopes", ""), block.extra.get(f"keys.{name}.agents", "")
+    try:
+        scopes = frozenset(map(Scope, _words(said)))
+    except ValueError as error:
+        known = ", ".join(Scope)
+        raise UserError(
+            f"The key “{name}” has an unknown scope ({error}).", hint=f"Known: {known}."
+        ) from None
+    return Key(
+        secret=secret,
+        principal=Principal(
+            name=name,
+            scopes=scopes if said else ALL_SCOPES - {Scope.ADMIN},
+            agents=frozenset(map(AgentId, _words(agents))) if agents else None,
+        ),
+    )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.replace("\n", ",").split(",") if word.strip())
+
+
+def _number(name: str, text: str, default: int) -> int:
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit()):
+        raise UserError(f"{name} must be a number, not “{text[:40]}”.")
+    return int(text)
+
+
+def _host(host: str) -> str:
+    try:
+        return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
+    except ValueError:
+        return host
+
+
+def runtime_folder(variables: Mapping[str, str]) -> Path:
+    """Where this user's sockets go: short, and nobody else's."""
+    given = variables.get("XDG_RUNTIME_DIR", "")
+    return Path(given) if given and os.path.isdir(given) else Path(f"/tmp/hermes-{os.getuid()}")

@@ -1,0 +1,246 @@
+"""Words from a door that knows who speaks and to which agent: the session they go to, the turn they become,
+and the request by which a client may ask again. One transaction; whom to wake is the gateway's.
+
+A request with a key that its owner has used before is that earlier request: its turn is given again, and a
+different question under the same key is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from hermes.control.doors import Caller, bound_session
+from hermes.domain.address import Source
+from hermes.domain.errors import UserError
+from hermes.domain.event import Entry
+from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
+from hermes.domain.ports import Tx
+from hermes.domain.session import Session, begin_session, session_key
+from hermes.domain.settings import Settings
+from hermes.domain.text import one_line, storable
+from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnInput
+
+TURN_PREFIX = "turn_"
+
+
+class Conflict(UserError):
+    """The same key was used for another question."""
+
+
+class Unknown(UserError):
+    """What was named is not there, or not for who asks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which session words go to: the one with this id (begun under it if `begin`), the one as it was after a
+    turn, one of their own that is forgotten at `until`, or else the one that their source is bound to.
+
+    `owner`: only a session that was begun through this account."""
+
+    session: SessionId | None = None
+    begin: bool = False
+    after: TurnId | None = None
+    until: datetime | None = None
+    owner: str | None = None
+
+
+BOUND = Place()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A request to come: its id is the turn's with this prefix; the rest is as in `Request`."""
+
+    prefix: str
+    owner: str
+    key: str | None = None
+    fingerprint: str = ""
+    conversation: str | None = None
+    facts: str = "{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """`busy` None is what the session says, or else the settings; `ephemeral` words live only as long as the
+    client that said them."""
+
+    agent: AgentId
+    source: Source
+    input: TurnInput
+    place: Place = BOUND
+    busy: BusyMode | None = BusyMode.QUEUE
+    cause: Cause = Cause.MESSAGE
+    reply: ReplyPlace | None = None
+    ephemeral: bool = False
+    request: Named | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """The turn that answers; `fresh` says that it was made just now, `begun` that its session was too."""
+
+    turn: Turn
+    request: Request | None = None
+    fresh: bool = True
+    begun: bool = False
+
+
+def id_for(prefix: str, turn: TurnId) -> str:
+    """A turn's name at a door: `run_…`, `resp_…`."""
+    return prefix + turn.removeprefix(TURN_PREFIX)
+
+
+def turn_named(prefix: str, name: str) -> TurnId | None:
+    """The turn with this name at a door; None if no turn can have it."""
+    return TurnId(TURN_PREFIX + name.removeprefix(prefix)) if name.startswith(prefix) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitting:
+    """The unit of one submission."""
+
+    words: Submission
+    settings: Settings
+    now: datetime
+
+    def unit(self, tx: Tx) -> Submitted:
+        known = self._asked_before(tx)
+        if known is not None:
+            return known
+        words = self.words
+        known_session = self._known_session(tx)
+        session, begun = known_session or self._begin(tx), known_session is None
+        said = session.busy_mode or self.settings.display.busy_input_mode
+        turn = Turn(
+            id=new_turn_id(),
+            session=session.id,
+            agent=words.agent,
+            cause=words.cause,
+            input=replace(words.input, text=storable(words.input.text)),
+            created_at=self.now,
+            source=words.source,
+            reply=words.reply,
+            busy=BusyMode(said) if words.busy is None else words.busy,
+            ephemeral=words.ephemeral,
+        )
+        tx.turns.add(turn)
+        return Submitted(turn=turn, request=self._request(tx, turn), begun=begun)
+
+    def _asked_before(self, tx: Tx) -> Submitted | None:
+        named = self.words.request
+        known = tx.requests.by_key(named.owner, named.key) if named is not None and named.key else None
+        if named is None or known is None:
+            return None
+        turn = tx.turns.get(known.turn)
+        if known.fingerprint != named.fingerprint:
+            raise Conflict(
+                f"The key “{one_line(named.key or '', 60)}” was used for another request.",
+                hint="Use a new key for a new request, or repeat the old one unchanged.",
+            )
+        if turn is None:
+            raise Conflict("The request with this key is there, but its answer was deleted.")
+        return Submitted(turn=turn, request=known, fresh=False)
+
+    def _request(self, tx: Tx, turn: Turn) -> Request | None:
+        named = self.words.request
+        if named is None:
+            return None
+        request = Request(
+            id=id_for(named.prefix, turn.id),
+            owner=named.owner,
+            turn=turn.id,
+            session=turn.session,
+            created_at=self.now,
+            key=named.key,
+            fingerprint=named.fingerprint,
+            conversation=named.conversation,
+            facts=named.facts,
+        )
+        tx.requests.add(request)
+        return request
+
+    def _known_session(self, tx: Tx) -> Session | None:
+        """The session these words go to; None if they begin one of their own."""
+        words, place = self.words, self.words.place
+        if place.after is not None:
+            return self._branch(tx, place.after)
+        if place.session is not None:
+            known = tx.sessions.get(place.session)
+            if known is None and not place.begin:
+                raise no_session(place.session)
+            return None if known is None else self._come_back(tx, known)
+        if place.until is not None:
+            return None
+        return bound_session(tx, Caller(agent=words.agent, source=words.source), self.now)
+
+    def _come_back(self, tx: Tx, session: Session) -> Session:
+        check_owner(session, self.words.place.owner)
+        if session.expires_at is None:
+            return session
+        kept = replace(session, expires_at=None)
+        tx.sessions.save(kept)
+        return kept
+
+    def _begin(self, tx: Tx) -> Session:
+        words = self.words
+        ident = words.place.session or SessionId(f"api_{new_session_id(self.now)}")
+        key = session_key(words.source, words.agent)
+        session = replace(begin_session(key, words.source, self.now), id=ident, expires_at=words.place.until)
+        tx.sessions.add(session)
+        return session
+
+    def _branch(self, tx: Tx, after: TurnId) -> Session:
+        """The session as it was right after a turn: itself if nothing was said since, else a branch of it."""
+        turn = tx.turns.get(after)
+        session = None if turn is None else tx.sessions.get(turn.session)
+        if turn is None or session is None:
+            raise Unknown("What this goes on from is not there any more.")
+        check_owner(session, self.words.place.owner)
+        entries = tx.journal.read(session.id)
+        last = max((entry.seq for entry in entries if entry.turn == after), default=0)
+        moved_on = any(entry.seq > last for entry in entries) or tx.turns.open_of(session.id)[1:]
+        if not moved_on:
+            return self._come_back(tx, session)
+        return fork_session(tx, session, [entry for entry in entries if entry.seq <= last], self.now)
+
+
+def no_session(wanted: str) -> Unknown:
+    return Unknown(
+        f"There is no session “{one_line(wanted, 60)}”.", hint="`hermes sessions list` shows them."
+    )
+
+
+def check_owner(session: Session, owner: str | None) -> None:
+    """To who may not see a session it is as if there were none. Owners are told as in `owner_of`."""
+    if owner is not None and not (session.owner or "").startswith(f"{owner}:"):
+        raise no_session(session.id)
+
+
+def fork_session(tx: Tx, session: Session, entries: Sequence[Entry], now: datetime) -> Session:
+    """A new session that begins with these entries of another one; both go their own way from here."""
+    title = None if session.title is None else _free_title(tx, session.title)
+    branch = replace(
+        session,
+        id=new_session_id(now),
+        parent=session.id,
+        title=title,
+        created_at=now,
+        updated_at=now,
+        ended=None,
+        expires_at=None,
+    )
+    tx.sessions.add(branch)
+    turns: dict[TurnId, TurnId] = {}
+    for entry in entries:
+        turns.setdefault(entry.turn, new_turn_id())
+    tx.journal.append(branch.id, [replace(entry, turn=turns[entry.turn]) for entry in entries])
+    return branch
+
+
+def _free_title(tx: Tx, title: str) -> str:
+    number = 2
+    while tx.sessions.find(f"{title} ({number})"):
+        number += 1
+    return f"{title} ({number})"

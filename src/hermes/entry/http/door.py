@@ -1,0 +1,204 @@
+"""What every resource of the HTTP door is given, and the one way a resource is written:
+
+    @route("POST", "/v1/things", "Make a thing.")
+    async def make(call: Call, body: ThingRequest) -> Thing: ...
+
+`body` and `query` are decoded into the types their annotations name, the answer is encoded from its own; the
+server, the OpenAPI document and the tests all read the same table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from aiohttp import web
+
+from hermes.control.gateway import Gateway
+from hermes.control.submission import Unknown
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.clock import Clock
+from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.turn import Turn
+from hermes.entry.http.errors import ApiError, bad_request
+from hermes.entry.http.keys import Principal, Scope
+from hermes.entry.http.streams import Streams
+
+PLATFORM = "api_server"
+LONGEST_NAME = 256
+_UNFIT = re.compile(r"[\x00-\x1f\x7f/\\]|\.\.")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """What an operator may say of the door."""
+
+    host: str = "127.0.0.1"
+    port: int = 8642
+    origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    model_name: str = ""
+    max_open: int = 512
+    max_body: int = 10_000_000
+    finish_when_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFacts:
+    """An agent as clients see it: the model behind it, by its own name."""
+
+    agent: AgentId
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """What resources work with. `facts` tells how the process is, `aliases` are further names of models."""
+
+    gateway: Gateway
+    clock: Clock
+    options: HttpOptions
+    default: AgentId
+    agents: Mapping[AgentId, AgentFacts]
+    version: str
+    facts: Callable[[], Mapping[str, Any]]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    streams: Streams = field(default_factory=Streams)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request being answered."""
+
+    door: Door
+    request: web.Request
+    principal: Principal
+
+    def part(self, name: str) -> str:
+        """A part of the path."""
+        return self.request.match_info[name]
+
+    def name_header(self, name: str) -> str | None:
+        """A header that carries a name; anything that could be more than a name is refused."""
+        value = self.request.headers.get(name)
+        if value is None:
+            return None
+        if not value.strip() or len(value) > LONGEST_NAME or _UNFIT.search(value):
+            raise bad_request(
+                f"{name} is 1 to {LONGEST_NAME} characters without control and path characters.", param=name
+            )
+        return value
+
+    def source(self, chat: str) -> Source:
+        """Who speaks here, from where; a client may speak for its own chats and people."""
+        given = self.name_header("X-Hermes-Chat-Id")
+        user = self.name_header("X-Hermes-User-Id")
+        address = Address(
+            platform=PLATFORM,
+            account=self.principal.name,
+            chat=given or user or chat,
+            thread=self.name_header("X-Hermes-Thread-Id"),
+        )
+        return Source(address=address, kind=Kind.API, user=user or self.principal.name)
+
+    @property
+    def owner(self) -> str | None:
+        """Through whom sessions must have begun to be seen; None if all may be."""
+        return None if self.principal.may(Scope.SESSIONS) else self._credential
+
+    async def turn(self, ident: TurnId | None) -> tuple[AgentId, Turn]:
+        """A turn that this client may see, and its agent."""
+        for agent in self.door.agents:
+            if ident is None or not self.principal.sees(agent):
+                continue
+            found = await self.door.gateway.read(agent, lambda tx: tx.turns.get(ident))
+            if found is not None and self.may_see(found.source):
+                return agent, found
+        raise Unknown("There is no such run (any more).")
+
+    def may_see(self, source: Source | None) -> bool:
+        mine = source is not None and source.address.credential == self._credential
+        return mine or self.principal.may(Scope.SESSIONS)
+
+    @property
+    def _credential(self) -> str:
+        return Address(platform=PLATFORM, account=self.principal.name, chat="-").credential
+
+
+Answer = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One endpoint. `scope` None is open to everybody."""
+
+    method: str
+    path: str
+    told: str
+    answer: Answer
+    scope: Scope | None
+    status: int
+    tag: str
+
+    @property
+    def hints(self) -> dict[str, Any]:
+        return get_type_hints(self.answer)
+
+    @property
+    def body(self) -> Any:
+        return self.hints.get("body")
+
+    @property
+    def query(self) -> Any:
+        return self.hints.get("query")
+
+    @property
+    def gives(self) -> tuple[Any, ...]:
+        """The types an answer may have."""
+        given = self.hints.get("return")
+        return get_args(given) if get_origin(given) in (Union, UnionType) else (given,)
+
+
+ROUTES: list[Route] = []
+
+
+def route(
+    method: str, path: str, told: str, *, scope: Scope | None = Scope.CHAT, status: int = 200
+) -> Callable[[Answer], Answer]:
+    """Declare an endpoint; its tag in the documentation is the module it stands in."""
+
+    def declare(answer: Answer) -> Answer:
+        tag = answer.__module__.rsplit(".", 1)[-1]
+        ROUTES.append(
+            Route(method=method, path=path, told=told, answer=answer, scope=scope, status=status, tag=tag)
+        )
+        return answer
+
+    return declare
+
+
+def decode_query(kind: type[T], query: Mapping[str, str]) -> T:
+    try:
+        return msgspec.convert(dict(query), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise wrong(error, where="The query") from error
+
+
+def wrong(error: msgspec.ValidationError, where: str = "The request") -> ApiError:
+    """What a decoder complains of, as a sentence that names the place."""
+    told, _, place = str(error).partition(" - at `$")
+    param = place.removesuffix("`").removeprefix(".") or None
+    at = f" at “{param}”" if param else ""
+    return bad_request(f"{where} is not right{at}: {told}.", param=param)
+
+
+def session_name(text: str) -> SessionId:
+    if not text.strip() or len(text) > LONGEST_NAME or _UNFIT.search(text):
+        raise bad_request(
+            f"A session id is 1 to {LONGEST_NAME} characters without control and path characters.", param="id"
+        )
+    return SessionId(text)

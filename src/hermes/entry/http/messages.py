@@ -1,0 +1,166 @@
+"""Messages in the OpenAI format, as a turn takes them: instructions, what came before, what is said now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from hermes.domain.ids import CallId
+from hermes.domain.message import Attachment, MediaKind
+from hermes.domain.tool import ToolCall
+from hermes.domain.turn import ClientTool, Earlier, Speaker
+from hermes.entry.http.errors import bad_request
+
+LONGEST_TEXT = 65_536
+MOST_ITEMS = 1_000
+_INSTRUCTING = ("system", "developer")
+_TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
+_IMAGE_PARTS = ("image_url", "input_image")
+
+
+class ImageAddress(msgspec.Struct, kw_only=True):
+    url: str
+    detail: str | None = None
+
+
+class Part(msgspec.Struct, kw_only=True):
+    """A piece of a message: words, or a picture by its address."""
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+    image_url: str | ImageAddress | None = None
+
+
+class FunctionCall(msgspec.Struct, kw_only=True):
+    name: str
+    arguments: str = "{}"
+
+
+class CallMade(msgspec.Struct, kw_only=True):
+    """A call that the assistant made earlier."""
+
+    id: str
+    type: str = "function"
+    function: FunctionCall
+
+
+class Message(msgspec.Struct, kw_only=True):
+    """One message of a conversation."""
+
+    role: str
+    content: str | list[Part] | None = None
+    name: str | None = None
+    tool_calls: list[CallMade] | None = None
+    tool_call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a client's own function gave: the answer of the call with this id."""
+
+    call: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """A list of messages as a turn takes it. `results` are those at its end, when nothing was said after
+    them."""
+
+    instructions: str = ""
+    history: tuple[Earlier, ...] = ()
+    text: str = ""
+    images: tuple[Attachment, ...] = ()
+    results: tuple[Result, ...] = ()
+    tools: tuple[ClientTool, ...] = ()
+
+
+def read_messages(messages: Sequence[Message]) -> Conversation:
+    if not messages:
+        raise bad_request("There are no messages.", param="messages")
+    if len(messages) > MOST_ITEMS:
+        raise bad_request(f"More than {MOST_ITEMS} messages.", param="messages")
+    instructions: list[str] = []
+    told: list[Earlier] = []
+    for place, message in enumerate(messages):
+        at = f"messages[{place}]"
+        if message.role in _INSTRUCTING:
+            instructions.append(read_parts(message.content, at)[0])
+        else:
+            told.append(_earlier(message, at))
+    if not told:
+        raise bad_request("There is no message of the user.", param="messages")
+    return conversation("\n\n".join(part for part in instructions if part), told)
+
+
+def conversation(instructions: str, told: Sequence[Earlier]) -> Conversation:
+    """What was said last is said now; everything before it is history."""
+    last = told[-1]
+    if last.by is Speaker.USER:
+        return Conversation(
+            instructions=instructions, history=tuple(told[:-1]), text=last.text, images=last.attachments
+        )
+    if last.by is Speaker.AGENT:
+        raise bad_request("The last message must be the user's, or a tool's result.", param="messages")
+    start = len(told)
+    while start and told[start - 1].by is Speaker.TOOL:
+        start -= 1
+    results = tuple(Result(call=one.call or "", text=one.text) for one in told[start:])
+    return Conversation(instructions=instructions, history=tuple(told), results=results)
+
+
+def _earlier(message: Message, at: str) -> Earlier:
+    text, images = read_parts(message.content, at)
+    match message.role:
+        case "user":
+            return Earlier(by=Speaker.USER, text=text, attachments=images)
+        case "assistant":
+            calls = tuple(
+                ToolCall(id=CallId(made.id), name=made.function.name, arguments=made.function.arguments)
+                for made in message.tool_calls or ()
+            )
+            return Earlier(by=Speaker.AGENT, text=text, calls=calls)
+        case "tool" | "function":
+            if not message.tool_call_id:
+                raise bad_request("A tool's message needs its tool_call_id.", param=f"{at}.tool_call_id")
+            return Earlier(by=Speaker.TOOL, text=text, call=CallId(message.tool_call_id))
+        case other:
+            raise bad_request(f"“{other[:40]}” is not a role.", param=f"{at}.role")
+
+
+def read_parts(content: str | Sequence[Part] | None, at: str) -> tuple[str, tuple[Attachment, ...]]:
+    """The words and the pictures of a message."""
+    if content is None:
+        return "", ()
+    if isinstance(content, str):
+        return content, ()
+    if len(content) > MOST_ITEMS:
+        raise bad_request(f"More than {MOST_ITEMS} parts.", param=f"{at}.content")
+    words: list[str] = []
+    images: list[Attachment] = []
+    for place, part in enumerate(content):
+        if part.type in _TEXT_PARTS:
+            words.append((part.text or part.refusal or "")[:LONGEST_TEXT])
+        elif part.type in _IMAGE_PARTS:
+            images.append(_image(part, f"{at}.content[{place}]"))
+        else:
+            raise bad_request(
+                f"Parts of the type “{part.type[:40]}” are not supported; text and images are.",
+                param=f"{at}.content[{place}].type",
+                code="unsupported_content_type",
+            )
+    return "\n".join(words), tuple(images)
+
+
+def _image(part: Part, at: str) -> Attachment:
+    url = part.image_url.url if isinstance(part.image_url, ImageAddress) else part.image_url or ""
+    if not url.startswith(("http://", "https://", "data:image/")):
+        raise bad_request(
+            "An image is an http(s) address or a data:image/… address.",
+            param=f"{at}.image_url",
+            code="unsupported_content_type",
+        )
+    return Attachment(kind=MediaKind.IMAGE, ref=url)

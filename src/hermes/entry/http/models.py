@@ -1,0 +1,91 @@
+"""`/v1/models`: one entry per agent that the key may see, and the aliases. `model` in a request names one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from hermes.domain.ids import AgentId
+from hermes.entry.http.door import Call, Door, route
+from hermes.entry.http.errors import ApiError
+
+OWN_NAME = "hermes-agent"
+
+
+class Model(msgspec.Struct, kw_only=True):
+    """Something that answers: an agent, or another name for the default agent's model."""
+
+    id: str
+    object: str = "model"
+    created: int
+    owned_by: str = "hermes"
+    root: str
+    parent: str | None = None
+
+
+class ModelList(msgspec.Struct, kw_only=True):
+    object: str = "list"
+    data: list[Model]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picked:
+    """Who answers: the agent, the name the client used for it, and another model if it asked for one."""
+
+    agent: AgentId
+    name: str
+    model: str = ""
+
+
+def default_name(door: Door) -> str:
+    return door.options.model_name or OWN_NAME
+
+
+def pick(call: Call, wanted: str | None) -> Picked:
+    """The agent that a request's `model` means."""
+    door, name = call.door, wanted or ""
+    own = {"", default_name(door), OWN_NAME, door.agents[door.default].model}
+    if name in own and call.principal.sees(door.default):
+        return Picked(agent=door.default, name=name or default_name(door))
+    if name in door.aliases and call.principal.sees(door.default):
+        return Picked(agent=door.default, name=name, model=name)
+    agent = AgentId(name)
+    if agent in door.agents and call.principal.sees(agent):
+        return Picked(agent=agent, name=name)
+    known = ", ".join(model.id for model in _models(call))
+    raise ApiError(
+        404, "model_not_found", f"There is no model “{name[:80]}” here. There are: {known}.", param="model"
+    )
+
+
+def _models(call: Call) -> list[Model]:
+    door = call.door
+    created = int(door.facts().get("started_at", 0))
+    shown: list[Model] = []
+    for agent, facts in door.agents.items():
+        if not call.principal.sees(agent):
+            continue
+        if agent == door.default:
+            name = default_name(door)
+            shown.insert(0, Model(id=name, created=created, root=facts.model or name))
+            shown[1:1] = [
+                Model(id=alias, created=created, root=root, parent=name)
+                for alias, root in door.aliases.items()
+            ]
+        if agent != default_name(door):
+            shown.append(Model(id=agent, created=created, root=facts.model or agent))
+    return shown
+
+
+@route("GET", "/v1/models", "The agents and models a request may name.")
+async def list_models(call: Call) -> ModelList:
+    return ModelList(data=_models(call))
+
+
+@route("GET", "/v1/models/{model}", "One of them.")
+async def read_model(call: Call) -> Model:
+    name = call.part("model")
+    pick(call, name)
+    known = {model.id: model for model in _models(call)}
+    return known.get(name) or next(iter(known.values()))

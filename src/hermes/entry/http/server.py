@@ -1,0 +1,314 @@
+"""The server: every resource behind the same checks, on a TCP port and on the home's socket.
+
+The order of a request: the place it claims to be sent to (Host, Origin) → its key → what the key may → its
+size → its type → its content; only then the resource sees it. The socket is the owner's: whoever can open it
+has the home in their hands, so it needs no key."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from aiohttp import web
+
+from hermes.control.submission import Conflict, Unknown
+from hermes.domain.errors import HermesError, Unreachable, UserError
+from hermes.entry.http.door import ROUTES, Call, Door, Route, decode_query, wrong
+from hermes.entry.http.errors import ApiError, bad_request
+from hermes.entry.http.keys import Keyring, Principal, Scope
+from hermes.entry.http.resources import load_resources
+
+log = logging.getLogger("hermes.http")
+OWNER = Principal(name="owner")
+NOBODY = Principal(name="nobody", scopes=frozenset(), agents=frozenset())
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_GOODBYE_SECONDS = 2.0
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Strict-Transport-Security": "max-age=31536000",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+CORS_HEADERS = (
+    "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Hermes-Session-Id, X-Hermes-Session-Key,"
+    " X-Hermes-Chat-Id, X-Hermes-User-Id, X-Hermes-Thread-Id"
+)
+EXPOSED_HEADERS = "X-Hermes-Session-Id, X-Hermes-Session-Key, X-Hermes-Run-Id, Retry-After"
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """One way in: what is checked differs between a port and the owner's socket."""
+
+    door: Door
+    keys: Keyring | None = None
+    """None: whoever comes in here is the owner."""
+
+    def admit(self, request: web.Request, scope: Scope | None) -> Principal:
+        if self.keys is None:
+            return OWNER
+        self._check_host(request)
+        self._check_origin(request)
+        if scope is None:
+            return NOBODY
+        principal = self.keys.check(request.headers.get("Authorization", ""), request.remote or "")
+        if not principal.may(scope):
+            raise ApiError(403, "not_allowed", f"The key “{principal.name}” may not do this ({scope}).")
+        return principal
+
+    def _check_host(self, request: web.Request) -> None:
+        options = self.door.options
+        if options.host not in _LOOPBACK and not options.hosts:
+            return
+        name = urlsplit(f"//{request.host}").hostname or ""
+        if name not in _LOOPBACK and name not in options.hosts and name != options.host:
+            raise ApiError(403, "host_not_allowed", "This server does not answer to that name (Host header).")
+
+    def _check_origin(self, request: web.Request) -> None:
+        origin = request.headers.get("Origin")
+        if origin is not None and not self.allows(origin):
+            raise ApiError(
+                403, "origin_not_allowed", "Pages of this origin may not ask here (API_SERVER_CORS_ORIGINS)."
+            )
+
+    def allows(self, origin: str) -> bool:
+        return "*" in self.door.options.origins or origin in self.door.options.origins
+
+
+class HttpServer:
+    """Its life: routes are put together once; each front is opened, served, and closed with the gateway."""
+
+    def __init__(self, door: Door) -> None:
+        load_resources()
+        self._door = door
+        self._runners: list[web.AppRunner] = []
+        self._paths: list[Path] = []
+        self._draining = False
+
+    async def open_port(self, keys: Keyring) -> int:
+        """Listen on the port of the options; the port that it is."""
+        options = self._door.options
+        runner = await self._runner(Front(door=self._door, keys=keys))
+        site = web.TCPSite(runner, options.host, options.port, backlog=1024)
+        try:
+            await site.start()
+        except OSError as error:
+            raise UserError(
+                f"The API server cannot listen on {options.host}:{options.port} ({error.strerror or error}).",
+                hint="Choose another API_SERVER_PORT, or stop what uses it.",
+            ) from error
+        port: int = runner.addresses[0][1]
+        log.info("http.open host=%s port=%d", options.host, port)
+        return port
+
+    async def open_socket(self, path: Path) -> None:
+        """Listen on the owner's socket; what an earlier process left there is in nobody's use."""
+        runner = await self._runner(Front(door=self._door))
+        bound = await asyncio.to_thread(_bind, path)
+        await web.SockSite(runner, bound).start()
+        self._paths.append(path)
+
+    def drain(self) -> None:
+        """Take nothing new; what is under way may go on."""
+        self._draining = True
+
+    async def close(self) -> None:
+        self._draining = True
+        for runner in self._runners:
+            await runner.cleanup()
+        await self._door.streams.close()
+        for path in self._paths:
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    async def _runner(self, front: Front) -> web.AppRunner:
+        app = web.Application(middlewares=[_speak], client_max_size=self._door.options.max_body)
+        app.on_response_prepare.append(_dressing(front))
+        for path, routes in _by_path(ROUTES).items():
+            resource = app.router.add_resource(path)
+            for route in routes:
+                resource.add_route(route.method, self._answering(front, route))
+            methods = [route.method for route in routes]
+            resource.add_route("OPTIONS", _preflight(front, methods))
+        runner = web.AppRunner(
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=_GOODBYE_SECONDS
+        )
+        await runner.setup()
+        self._runners.append(runner)
+        return runner
+
+    def _answering(
+        self, front: Front, route: Route
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        hints, door = route.hints, self._door
+        takes, asks = hints.get("body"), hints.get("query")
+        decoder = None if takes is None else msgspec.json.Decoder(takes)
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            call = Call(door=door, request=request, principal=front.admit(request, route.scope))
+            if self._draining and request.method != "GET":
+                raise ApiError(
+                    503, "gateway_draining", "The gateway is stopping.", headers={"Retry-After": "1"}
+                )
+            given: dict[str, Any] = {}
+            if decoder is not None:
+                given["body"] = await _read_body(request, decoder, door.options.max_body)
+            if asks is not None:
+                given["query"] = decode_query(asks, request.query)
+            result = await route.answer(call, **given)
+            if isinstance(result, web.StreamResponse):
+                return result
+            return web.Response(body=_encode(result), status=route.status, content_type="application/json")
+
+        return answer
+
+
+def _by_path(routes: Sequence[Route]) -> dict[str, list[Route]]:
+    paths: dict[str, list[Route]] = {}
+    for route in routes:
+        paths.setdefault(route.path, []).append(route)
+    return paths
+
+
+async def _read_body(request: web.Request, decoder: msgspec.json.Decoder[Any], limit: int) -> Any:
+    if request.content_length is not None and request.content_length > limit:
+        raise _too_large(limit)
+    kind = request.content_type
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise ApiError(
+            415, "unsupported_content_type", "The body must be JSON (Content-Type: application/json)."
+        )
+    try:
+        data = await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise _too_large(limit) from error
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError as error:
+        raise wrong(error) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise bad_request(f"The body is not JSON: {error}.", code="invalid_json") from error
+    except RecursionError as error:
+        raise bad_request("The body is nested too deeply.", code="invalid_json") from error
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError(413, "body_too_large", f"The body is larger than {limit:,} bytes.")
+
+
+@web.middleware
+async def _speak(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Errors as the API tells them."""
+    started = time.perf_counter()
+    try:
+        response = await handler(request)
+    except web.HTTPException as error:
+        response = _foreign(error).response()
+    except (ApiError, HermesError) as error:
+        response = as_api_error(error).response()
+    seconds = time.perf_counter() - started
+    log.debug("http.done path=%s status=%d seconds=%.3f", request.path, response.status, seconds)
+    return response
+
+
+def _dressing(front: Front) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """The headers that every answer has."""
+
+    async def dress(request: web.Request, response: web.StreamResponse) -> None:
+        for name, value in SECURITY_HEADERS.items():
+            response.headers.setdefault(name, value)
+        response.headers.update(cors(front, request))
+
+    return dress
+
+
+def cors(front: Front, request: web.Request) -> dict[str, str]:
+    origin = request.headers.get("Origin")
+    if origin is None or front.keys is None or not front.allows(origin):
+        return {}
+    return {
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Expose-Headers": EXPOSED_HEADERS,
+        "Vary": "Origin",
+    }
+
+
+def _preflight(front: Front, methods: Sequence[str]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def preflight(request: web.Request) -> web.Response:
+        front.admit(request, None)
+        return web.Response(
+            headers={
+                "Access-Control-Allow-Methods": ", ".join([*methods, "OPTIONS"]),
+                "Access-Control-Allow-Headers": CORS_HEADERS,
+                "Access-Control-Max-Age": "600",
+            }
+        )
+
+    return preflight
+
+
+def as_api_error(error: ApiError | HermesError) -> ApiError:
+    match error:
+        case ApiError():
+            return error
+        case Unknown():
+            return ApiError(404, "not_found", str(error))
+        case Conflict():
+            return ApiError(422, "idempotency_key_reused", str(error))
+        case UserError():
+            return bad_request(str(error))
+        case Unreachable():
+            after = str(int(error.after or 1))
+            return ApiError(503, "unavailable", f"Not now: {error}.", headers={"Retry-After": after})
+        case _:
+            return ApiError(500, "internal_error", f"{error}.")
+
+
+def _foreign(error: web.HTTPException) -> ApiError:
+    match error.status:
+        case 404:
+            return ApiError(404, "unknown_url", "There is nothing at this address. See /docs.")
+        case 405:
+            allow = error.headers.get("Allow", "")
+            return ApiError(405, "method_not_allowed", f"Only {allow} here.", headers={"Allow": allow})
+        case _:
+            return ApiError(error.status, "bad_http", error.reason)
+
+
+def _bind(path: Path) -> socket.socket:
+    """A socket that nobody but the owner of the home can open, from its first moment on."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        bound.bind(str(path))
+    except OSError as error:
+        bound.close()
+        raise UserError(f"The socket {path} cannot be made ({error.strerror or error}).") from error
+    finally:
+        os.umask(before)
+    return bound
+
+
+def socket_path(home: Path, runtime: Path) -> Path:
+    """Where the owner's socket is: in the home, or, where that is too long a path for a socket, at a short
+    one in the user's runtime folder."""
+    path = home / "gateway.sock"
+    if len(os.fsencode(path)) <= 100:
+        return path
+    return runtime / f"hermes-{sha256(os.fsencode(home)).hexdigest()[:16]}.sock"

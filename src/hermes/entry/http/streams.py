@@ -1,0 +1,126 @@
+"""Open event streams. One task looks after all of them: it keeps quiet ones alive and cuts those whose reader
+has stopped reading. Writing itself is plain: what is behind waits in its own transport and in nobody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Self
+
+from aiohttp import web
+
+from hermes.domain.event import Seen
+from hermes.stream.sse import comment
+
+QUIET_SECONDS = 15.0
+STALLED_SECONDS = 30.0
+_LOOK_SECONDS = 2.0
+_BUFFER_BYTES = 64 * 1024
+_KEEP_ALIVE = comment("keep-alive")
+_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache, no-store",
+    "X-Accel-Buffering": "no",
+}
+
+
+class EventStream:
+    """One stream to one client."""
+
+    def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
+        self.response = web.StreamResponse(headers={**_HEADERS, **headers})
+        self._request = request
+        self._written = time.monotonic()
+        self._waiting_since: float | None = None
+
+    async def open(self) -> Self:
+        await self.response.prepare(self._request)
+        transport = self._request.transport
+        if transport is not None:
+            transport.set_write_buffer_limits(high=_BUFFER_BYTES)
+        return self
+
+    async def write(self, data: bytes) -> None:
+        if not data:
+            return
+        self._waiting_since = self._waiting_since or time.monotonic()
+        try:
+            await self.response.write(data)
+        finally:
+            self._waiting_since = None
+        self._written = time.monotonic()
+
+    def is_stalled(self, now: float) -> bool:
+        """Whether its reader has not read for too long."""
+        return self._waiting_since is not None and now - self._waiting_since > STALLED_SECONDS
+
+    def is_quiet(self, now: float) -> bool:
+        """Whether nothing was written for so long that somebody between may think it dead."""
+        return self._waiting_since is None and now - self._written > QUIET_SECONDS
+
+    def cut(self) -> None:
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+    async def keep_alive(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self.write(_KEEP_ALIVE)
+
+
+class Streams:
+    """The streams that are open now."""
+
+    def __init__(self) -> None:
+        self._open: set[EventStream] = set()
+        self._beats: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def send(
+        self,
+        request: web.Request,
+        seen: AsyncGenerator[Seen],
+        encode: Callable[[Seen], bytes],
+        *,
+        headers: Mapping[str, str],
+        first: bytes = b"",
+        ended: Callable[[], bool] = lambda: False,
+    ) -> EventStream:
+        """Write a feed to its end, or until `ended`; a client that goes away ends this with an error."""
+        stream = EventStream(request, headers)
+        await stream.open()
+        self._open.add(stream)
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look_after(), name="event streams")
+        try:
+            await stream.write(first)
+            async with contextlib.aclosing(seen):
+                async for item in seen:
+                    await stream.write(encode(item))
+                    if ended():
+                        break
+        finally:
+            self._open.discard(stream)
+        return stream
+
+    async def _look_after(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = time.monotonic()
+            for stream in list(self._open):
+                if stream.is_stalled(now):
+                    stream.cut()
+                elif stream.is_quiet(now):
+                    task = asyncio.create_task(stream.keep_alive(), name="keep-alive")
+                    self._beats.add(task)
+                    task.add_done_callback(self._beats.discard)
+
+    async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait((self._looking,))

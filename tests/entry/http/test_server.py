@@ -1,0 +1,161 @@
+"""The server's own manners: keys, hosts, origins, sizes, and errors that say what is wrong."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from hermes.entry.host import HostState
+from hermes.testing.api import ApiWorld
+
+JSON = {"Content-Type": "application/json"}
+HI = {"model": "hermes-agent", "messages": [{"role": "user", "content": "hi"}]}
+
+
+async def test_words_come_back_in_the_openai_shape(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        heard = await api.post("/v1/chat/completions", HI)
+        assert heard.status == 200
+        assert heard.json["choices"][0]["message"] == {"role": "assistant", "content": "You said: hi"}
+        assert heard.json["choices"][0]["finish_reason"] == "stop"
+        assert heard.json["object"] == "chat.completion"
+        assert heard.headers["X-Hermes-Session-Id"].startswith("api_")
+
+
+async def test_a_stream_says_the_same(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        events = [event async for event in api.events("/v1/chat/completions", {**HI, "stream": True})]
+        assert events[-1].data == "[DONE]"
+        assert "You said: hi" in "".join(event.data for event in events)
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer wrong", "Basic abc", "Bearer \xff"])
+async def test_without_the_key_nothing_happens(header: str, tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        heard = await api.post("/v1/chat/completions", HI, headers={"Authorization": header})
+        assert heard.status == 401
+        assert heard.json["error"]["code"] == "invalid_api_key"
+        assert not await api.app.store.read(lambda tx: tx.sessions.find(""))
+
+
+async def test_guessing_locks_out(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        for number in range(10):
+            heard = await api.get("/v1/models", headers={"Authorization": f"Bearer guess {number}"})
+            assert heard.status == 401
+        heard = await api.get("/v1/models")
+        assert heard.status == 429
+        assert int(heard.headers["Retry-After"]) > 0
+
+
+async def test_an_old_key_is_no_guessing(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        for _ in range(30):
+            assert (await api.get("/v1/models", headers={"Authorization": "Bearer old"})).status == 401
+        assert (await api.get("/v1/models")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "code"),
+    [
+        ({"data": b"{", "headers": JSON}, 400, "invalid_json"),
+        ({"data": b'{"x":' * 100_000, "headers": JSON}, 400, "invalid_json"),
+        ({"data": b"{}", "headers": {"Content-Type": "text/plain"}}, 415, "unsupported_content_type"),
+        (
+            {"data": io.BytesIO(b" " * 11_000_000), "headers": JSON},
+            413,
+            "body_too_large",
+        ),
+        ({"json": {"messages": "hi"}}, 400, "invalid_request"),
+        ({"json": {"messages": []}}, 400, "invalid_request"),
+        ({"json": {**HI, "model": "gpt-none"}}, 404, "model_not_found"),
+        (
+            {"json": {"messages": [{"role": "user", "content": [{"type": "file"}]}]}},
+            400,
+            "unsupported_content_type",
+        ),
+        ({"json": HI, "headers": {"X-Hermes-Session-Id": "../x"}}, 400, "invalid_request"),
+        ({"json": HI, "headers": {"Host": "evil.example"}}, 403, "host_not_allowed"),
+        ({"json": HI, "headers": {"Origin": "https://evil.example"}}, 403, "origin_not_allowed"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+async def test_bad_requests_get_their_error_and_start_nothing(
+    options: dict[str, object], status: int, code: str, tmp_path: Path
+) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        heard = await api.ask("POST", "/v1/chat/completions", **options)
+        assert (heard.status, heard.json["error"]["code"]) == (status, code)
+        assert heard.json["error"]["message"].endswith((".", "?"))
+        assert not await api.app.store.read(lambda tx: tx.sessions.find(""))
+
+
+async def test_a_body_that_grows_beyond_the_limit_is_cut_off(tmp_path: Path) -> None:
+    async def endless() -> object:
+        for _ in range(200):
+            yield b" " * 100_000
+
+    async with ApiWorld(home=tmp_path / "home") as api:
+        headers = {"Content-Type": "application/json"}
+        heard = await api.ask("POST", "/v1/chat/completions", data=endless(), headers=headers)
+        assert heard.status == 413
+
+
+async def test_a_weak_key_keeps_the_door_closed(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home", key="short") as api:
+        assert api.address == ""
+        state, why = api.platforms["api_server"]
+        assert state is HostState.PARKED
+        assert "at least 16" in why
+
+
+async def test_a_key_is_made_where_there_is_none(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with ApiWorld(home=home, key="", environ={"API_SERVER_ENABLED": "true"}) as api:
+        made = (home / ".env").read_text().split("API_SERVER_KEY=")[1].strip()
+        assert len(made) >= 32
+        assert (await api.get("/v1/models", headers={"Authorization": f"Bearer {made}"})).status == 200
+
+
+async def test_keys_have_names_scopes_and_agents(tmp_path: Path) -> None:
+    config = """
+platforms:
+  api_server:
+    keys:
+      phone: {key: another long secret 1, scopes: [chat], agents: [helper]}
+agents:
+  helper: {}
+"""
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        phone = {"Authorization": "Bearer another long secret 1"}
+        shown = await api.get("/v1/models", headers=phone)
+        assert [model["id"] for model in shown.json["data"]] == ["helper"]
+        assert (await api.post("/v1/chat/completions", HI, headers=phone)).status == 404
+        heard = await api.post("/v1/chat/completions", {**HI, "model": "helper"}, headers=phone)
+        assert heard.status == 200
+
+
+async def test_a_page_of_a_known_origin_may_ask(tmp_path: Path) -> None:
+    environ = {"API_SERVER_CORS_ORIGINS": "https://chat.example"}
+    async with ApiWorld(home=tmp_path / "home", environ=environ) as api:
+        headers = {"Origin": "https://chat.example", "Access-Control-Request-Method": "POST"}
+        heard = await api.ask("OPTIONS", "/v1/chat/completions", headers=headers)
+        assert heard.status == 200
+        assert heard.headers["Access-Control-Allow-Origin"] == "https://chat.example"
+        assert "POST" in heard.headers["Access-Control-Allow-Methods"]
+        assert "X-Hermes-Session-Id" in heard.headers["Access-Control-Allow-Headers"]
+        heard = await api.post("/v1/chat/completions", HI, headers={"Origin": "https://chat.example"})
+        assert heard.headers["Access-Control-Allow-Origin"] == "https://chat.example"
+        assert heard.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_a_named_session_goes_on(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        headers = {"X-Hermes-Session-Id": "notes"}
+        await api.post("/v1/chat/completions", HI, headers=headers)
+        heard = await api.post("/v1/chat/completions", HI, headers=headers)
+        assert heard.headers["X-Hermes-Session-Id"] == "notes"
+        journal = await api.app.store.read(lambda tx: tx.journal.read("notes"))  # type: ignore[arg-type]
+        assert sum(type(entry.record).__name__ == "UserSaid" for entry in journal) == 2
