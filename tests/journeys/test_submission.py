@@ -13,8 +13,12 @@ from hermes.control.submission import Named, Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports import Store, Tx
+from hermes.domain.settings import ApprovalSettings
 from hermes.domain.turn import Action, Cause, ReplyPlace, TurnInput, TurnState
-from hermes.testing.harness import Journey
+from hermes.testing.clock import FakeClock
+from hermes.testing.harness import Journey, open_settings
+from hermes.testing.model import call, say
+from hermes.testing.world import Deed
 
 T = TypeVar("T")
 
@@ -49,6 +53,23 @@ async def test_words_that_are_passed_on_need_no_model(tmp_path: Path) -> None:
         await chat.until_seen("The build is green.", chat="5")
         turn = await chat.database.read(lambda tx: tx.turns.get(done.turn.id))
         assert turn is not None and turn.state is TurnState.DONE and not chat.model.requests
+
+
+async def test_what_an_event_may_not_do_is_denied_by_silence(tmp_path: Path) -> None:
+    clock = FakeClock()
+    script = [call("danger", '{"token": "x"}'), say("it was not done")]
+    settings = open_settings(approvals=ApprovalSettings(timeout=600.0))
+    async with Journey(folder=tmp_path, script=script, clock=clock, settings=settings) as chat:
+        asked = await chat.gateway.ask(event("one", "a"))
+        await chat.until(lambda: len(chat.model.requests) == 1)
+        state = TurnState.RUNNING
+        for _ in range(70):
+            await clock.advance(10)
+            await asyncio.sleep(0.01)
+            turn = await chat.database.read(lambda tx: tx.turns.get(asked.turn.id))
+            assert turn is not None
+            state = turn.state
+        assert state is TurnState.DONE and not chat.world.did(Deed.EFFECT)
 
 
 class Slow:
