@@ -199,7 +199,7 @@ class App:
                 await asyncio.wait((writing,))
                 await logs.close()
 
-    async def _run(self, store: SqliteStore, watch: Watch, logs: SessionLogs | None) -> None:
+    async def _run(self, store: Store, watch: Watch, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
         await self._choose(settings)
         runtimes = await asyncio.to_thread(self._runtimes, store, settings)
@@ -216,7 +216,7 @@ class App:
         )
         await gateway.start()
         accounts = list(self._accounts(store))
-        http = HttpPart(self._home, self.loaded, watch.tell_platform)
+        http = HttpPart(self._home, self.loaded, self._environ, watch.tell_platform)
         if not self._given.in_memory:
             await http.open(self._around_http(gateway, runtimes), self._facts)
         hosts = [
@@ -250,6 +250,7 @@ class App:
             default=self.loaded.settings.default_agent,
             models={agent: self._model_name(agent, runtime) for agent, runtime in runtimes.items()},
             version=self._version,
+            aliases=gateway.aliases,
         )
 
     async def _drain(self, gateway: Gateway, hosts: list[asyncio.Task[None]]) -> None:

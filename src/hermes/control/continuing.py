@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hermes.control.questions import answer, as_answer
-from hermes.control.submission import Named, add_request, asked_before
+from hermes.control.submission import Named, Submitted, add_request, asked_before
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Asked, QuestionKind, Verdict
@@ -52,9 +52,9 @@ class Continuing:
 
     def with_results(self, tx: Tx, results: Mapping[QuestionId, str]) -> Continued | None:
         """Give the results of a client's own tools; None if nothing waits for any of them."""
-        known = self._known(tx)
+        known = asked_before(tx, self.request)
         if known is not None:
-            return known
+            return _same_part(known)
         waiting = [question for question in map(tx.questions.get, results) if question and question.open]
         turn = tx.turns.get(waiting[0].turn) if waiting else None
         if turn is None or not self.mine(turn.source):
@@ -72,8 +72,9 @@ class Continuing:
     def with_words(self, tx: Tx, session: SessionId | None, text: str) -> Continued | None:
         """Take words as the answer of what their session waits for; None if it waits for nothing. Without an
         id the session is the one that the source is bound to."""
-        if self._asked_before(tx) is not None:
-            return self._known(tx)
+        known = asked_before(tx, self.request)
+        if known is not None:
+            return _same_part(known)
         wanted = session or tx.bindings.get(session_key(self.source, self.agent))
         waiting = [] if wanted is None else tx.questions.open_of(wanted)
         if not waiting:
@@ -99,19 +100,14 @@ class Continuing:
         if self.request is not None:
             named = replace(self.request, facts=json.dumps({"after": after}))
             # One turn is gone on with several times, each by a request of its own.
-            add_request(tx, named, turn, self.now, part=f".{after}")
+            add_request(tx, named, turn, self.now, part=f"-{after}")
         return Continued(turn=turn, after=after)
 
-    def _asked_before(self, tx: Tx) -> Turn | None:
-        known = asked_before(tx, self.request)
-        return None if known is None else known.turn
 
-    def _known(self, tx: Tx) -> Continued | None:
-        known = asked_before(tx, self.request)
-        if known is None or known.request is None:
-            return None
-        after = json.loads(known.request.facts).get("after")
-        return Continued(turn=known.turn, after=after) if isinstance(after, int) else None
+def _same_part(known: Submitted) -> Continued | None:
+    """What the same request was given before; None if it went on with nothing and began a turn."""
+    after = None if known.request is None else json.loads(known.request.facts).get("after")
+    return Continued(turn=known.turn, after=after) if isinstance(after, int) else None
 
 
 def _turn_of(

@@ -7,6 +7,7 @@ reach a record → lanes drain → the epoch is closed as clean."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,9 +40,9 @@ from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
-from hermes.domain.errors import UserError
+from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Seen
-from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, Inbound, media_kind
 from hermes.domain.ports import Platform, Store, Tx
 from hermes.domain.session import Session
@@ -96,6 +97,7 @@ class Gateway:
         self._closing = False
         self._hurry = asyncio.Event()
         self._listeners: list[Callable[[Turn], None]] = []
+        self._catching_up: set[asyncio.Task[None]] = set()
 
     # --- its life ---
 
@@ -176,6 +178,14 @@ class Gateway:
     def capabilities(self, to: Address) -> Capabilities:
         return self._parts.capabilities.get(to.platform) or _NO_ABILITIES
 
+    def knows(self, to: Address) -> bool:
+        """Whether there is such a platform at all."""
+        return to.platform in self._parts.capabilities
+
+    def reaches(self, to: Address) -> bool:
+        """Whether its account is up now; if not, what is sent there waits."""
+        return to.credential in self._delivery.accounts
+
     # --- doors that know who and whom ---
 
     @property
@@ -206,12 +216,28 @@ class Gateway:
         runtime = self._runtime(words.agent)
         self._check_size(words.input.text)
         unit = Submitting(words=words, settings=self._parts.settings, now=self._parts.clock.now()).unit
-        submitted = await runtime.store.write(unit)
+        try:
+            submitted = await runtime.store.write(unit)
+        except asyncio.CancelledError:
+            self._catch_up()
+            raise
         if submitted.fresh:
             turn = submitted.turn
             self.feeds.drive(turn.id)
             self._ring_session(words.agent, turn.session, submitted.begun)
         return submitted
+
+    def _catch_up(self) -> None:
+        """Whoever asked has gone, but what they asked may be stored all the same: look for it after that."""
+
+        async def look() -> None:
+            with contextlib.suppress(HermesError):
+                await self._parts.store.write(_nothing)
+                self._actors.search()
+
+        task = asyncio.create_task(look(), name="catch up")
+        self._catching_up.add(task)
+        task.add_done_callback(self._catching_up.discard)
 
     def _check_size(self, text: str) -> None:
         most = self._parts.settings.gateway.max_message_chars
@@ -271,6 +297,15 @@ class Gateway:
     async def unfinished(self, caller: Caller, session: SessionId | None = None) -> list[Turn]:
         """The open turns of a session, or of the caller's newest session that has any."""
         return await self._runtime(caller.agent).store.read(lambda tx: open_turns(tx, caller, session))
+
+    async def settled(self, agent: AgentId, turns: Sequence[Turn]) -> frozenset[QuestionId]:
+        """The questions of these turns that are answered or withdrawn, on record yet or not."""
+
+        def look(tx: Tx) -> frozenset[QuestionId]:
+            asked = (question for turn in turns for question in tx.questions.of_turn(turn.id))
+            return frozenset(question.id for question in asked if question.verdict is not None)
+
+        return await self._runtime(agent).store.read(look)
 
     async def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
         """A turn from record `after` on: what is stored, then what happens, to its end."""
@@ -374,6 +409,10 @@ class Gateway:
 
 
 _NO_ABILITIES = Capabilities()
+
+
+def _nothing(tx: Tx) -> None:
+    """A unit that only comes after those that were handed in before it."""
 
 
 def _turn(turn: TurnId, tx: Tx) -> Turn | None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from aiohttp import web
@@ -26,6 +26,9 @@ from hermes.domain.turn import Turn
 from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.keys import Principal, Scope
 from hermes.entry.http.streams import Streams
+
+if TYPE_CHECKING:
+    from hermes.entry.http.webhooks.intake import Webhooks
 
 PLATFORM = "api_server"
 LONGEST_NAME = 256
@@ -68,6 +71,7 @@ class Door:
     facts: Callable[[], Mapping[str, Any]]
     aliases: Mapping[str, str] = field(default_factory=dict)
     streams: Streams = field(default_factory=Streams)
+    webhooks: Webhooks | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +141,8 @@ Answer = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One endpoint. `scope` None is open to everybody."""
+    """One endpoint. `scope` None is open to everybody; requests that are `signed` prove themselves, wherever
+    they claim to be sent to."""
 
     method: str
     path: str
@@ -146,6 +151,7 @@ class Route:
     scope: Scope | None
     status: int
     tag: str
+    signed: bool = False
 
     @property
     def hints(self) -> dict[str, Any]:
@@ -178,6 +184,28 @@ def route(
         tag = answer.__module__.rsplit(".", 1)[-1]
         ROUTES.append(
             Route(method=method, path=path, told=told, answer=answer, scope=scope, status=status, tag=tag)
+        )
+        return answer
+
+    return declare
+
+
+def signed_route(method: str, path: str, told: str, *, status: int = 200) -> Callable[[Answer], Answer]:
+    """As `route`, for requests with a proof of their own that the resource checks; its tag is its folder."""
+
+    def declare(answer: Answer) -> Answer:
+        tag = answer.__module__.split(".")[-2]
+        ROUTES.append(
+            Route(
+                method=method,
+                path=path,
+                told=told,
+                answer=answer,
+                scope=None,
+                status=status,
+                tag=tag,
+                signed=True,
+            )
         )
         return answer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_RESOURCES = ["chat", "questions", "models", "health"]
+_RESOURCES = ["chat", "questions", "models", "health", "webhooks.resource"]
 
 
 def load_resources() -> None:
