@@ -130,9 +130,10 @@ class Submitting:
 
     def _asked_before(self, tx: Tx) -> Submitted | None:
         named = self.words.request
-        known = tx.requests.by_key(named.owner, named.key) if named is not None and named.key else None
-        if named is None or known is None:
+        found = tx.requests.find(named.owner, key=named.key) if named is not None and named.key else []
+        if named is None or not found:
             return None
+        known = found[0]
         turn = tx.turns.get(known.turn)
         if known.fingerprint != named.fingerprint:
             raise Conflict(

@@ -111,13 +111,14 @@ class Questions(Protocol):
 
 
 class Requests(Protocol):
-    """Requests by their id, by the key their owner gave, and the latest of a named chain."""
+    """Requests by their id, by their owner, and the latest of a named chain."""
 
     def add(self, request: Request) -> None: ...
 
     def get(self, request: str) -> Request | None: ...
 
-    def by_key(self, owner: str, key: str) -> Request | None: ...
+    def find(self, owner: str, *, key: str | None = None, prefix: str = "", limit: int = 1) -> list[Request]:
+        """An owner's requests, newest first: all, with this key, or with ids that begin so."""
 
     def latest(self, owner: str, conversation: str) -> Request | None: ...
 
