@@ -108,7 +108,7 @@ class Call:
     @property
     def owner(self) -> str | None:
         """Through whom sessions must have begun to be seen; None if all may be."""
-        return None if self.principal.may(Scope.SESSIONS) else self.credential
+        return None if self.principal.may(Scope.SESSIONS) else self._credential
 
     async def turn(self, ident: TurnId | None) -> tuple[AgentId, Turn]:
         """A turn that this client may see, and its agent."""
@@ -121,11 +121,11 @@ class Call:
         raise Unknown("There is no such run (any more).")
 
     def may_see(self, source: Source | None) -> bool:
-        mine = source is not None and source.address.credential == self.credential
+        mine = source is not None and source.address.credential == self._credential
         return mine or self.principal.may(Scope.SESSIONS)
 
     @property
-    def credential(self) -> str:
+    def _credential(self) -> str:
         return Address(platform=PLATFORM, account=self.principal.name, chat="-").credential
 
 
