@@ -41,7 +41,7 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
-from hermes.domain.message import Inbound
+from hermes.domain.message import Attachment, Inbound, media_kind
 from hermes.domain.ports import Platform, Store, Tx
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
@@ -66,6 +66,8 @@ class Parts:
     clock: Clock
     capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
     select: SelectAgent | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Names that a turn may give as its model, and the models behind them."""
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
     """Told of every record once it is stored; must return at once."""
 
@@ -174,6 +176,25 @@ class Gateway:
         return self._parts.capabilities.get(to.platform) or _NO_ABILITIES
 
     # --- doors that know who and whom ---
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Names that a turn may give as its model, and the models behind them."""
+        return self._parts.aliases
+
+    async def keep_media(self, agent: AgentId, data: bytes, mime: str) -> Attachment:
+        """Store a file that a door was given; what this returns can go with a message."""
+        media = self._runtime(agent).media
+        if media is None:
+            raise UserError(f"The agent “{agent}” keeps no files.")
+        item = await media.put(data, mime)
+        return Attachment(
+            kind=media_kind(mime),
+            ref=f"sha256:{item.sha256}",
+            mime=mime,
+            size=item.size,
+            sha256=item.sha256,
+        )
 
     async def submit(self, words: Submission) -> Turn:
         """A turn for a terminal or an API client, in one commit; its feed is open before this returns."""

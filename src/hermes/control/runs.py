@@ -68,7 +68,7 @@ def read_run(tx: Tx, asked: Turn, name: str) -> RunView:
         asked=asked,
         turn=turn,
         entries=tuple(tx.journal.of_turn(turn.id)),
-        questions=tuple(question for question in tx.questions.of_turn(turn.id) if question.open),
+        questions=tuple(tx.questions.of_turn(turn.id)),
         request=tx.requests.get(name),
     )
 

@@ -3,7 +3,7 @@ it can watch it from any record on, as often as they like, and what it is now is
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Annotated, cast
 
@@ -12,17 +12,26 @@ from aiohttp import web
 
 from hermes.control.runs import RunStatus, RunView, answering_turn, read_run, recent_runs
 from hermes.control.submission import Unknown, id_for, turn_named
-from hermes.domain.event import Seen, Verdict
+from hermes.domain.event import QuestionKind, Seen
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.ports import Tx
-from hermes.domain.turn import Question, Turn
-from hermes.entry.http.answering import DECIDED, WORDED, Reply, answer_turn, owns, read_choice
-from hermes.entry.http.asking import RUN_PREFIX, Wish, ask, turn_headers
+from hermes.domain.turn import Turn
+from hermes.entry.http.answering import (
+    DECISIONS,
+    RUN_PREFIX,
+    Found,
+    PendingQuestion,
+    QuestionAnswer,
+    answer_question,
+    read_answer,
+    unbroken,
+)
+from hermes.entry.http.asking import Wish, ask, turn_headers
 from hermes.entry.http.door import Call, route
 from hermes.entry.http.errors import ApiError, bad_request, not_found
 from hermes.entry.http.messages import Conversation, Message, read_messages
 from hermes.entry.http.models import default_name, pick
-from hermes.stream.fold import answer_text, choices
+from hermes.stream.fold import answer_text
 from hermes.stream.run_facts import last_event, tokens_spent
 from hermes.stream.sse import RunEvents
 
@@ -63,16 +72,6 @@ class TokensSpent(msgspec.Struct, kw_only=True):
     total_tokens: int
 
 
-class OpenQuestion(msgspec.Struct, kw_only=True):
-    """Something a run waits for; `choices` is empty where words are wanted."""
-
-    question_id: str
-    kind: str
-    text: str
-    choices: list[str]
-    expires_at: float | None = None
-
-
 class Run(msgspec.Struct, kw_only=True):
     """A run as it is now."""
 
@@ -84,7 +83,7 @@ class Run(msgspec.Struct, kw_only=True):
     session_id: str
     model: str
     last_event: str | None = None
-    questions: list[OpenQuestion] = []
+    questions: list[PendingQuestion] = []
     output: str | msgspec.UnsetType = msgspec.UNSET
     usage: TokensSpent | msgspec.UnsetType = msgspec.UNSET
     error: str | msgspec.UnsetType = msgspec.UNSET
@@ -133,6 +132,8 @@ class ClarifyRequest(msgspec.Struct, kw_only=True):
 
 
 class ClarifyResponse(msgspec.Struct, kw_only=True):
+    """How many questions were closed by the answer."""
+
     object: str = "hermes.run.clarify_response"
     run_id: str
     resolved: int
@@ -206,31 +207,66 @@ async def watch(call: Call, query: EventsQuery) -> web.StreamResponse:
 
 @route("POST", "/v1/runs/{run_id}/approval", "Allow or deny what a run asks for.")
 async def approve(call: Call, body: ApprovalRequest) -> ApprovalResponse:
-    verdict = read_choice(body.choice)
-    agent, turn = await _find_answering(call)
-    reply = Reply(verdict=verdict, kinds=DECIDED, question=body.question_id, all=body.all)
-    resolved = await answer_turn(call, agent, turn, reply)
+    given = QuestionAnswer(choice=body.choice)
+    agent, turn = await _find(call)
+    view = await _view(call, agent, turn)
+    meant = _meant(agent, view, DECISIONS, body.question_id)
+    verdict, _ = read_answer(meant[0].question, given)
+    resolved = await _answer(call, meant if body.all else meant[:1], given)
     return ApprovalResponse(run_id=call.part("run_id"), choice=verdict.value, resolved=resolved)
 
 
 @route("POST", "/v1/runs/{run_id}/clarify", "Answer what a run wants to know.")
 async def clarify(call: Call, body: ClarifyRequest) -> ClarifyResponse:
-    agent, turn = await _find_answering(call)
-    asked = await call.door.gateway.read(agent, lambda tx: tx.questions.of_turn(turn.id))
-    fitting = [one for one in asked if one.kind in WORDED and (body.question_id in (None, one.id))]
-    text = _words(body, next((one for one in fitting if one.open), None))
-    reply = Reply(verdict=Verdict.REPLY, kinds=WORDED, text=text, question=body.question_id)
-    return ClarifyResponse(run_id=call.part("run_id"), resolved=await answer_turn(call, agent, turn, reply))
+    if (body.text is None) == (body.choice is None):
+        raise bad_request("Send either text or choice.", param="text")
+    given = QuestionAnswer(text=body.text, choice=None if body.choice is None else str(body.choice))
+    agent, turn = await _find(call)
+    view = await _view(call, agent, turn)
+    meant = _meant(agent, view, (QuestionKind.CLARIFY,), body.question_id)
+    return ClarifyResponse(run_id=call.part("run_id"), resolved=await _answer(call, meant[:1], given))
 
 
 @route("POST", "/v1/runs/{run_id}/stop", "Stop a run.")
 async def stop(call: Call) -> RunStopped:
-    agent, turn = await _find_answering(call)
-    if not owns(call, turn):
-        raise ApiError(403, "not_allowed", "Only the key that began this run can stop it.")
-    await call.door.gateway.stop_turn(agent, turn.id, STOPPED)
-    view = await _view(call, agent, turn)
+    agent, asked = await _find(call)
+    turn = await call.door.gateway.read(agent, lambda tx: answering_turn(tx, asked))
+    await unbroken(call.door.gateway.stop_turn(agent, turn.id, STOPPED))
+    view = await _view(call, agent, asked)
     return RunStopped(run_id=call.part("run_id"), status=view.status)
+
+
+def _meant(agent: AgentId, view: RunView, kinds: tuple[QuestionKind, ...], wanted: str | None) -> list[Found]:
+    """The questions that an answer is for: the named one, else those that are open, the oldest first."""
+    found = [
+        Found(agent=agent, question=question, turn=view.turn, entries=view.entries)
+        for question in view.questions
+        if question.id == wanted or (wanted is None and question.open and question.kind in kinds)
+    ]
+    if wanted is not None and found and found[0].question.kind not in kinds:
+        how = "clarify" if found[0].question.kind is QuestionKind.CLARIFY else "approval"
+        raise bad_request(f"This question is answered with POST …/{how}.", param="question_id")
+    if not found and not view.turn.state.open:
+        raise ApiError(409, "approval_not_active", "The run is over; nothing waits for an answer.")
+    if not found:
+        raise ApiError(409, "approval_not_pending", "The run waits for no such answer now.")
+    return found
+
+
+async def _answer(call: Call, meant: Sequence[Found], given: QuestionAnswer) -> int:
+    """How many questions were closed; an error that tells the true state if none was."""
+    closed, late = 0, None
+    for found in meant:
+        try:
+            await answer_question(call, found, given)
+            closed += 1
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            late = error
+    if late is not None and not closed:
+        raise ApiError(409, "approval_not_pending", late.message) from late
+    return closed
 
 
 # --- asking ---
@@ -260,23 +296,6 @@ def _previous(name: str) -> TurnId:
     )
 
 
-def _words(body: ClarifyRequest, question: Question | None) -> str:
-    given = body.text if body.choice is None else str(body.choice)
-    if given is None or not given.strip() or (body.text is not None and body.choice is not None):
-        raise bad_request("Send either text or choice.", param="text")
-    if body.choice is None or question is None or not question.options:
-        return given
-    chosen = next(
-        (option for option in question.options if option.casefold() == given.strip().casefold()), ""
-    )
-    if not chosen and given.isascii() and given.isdigit() and 1 <= int(given) <= len(question.options):
-        chosen = question.options[int(given) - 1]
-    if not chosen:
-        offered = ", ".join(question.options)
-        raise bad_request(f"“{given[:40]}” was not offered. There are: {offered}.", param="choice")
-    return chosen
-
-
 # --- finding and showing ---
 
 
@@ -285,12 +304,6 @@ async def _find(call: Call) -> tuple[AgentId, Turn]:
         return await call.turn(turn_named(RUN_PREFIX, call.part("run_id")))
     except Unknown as error:
         raise not_found("run", call.part("run_id"), "run_not_found") from error
-
-
-async def _find_answering(call: Call) -> tuple[AgentId, Turn]:
-    """The turn that answers a run: another one, if its words were taken into a turn that ran already."""
-    agent, turn = await _find(call)
-    return agent, await call.door.gateway.read(agent, lambda tx: answering_turn(tx, turn))
 
 
 async def _view(call: Call, agent: AgentId, asked: Turn) -> RunView:
@@ -320,21 +333,19 @@ async def _shown(call: Call, agent: AgentId, turn: Turn) -> Run:
         session_id=view.turn.session,
         model=str(facts.get("model") or own_name),
         last_event=last_event(view.entries),
-        questions=[_question(question) for question in view.questions],
+        questions=[found.pending for found in _open(agent, view)],
         output=answer_text(view.entries, footer=False) if over else msgspec.UNSET,
         usage=TokensSpent(input_tokens=prompt, output_tokens=completion, total_tokens=prompt + completion),
         error=msgspec.UNSET if view.error is None else view.error,
     )
 
 
-def _question(question: Question) -> OpenQuestion:
-    return OpenQuestion(
-        question_id=question.id,
-        kind=question.kind.value,
-        text=question.text,
-        choices=list(choices(question)),
-        expires_at=None if question.expires_at is None else question.expires_at.timestamp(),
-    )
+def _open(agent: AgentId, view: RunView) -> list[Found]:
+    return [
+        Found(agent=agent, question=question, turn=view.turn, entries=view.entries)
+        for question in view.questions
+        if question.open
+    ]
 
 
 def _last_seen(call: Call, query: EventsQuery) -> int:
