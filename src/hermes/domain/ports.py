@@ -19,7 +19,7 @@ from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDel
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OutboxRow, Slot
-from hermes.domain.session import Session, SessionKey, Viewer
+from hermes.domain.session import EVERY_SESSION, Among, Session, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall
 from hermes.domain.turn import Answer, Earlier, Job, Question, Request, Turn, TurnState
 
@@ -70,7 +70,7 @@ class Sessions(Protocol):
 
     def save(self, session: Session) -> None: ...
 
-    def find(self, text: str, limit: int = 20) -> list[Session]:
+    def find(self, text: str, limit: int = 20, among: Among = EVERY_SESSION) -> list[Session]:
         """By id, unique start of an id, or title; everything, newest first, for an empty text."""
 
     def delete(self, session: SessionId) -> None: ...
@@ -140,7 +140,7 @@ class Jobs(Protocol):
 
 
 class Search(Protocol):
-    def find(self, query: str, limit: int = 20, viewer: Viewer | None = None) -> list[Hit]:
+    def find(self, query: str, limit: int = 20, viewer: Viewer | Among = EVERY_SESSION) -> list[Hit]:
         """What was said, the best first; for a viewer only what it may see, without its own turn's words."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_RESOURCES = ["chat", "runs", "questions", "models", "health"]
+_RESOURCES = ["chat", "runs", "sessions", "session_chat", "questions", "models", "health"]
 
 
 def load_resources() -> None:
