@@ -96,8 +96,8 @@ class NewSession(msgspec.Struct, kw_only=True):
 class SessionChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What is to be another; null takes it away."""
 
-    title: Title | None | msgspec.UnsetType = msgspec.UNSET
-    end_reason: Annotated[str, msgspec.Meta(max_length=100)] | None | msgspec.UnsetType = msgspec.UNSET
+    title: Title | msgspec.UnsetType | None = msgspec.UNSET
+    end_reason: Annotated[str, msgspec.Meta(max_length=100)] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class SessionDeleted(msgspec.Struct, kw_only=True):
