@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -28,6 +28,7 @@ from hermes.control.doors import (
 )
 from hermes.control.feed import Feed, Feeds
 from hermes.control.intake import Intake, IntakeWorld
+from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
 from hermes.control.questions import Expiry, Outcome, answer
 from hermes.control.routing import SelectAgent
@@ -57,6 +58,10 @@ _MEGABYTE = 1024 * 1024
 ActorKey = tuple[AgentId, SessionId]
 
 
+async def _forget_nothing(agent: AgentId, session: SessionId) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What a gateway is built from."""
@@ -71,6 +76,8 @@ class Parts:
     """Names that a turn may give as its model, and the models behind them."""
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
     """Told of every record once it is stored; must return at once."""
+    forgotten: Callable[[AgentId, SessionId], Awaitable[None]] = _forget_nothing
+    """Told of every session that somebody deleted, to delete what it keeps of it."""
 
 
 class Gateway:
@@ -349,19 +356,26 @@ class Gateway:
 
     async def stop_turn(self, agent: AgentId, turn: TurnId, reason: str) -> bool:
         """Ask a turn to stop; False if it had ended already."""
-
-        def ask(tx: Tx) -> Turn | None:
-            found = tx.turns.get(turn)
-            if found is None or not found.state.open:
-                return None
-            state = TurnState.RUNNING if found.state is TurnState.WAITING else found.state
-            tx.turns.save(replace(found, stop=reason, state=state), attempt=found.attempt)
-            return found
-
-        stopping = await self._runtime(agent).store.write(ask)
+        stopping = await self._runtime(agent).store.write(lambda tx: stop_turn(tx, turn, reason))
         if stopping is not None:
             self._ring_known(agent, stopping.session)
         return stopping is not None
+
+    async def delete_session(self, agent: AgentId, session: SessionId) -> None:
+        """Forget a session for good; what goes on in it is stopped first. What an actor still holds of it is
+        void: its next write is refused, and a later session of the same name is another."""
+        store = self._runtime(agent).store
+        stopping = await store.write(lambda tx: stop_turns(tx, session, "its session was deleted"))
+        self._ring_known(agent, session)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                for turn in stopping:
+                    async for _ in self.watch(agent, turn):
+                        pass
+        for turn in await store.write(lambda tx: remove_session(tx, session)):
+            self.feeds.end(turn)
+        self._warm.take(session)
+        await self._parts.forgotten(agent, session)
 
     # --- inside ---
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_RESOURCES = ["chat", "models", "health", "webhooks.resource"]
+_RESOURCES = [
+    "chat",
+    "runs",
+    "sessions",
+    "session_chat",
+    "questions",
+    "models",
+    "health",
+    "webhooks.resource",
+]
 
 
 def load_resources() -> None:
