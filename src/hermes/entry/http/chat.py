@@ -15,7 +15,7 @@ from aiohttp import web
 from hermes.control.submission import id_for
 from hermes.domain.event import Ending, Entry, Failed, ModelSaid, Seen, Stopped
 from hermes.domain.turn import Turn
-from hermes.entry.http.asking import Wish, ask, turn_headers, while_connected
+from hermes.entry.http.asking import ASKS, Wish, ask, turn_headers, while_connected
 from hermes.entry.http.door import Call, route
 from hermes.entry.http.errors import ApiError
 from hermes.entry.http.messages import Message, read_messages
@@ -77,7 +77,7 @@ class ChatCompletion(msgspec.Struct, kw_only=True, omit_defaults=False):
     hermes: Incomplete | msgspec.UnsetType = msgspec.UNSET
 
 
-@route("POST", "/v1/chat/completions", "Say something to an agent, as to a model.")
+@route("POST", "/v1/chat/completions", "Say something to an agent, as to a model.", wire=ASKS)
 async def complete(call: Call, body: ChatRequest) -> ChatCompletion | web.StreamResponse:
     picked = pick(call, body.model)
     said = read_messages(body.messages)

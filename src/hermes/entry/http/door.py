@@ -133,6 +133,20 @@ Answer = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """What an endpoint's types do not tell: the headers it reads and those it answers with, statuses of its
+    own, and the type of an answer that is not JSON."""
+
+    headers: tuple[str, ...] = ()
+    returns: tuple[str, ...] = ()
+    refuses: tuple[int, ...] = ()
+    media: str = ""
+
+
+PLAIN = Wire()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One endpoint. `scope` None is open to everybody."""
 
@@ -143,6 +157,7 @@ class Route:
     scope: Scope | None
     status: int
     tag: str
+    wire: Wire = PLAIN
 
     @property
     def hints(self) -> dict[str, Any]:
@@ -167,15 +182,22 @@ ROUTES: list[Route] = []
 
 
 def route(
-    method: str, path: str, told: str, *, scope: Scope | None = Scope.CHAT, status: int = 200
+    method: str,
+    path: str,
+    told: str,
+    *,
+    scope: Scope | None = Scope.CHAT,
+    status: int = 200,
+    wire: Wire = PLAIN,
 ) -> Callable[[Answer], Answer]:
     """Declare an endpoint; its tag in the documentation is the module it stands in."""
 
     def declare(answer: Answer) -> Answer:
         tag = answer.__module__.rsplit(".", 1)[-1]
-        ROUTES.append(
-            Route(method=method, path=path, told=told, answer=answer, scope=scope, status=status, tag=tag)
+        made = Route(
+            method=method, path=path, told=told, answer=answer, scope=scope, status=status, tag=tag, wire=wire
         )
+        ROUTES.append(made)
         return answer
 
     return declare
