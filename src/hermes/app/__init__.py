@@ -13,19 +13,17 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
-from zoneinfo import ZoneInfo
 
 from hermes import plugins
 from hermes.agent.detect import NO_PROBE, Choice
 from hermes.agent.loop import AgentLoop, LoopLimits
 from hermes.agent.models import Models
-from hermes.agent.prompt import PromptParts, build_prompt, local_environment
 from hermes.agent.tools import Workbench, default_tools
 from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker
 from hermes.app.http import Around, HttpPart
+from hermes.app.prompt import SystemPrompt, zone_of
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
 from hermes.control.runtime import Runtime
 from hermes.domain.capabilities import Capabilities
@@ -41,7 +39,6 @@ from hermes.domain.turn import Turn
 from hermes.entry.host import Account, Host, HostState
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 from hermes.state.engine import StoreOptions
-from hermes.state.memory import MemoryFiles
 from hermes.state.profiles import DATABASE_FILE, agent_home
 from hermes.state.repair import open_checked
 from hermes.state.search import recall_from
@@ -314,17 +311,23 @@ class App:
             tools = self._tools(profile, store, workspace, added)
         choice = self._choices.get(profile.agent)
         model = settings.model.default if choice is None else choice.model
-        prompt = self._prompt(profile, tools, workspace, model)
+        prompt = SystemPrompt(
+            profile=profile,
+            tools=[tool.name for tool in tools],
+            workspace=workspace,
+            model=model,
+            clock=self._given.clock,
+        )
         loop = AgentLoop(
             provider=self._provider(profile),
             tools=tools,
             model=model,
-            system=lambda session: prompt(),
+            system=lambda session: prompt.build(),
             clock=self._given.clock,
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
         )
         known_as = model if choice is None else f"{choice.model} ({choice.provider})"
-        return Runtime(profile=profile, agent=loop, store=store, model=known_as, prompt=prompt)
+        return Runtime(profile=profile, agent=loop, store=store, model=known_as, prompt=prompt.current)
 
     def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
         backend = LocalBackend(
@@ -333,7 +336,7 @@ class App:
         self._backends.append(backend)
         bench = Workbench(
             backend=backend,
-            recall=recall_from(store, _zone(profile.settings.timezone)),
+            recall=recall_from(store, zone_of(profile.settings.timezone)),
             workspace=str(workspace),
             home=self._environ.get("HOME") or str(Path.home()),
             agent_home=str(profile.home),
@@ -356,30 +359,6 @@ class App:
         task = asyncio.get_running_loop().create_task(work, name=f"wake {context.session}")
         self._waking.add(task)
         task.add_done_callback(self._waking.discard)
-
-    def _prompt(
-        self, profile: Profile, tools: Sequence[Tool], workspace: Path, model: str
-    ) -> Callable[[], str]:
-        files = MemoryFiles(profile.home)
-        environment = local_environment(workspace)
-
-        def prompt() -> str:
-            return build_prompt(
-                PromptParts(
-                    today=_today(self._given.clock, profile.settings.timezone),
-                    identity=_read(files, "SOUL.md"),
-                    tools=[tool.name for tool in tools],
-                    environment=environment,
-                    instructions=profile.settings.agent.system_prompt,
-                    memory={
-                        "What you have noted": _read(files, "MEMORY.md"),
-                        "About the user": _read(files, "USER.md"),
-                    },
-                    model=model,
-                )
-            )
-
-        return prompt
 
     # --- platforms ---
 
@@ -442,20 +421,3 @@ def _added_tools(chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
 
 def _tell_nobody(agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
     """Stands where nobody follows what is committed."""
-
-
-def _today(clock: Clock, timezone: str) -> date:
-    return clock.now().astimezone(_zone(timezone)).date()
-
-
-def _zone(timezone: str) -> ZoneInfo | None:
-    """A zone by its name; without one, the machine's."""
-    return ZoneInfo(timezone) if timezone else None
-
-
-def _read(files: MemoryFiles, name: str) -> str:
-    try:
-        return files.read(name)
-    except OSError as error:
-        log.warning("memory.unreadable file=%s why=%s", name, error.strerror)
-        return ""

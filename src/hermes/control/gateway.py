@@ -187,7 +187,7 @@ class Gateway:
         submitted = await runtime.store.write(unit)
         if submitted.fresh:
             turn = submitted.turn
-            self.feeds.open(turn.id)
+            self.feeds.drive(turn.id)
             self._ring_session(words.agent, turn.session, submitted.begun)
         return submitted
 
@@ -255,8 +255,9 @@ class Gateway:
         runtime = self._runtime(agent)
         wanted: TurnId | None = turn
         while wanted is not None:
-            feed, state = await self._join(runtime, wanted)
-            if not feed.ended and state.state.open:
+            feed = self.feeds.open(wanted)
+            state = None if feed.driven else await self._join(runtime, feed)
+            if state is None or (not feed.ended and state.state.open):
                 async for seen in feed.watch(after):
                     yield seen
                 self.feeds.release(wanted)
@@ -268,22 +269,21 @@ class Gateway:
                     yield entry
             wanted = state.absorbed_by or feed.follow
 
-    async def _join(self, runtime: Runtime, turn: TurnId) -> tuple[Feed, Turn]:
-        """The feed of a turn, filled from the store if nobody runs it now, and the turn as it is."""
-        feed = self.feeds.open(turn)
+    async def _join(self, runtime: Runtime, feed: Feed) -> Turn:
+        """The turn of a feed as it is; if nobody runs it now, the feed is filled from the store."""
         feed.watchers += 1  # an actor that parks the turn meanwhile must not throw the feed away
         try:
-            state = await runtime.store.read(partial(_turn, turn))
+            state = await runtime.store.read(partial(_turn, feed.turn))
             if state is not None and state.state is TurnState.WAITING and not feed.entries:
-                entries = await runtime.store.read(partial(_records, turn))
+                entries = await runtime.store.read(partial(_records, feed.turn))
                 if not feed.entries:
                     feed.preload(entries)
         finally:
             feed.watchers -= 1
         if state is None:
-            self.feeds.release(turn)
-            raise UserError(f"There is no turn “{turn}”.")
-        return feed, state
+            self.feeds.release(feed.turn)
+            raise UserError(f"There is no turn “{feed.turn}”.")
+        return state
 
     async def answer(self, agent: AgentId, given: Answer) -> Outcome:
         outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given))

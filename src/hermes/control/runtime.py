@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from hermes.domain.ports import Agent, Store
@@ -16,5 +16,5 @@ class Runtime:
     store: Store
     model: str = ""
     """The model that answers where a session names none, as people call it."""
-    prompt: Callable[[], str] | None = None
-    """Makes the system prompt that a session keeps from its first turn on. Called off the loop."""
+    prompt: Callable[[], Awaitable[str]] | None = None
+    """Gives the system prompt that a session keeps from its first turn on."""
