@@ -26,6 +26,7 @@ from hermes.domain.turn import Turn
 from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.keys import Principal, Scope
 from hermes.entry.http.streams import Streams
+from hermes.entry.http.traffic import Traffic
 
 PLATFORM = "api_server"
 LONGEST_NAME = 256
@@ -68,6 +69,7 @@ class Door:
     facts: Callable[[], Mapping[str, Any]]
     aliases: Mapping[str, str] = field(default_factory=dict)
     streams: Streams = field(default_factory=Streams)
+    traffic: Traffic = field(default_factory=Traffic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,13 +136,16 @@ Answer = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
-    """What an endpoint's types do not tell: the headers it reads and those it answers with, statuses of its
-    own, and the type of an answer that is not JSON."""
+    """What an endpoint's types do not tell: the headers it reads and those it answers with, errors of its
+    own, further statuses of its usual answer, the type of an answer that is not JSON, a body to try it with.
+    """
 
     headers: tuple[str, ...] = ()
     returns: tuple[str, ...] = ()
     refuses: tuple[int, ...] = ()
+    also: tuple[int, ...] = ()
     media: str = ""
+    example: Mapping[str, Any] | None = None
 
 
 PLAIN = Wire()

@@ -143,11 +143,16 @@ def _operation(one: Route, schemas: _Schemas) -> Json:
         "tags": [one.tag],
         "security": [] if one.scope is None else [{"key": []}],
         "parameters": parameters(one, schemas.fields(one.query)),
-        "responses": {str(one.status): _answer(one, schemas)},
+        "responses": {str(status): _answer(one, status, schemas) for status in (one.status, *one.wire.also)},
     }
     if one.body is not None:
-        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": schemas.of(one.body)}}}
+        content = {"schema": schemas.of(one.body)}
+        if one.wire.example is not None:
+            content["example"] = dict(one.wire.example)
+        operation["requestBody"] = {"required": True, "content": {JSON: content}}
     for status, told in errors(one).items():
+        if status in one.wire.also:
+            continue
         operation["responses"][str(status)] = {
             "description": told,
             "content": {JSON: {"schema": schemas.of(ErrorBody)}},
@@ -156,16 +161,18 @@ def _operation(one: Route, schemas: _Schemas) -> Json:
     return operation
 
 
-def _answer(one: Route, schemas: _Schemas) -> Json:
+def _answer(one: Route, status: int, schemas: _Schemas) -> Json:
     content: Json = {}
     for kind in one.gives:
         if kind is web.StreamResponse:
             content[EVENTS] = {"schema": {"type": "string"}}
-        elif kind is web.Response:
-            content[one.wire.media or JSON] = {"schema": {"type": "string"}}
+        elif kind is web.Response and one.wire.media:
+            content[one.wire.media] = {"schema": {"type": "string"}}
+        elif _is_response(kind):
+            continue  # the same answer with headers or a status of its own
         else:
             content[JSON] = {"schema": schemas.of(kind)}
-    phrase = HTTPStatus(one.status).phrase
+    phrase = HTTPStatus(status).phrase
     return {"description": phrase, "content": content, "headers": _headers(one.wire.returns)}
 
 
