@@ -41,8 +41,8 @@ from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Seen
-from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.message import Inbound
+from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
+from hermes.domain.message import Attachment, Inbound, media_kind
 from hermes.domain.ports import Platform, Store, Tx
 from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
@@ -68,6 +68,8 @@ class Parts:
     clock: Clock
     capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
     select: SelectAgent | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Names that a turn may give as its model, and the models behind them."""
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
     """Told of every record once it is stored; must return at once."""
 
@@ -180,6 +182,25 @@ class Gateway:
 
     # --- doors that know who and whom ---
 
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Names that a turn may give as its model, and the models behind them."""
+        return self._parts.aliases
+
+    async def keep_media(self, agent: AgentId, data: bytes, mime: str) -> Attachment:
+        """Store a file that a door was given; what this returns can go with a message."""
+        media = self._runtime(agent).media
+        if media is None:
+            raise UserError(f"The agent “{agent}” keeps no files.")
+        item = await media.put(data, mime)
+        return Attachment(
+            kind=media_kind(mime),
+            ref=f"sha256:{item.sha256}",
+            mime=mime,
+            size=item.size,
+            sha256=item.sha256,
+        )
+
     async def submit(self, words: Submission) -> Turn:
         """A turn for a terminal or an API client, in one commit; its feed is open before this returns."""
         return (await self.ask(words)).turn
@@ -254,6 +275,15 @@ class Gateway:
     async def unfinished(self, caller: Caller, session: SessionId | None = None) -> list[Turn]:
         """The open turns of a session, or of the caller's newest session that has any."""
         return await self._runtime(caller.agent).store.read(lambda tx: open_turns(tx, caller, session))
+
+    async def settled(self, agent: AgentId, turns: Sequence[Turn]) -> frozenset[QuestionId]:
+        """The questions of these turns that are answered or withdrawn, on record yet or not."""
+
+        def look(tx: Tx) -> frozenset[QuestionId]:
+            asked = (question for turn in turns for question in tx.questions.of_turn(turn.id))
+            return frozenset(question.id for question in asked if question.verdict is not None)
+
+        return await self._runtime(agent).store.read(look)
 
     async def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
         """A turn from record `after` on: what is stored, then what happens, to its end."""

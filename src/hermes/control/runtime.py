@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from hermes.domain.ports import Agent, Store
+from hermes.domain.ports import Agent, Media, Store
 from hermes.domain.settings import Profile
 
 
@@ -18,3 +18,5 @@ class Runtime:
     """The model that answers where a session names none, as people call it."""
     prompt: Callable[[], Awaitable[str]] | None = None
     """Gives the system prompt that a session keeps from its first turn on."""
+    media: Media | None = None
+    """Where files are kept that come with messages."""
