@@ -202,7 +202,7 @@ class App:
     async def _run(self, store: Store, watch: Watch, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
         vitals = Vitals(self._home, self.loaded, watch, clock)
-        vitals.store = store.facts
+        vitals.store = self.store.facts
         await self._choose(settings)
         runtimes = await asyncio.to_thread(self._runtimes, store, settings)
         self._gateway = gateway = Gateway(

@@ -24,6 +24,7 @@ from hermes.entry.http.asking import (
 )
 from hermes.entry.http.door import LONGEST_NAME, ROUTES, Call, Route, route
 from hermes.entry.http.errors import ErrorBody
+from hermes.entry.http.resources import RESOURCES
 
 Json = dict[str, Any]
 JSON, EVENTS = "application/json", "text/event-stream"
@@ -95,9 +96,9 @@ def document(version: str) -> Json:
 
 
 def tags(routes: Iterable[Route]) -> dict[str, str]:
-    """Each tag with what its module says of itself."""
+    """Each tag with what its module says of itself, in the order of the resources."""
     found = {}
-    for one in routes:
+    for one in sorted(routes, key=lambda one: RESOURCES.index(one.tag)):
         told = sys.modules[one.answer.__module__].__doc__ or ""
         found[one.tag] = _line(told.split("\n\n")[0])
     return found

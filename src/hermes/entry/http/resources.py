@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_RESOURCES = ["chat", "models", "health", "capabilities", "metrics", "openapi"]
+RESOURCES = ["chat", "models", "health", "capabilities", "metrics", "openapi", "docs"]
 
 
 def load_resources() -> None:
-    for name in _RESOURCES:
+    for name in RESOURCES:
         import_module(f"hermes.entry.http.{name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Lost, Refused
@@ -173,7 +174,8 @@ async def check_what_is_open_is_counted_and_nothing_else(open_store: OpenStore) 
         [first, _] = await store.read(lambda tx: tx.inbox.pending(0, 10))
         await store.write(lambda tx: tx.inbox.finish(first.n, "ignored"))
         rows = [out("k1"), out("k2"), out("k3")]
-        await store.write(lambda tx: [tx.outbox.add(row) for row in rows])
+        for row in rows:
+            await store.write(partial(_put, row))
         head = await store.read(lambda tx: tx.outbox.head(rows[0].to))
         assert head is not None
         sent = replace(head, state=OutState.SENT)
@@ -181,6 +183,10 @@ async def check_what_is_open_is_counted_and_nothing_else(open_store: OpenStore) 
         counted = await store.read(lambda tx: tx.census.count())
         assert (counted.inbox, dict(counted.outbox), dict(counted.turns)) == (1, {"due": 2}, {})
         assert counted.questions == 0
+
+
+def _put(row: OutboxRow, tx: Tx) -> None:
+    tx.outbox.add(row)
 
 
 CHECKS = (
