@@ -35,6 +35,7 @@ from hermes.control.routing import SelectAgent
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
 from hermes.control.submission import Submission, Submitted, Submitting
+from hermes.control.tally import Tally
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
@@ -45,6 +46,7 @@ from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, Inbound, media_kind
 from hermes.domain.ports import Platform, Store, Tx
+from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.text import storable
@@ -84,8 +86,11 @@ class Gateway:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self.feeds = Feeds()
+        self.tally = Tally()
         self._warm = WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE)
-        self._delivery = Delivery(store=parts.store, clock=parts.clock, settings=parts.settings)
+        self._delivery = Delivery(
+            store=parts.store, clock=parts.clock, settings=parts.settings, tally=self.tally
+        )
         self._outcomes = Outcomes(
             settings=parts.settings,
             clock=parts.clock,
@@ -119,7 +124,7 @@ class Gateway:
             outcomes=self._outcomes,
             clock=parts.clock,
             epoch=boot.epoch,
-            committed=parts.committed,
+            committed=self._committed,
         )
         world = IntakeWorld(
             store=parts.store,
@@ -377,7 +382,15 @@ class Gateway:
         self._warm.take(session)
         await self._parts.forgotten(agent, session)
 
+    async def open_work(self) -> OpenWork:
+        """How much is not done yet, of all agents."""
+        return await self._parts.store.read(lambda tx: tx.census.count())
+
     # --- inside ---
+
+    def _committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
+        self.tally.see(entries)
+        self._parts.committed(agent, session, entries)
 
     def _runtime(self, agent: AgentId) -> Runtime:
         runtime = self._parts.runtimes.get(agent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_RESOURCES = [
+RESOURCES = [
     "chat",
     "runs",
     "sessions",
@@ -12,10 +12,14 @@ _RESOURCES = [
     "questions",
     "models",
     "health",
+    "capabilities",
     "webhooks.resource",
+    "metrics",
+    "openapi",
+    "docs",
 ]
 
 
 def load_resources() -> None:
-    for name in _RESOURCES:
+    for name in RESOURCES:
         import_module(f"hermes.entry.http.{name}")
