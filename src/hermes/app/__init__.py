@@ -218,7 +218,7 @@ class App:
         )
         await gateway.start()
         accounts = list(self._accounts(store))
-        http = HttpPart(self._home, self.loaded, vitals.tell_platform)
+        http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
         if not self._given.in_memory:
             await http.open(self._around_http(gateway, runtimes), vitals.facts)
         hosts = [

@@ -180,6 +180,14 @@ class Gateway:
     def capabilities(self, to: Address) -> Capabilities:
         return self._parts.capabilities.get(to.platform) or _NO_ABILITIES
 
+    def knows(self, to: Address) -> bool:
+        """Whether there is such a platform at all."""
+        return to.platform in self._parts.capabilities
+
+    def reaches(self, to: Address) -> bool:
+        """Whether its account is up now; if not, what is sent there waits."""
+        return to.credential in self._delivery.accounts
+
     # --- doors that know who and whom ---
 
     @property

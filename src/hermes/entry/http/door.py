@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from aiohttp import web
@@ -27,6 +27,9 @@ from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.keys import Principal, Scope
 from hermes.entry.http.streams import Streams
 from hermes.entry.http.traffic import Traffic
+
+if TYPE_CHECKING:
+    from hermes.entry.http.webhooks.intake import Webhooks
 
 PLATFORM = "api_server"
 LONGEST_NAME = 256
@@ -70,6 +73,7 @@ class Door:
     aliases: Mapping[str, str] = field(default_factory=dict)
     streams: Streams = field(default_factory=Streams)
     traffic: Traffic = field(default_factory=Traffic)
+    webhooks: Webhooks | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +153,13 @@ class Wire:
 
 
 PLAIN = Wire()
+SIGNED = Wire(refuses=(401, 404, 413, 429, 502, 503), also=(200,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One endpoint. `scope` None is open to everybody."""
+    """One endpoint. `scope` None is open to everybody; requests that are `signed` prove themselves, wherever
+    they claim to be sent to."""
 
     method: str
     path: str
@@ -163,6 +169,7 @@ class Route:
     status: int
     tag: str
     wire: Wire = PLAIN
+    signed: bool = False
 
     @property
     def hints(self) -> dict[str, Any]:
@@ -203,6 +210,29 @@ def route(
             method=method, path=path, told=told, answer=answer, scope=scope, status=status, tag=tag, wire=wire
         )
         ROUTES.append(made)
+        return answer
+
+    return declare
+
+
+def signed_route(method: str, path: str, told: str, *, status: int = 200) -> Callable[[Answer], Answer]:
+    """As `route`, for requests with a proof of their own that the resource checks; its tag is its folder."""
+
+    def declare(answer: Answer) -> Answer:
+        tag = answer.__module__.split(".")[-2]
+        ROUTES.append(
+            Route(
+                method=method,
+                path=path,
+                told=told,
+                answer=answer,
+                scope=None,
+                status=status,
+                tag=tag,
+                wire=SIGNED,
+                signed=True,
+            )
+        )
         return answer
 
     return declare

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-RESOURCES = ["chat", "models", "health", "capabilities", "metrics", "openapi", "docs"]
+RESOURCES = ["chat", "models", "webhooks.resource", "health", "capabilities", "metrics", "openapi", "docs"]
 
 
 def load_resources() -> None:

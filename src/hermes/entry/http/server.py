@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,23 @@ class HttpServer:
         log.info("http.open host=%s port=%d", options.host, port)
         return port
 
+    async def open_webhooks(self, host: str, port: int) -> int:
+        """Listen on a port of their own for webhooks and nothing else; the port that it is."""
+        door = replace(self._door, options=replace(self._door.options, host=host, port=port))
+        front = Front(door=door, keys=Keyring((), door.clock.monotonic))
+        routes = [route for route in ROUTES if route.signed or route.path == "/health"]
+        runner = await self._runner(front, routes)
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            raise UserError(
+                f"Webhooks cannot be taken on {host}:{port} ({error.strerror or error}).",
+                hint="Choose another WEBHOOK_PORT, or stop what uses it.",
+            ) from error
+        taken: int = runner.addresses[0][1]
+        log.info("http.open_webhooks host=%s port=%d", host, taken)
+        return taken
+
     async def open_socket(self, path: Path) -> None:
         """Listen on the owner's socket; what an earlier process left there is in nobody's use."""
         runner = await self._runner(Front(door=self._door))
@@ -134,12 +151,12 @@ class HttpServer:
         for path in self._paths:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
-    async def _runner(self, front: Front) -> web.AppRunner:
+    async def _runner(self, front: Front, wanted: Sequence[Route] = ROUTES) -> web.AppRunner:
         app = web.Application(
             middlewares=[_speaking(self._door.traffic)], client_max_size=self._door.options.max_body
         )
         app.on_response_prepare.append(_dressing(front))
-        for path, routes in _by_path(ROUTES).items():
+        for path, routes in _by_path(wanted).items():
             resource = app.router.add_resource(path)
             for route in routes:
                 resource.add_route(route.method, self._answering(front, route))
@@ -160,7 +177,8 @@ class HttpServer:
         decoder = None if takes is None else msgspec.json.Decoder(takes)
 
         async def answer(request: web.Request) -> web.StreamResponse:
-            call = Call(door=door, request=request, principal=front.admit(request, route.scope))
+            principal = NOBODY if route.signed else front.admit(request, route.scope)
+            call = Call(door=door, request=request, principal=principal)
             if self._draining and request.method != "GET":
                 raise ApiError(
                     503, "gateway_draining", "The gateway is stopping.", headers={"Retry-After": "1"}
