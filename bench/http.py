@@ -1,6 +1,6 @@
 """HTTP: what the HTTP door adds to a call made straight to the same model server. The gateway is the real
-process on a home of its own (FULL sync, default prompt and tools); its CPU is read from the system, so the load
-generator's is not in the figures."""
+process on a home of its own (FULL sync, default prompt and tools); its CPU is read from the system, so that
+of the load generator is not in the figures."""
 
 from __future__ import annotations
 
@@ -204,15 +204,16 @@ async def _streams(front: Front, quick: bool) -> list[Figure]:
 
 @asynccontextmanager
 async def _relay(front: Front) -> AsyncIterator[Front]:
-    command = [sys.executable, "-m", "bench.relay", front.direct.base_url]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None and process.stdout is not None
-        port = (await asyncio.to_thread(process.stdout.readline)).strip()
-        try:
-            yield Front(url=f"http://127.0.0.1:{port}", pid=process.pid, http=front.http, direct=front.direct)
-        finally:
-            process.stdin.close()
-            await asyncio.to_thread(process.wait)
+    command = (sys.executable, "-m", "bench.relay", front.direct.base_url)
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+    assert process.stdin is not None and process.stdout is not None
+    port = int(await process.stdout.readline())
+    try:
+        yield Front(url=f"http://127.0.0.1:{port}", pid=process.pid, http=front.http, direct=front.direct)
+    finally:
+        process.stdin.close()
+        await process.wait()
 
 
 async def _sessions(front: Front, quick: bool) -> list[Figure]:

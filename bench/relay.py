@@ -1,5 +1,5 @@
-"""A bare aiohttp relay in a process of its own: what comes from the model server goes out as it is. It is what
-a stream through the gateway is compared with. `python -m bench.relay <model address>` prints its port."""
+"""A bare aiohttp relay in a process of its own: what comes from the model server goes out as it is. A stream
+through the gateway is compared with it. `python -m bench.relay <model address>` prints its port."""
 
 from __future__ import annotations
 

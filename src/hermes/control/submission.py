@@ -55,14 +55,20 @@ BOUND = Place()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A request to come: its id is the turn's with this prefix; the rest is as in `Request`."""
+    """A request to come: its id is the turn's with this prefix; the rest is as in `Request`. One with further
+    keys (`also`) was asked before if any of them is known."""
 
     prefix: str
     owner: str
     key: str | None = None
+    also: tuple[str, ...] = ()
     fingerprint: str = ""
     conversation: str | None = None
     facts: str = "{}"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.also if self.key is None else (self.key, *self.also)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +140,9 @@ class Submitting:
 
     def _asked_before(self, tx: Tx) -> Submitted | None:
         named = self.words.request
-        found = tx.requests.find(named.owner, key=named.key) if named is not None and named.key else []
-        if named is None or not found:
+        known = None if named is None else find_request(tx, named.owner, named.keys)
+        if named is None or known is None:
             return None
-        known = found[0]
         turn = tx.turns.get(known.turn)
         if known.fingerprint != named.fingerprint:
             raise Conflict(
@@ -164,6 +169,8 @@ class Submitting:
             facts=named.facts,
         )
         tx.requests.add(request)
+        for number, key in enumerate(named.also, 1):
+            tx.requests.add(replace(request, id=f"{request.id}.{number}", key=key, conversation=None))
         return request
 
     def _known_session(self, tx: Tx) -> Session | None:
@@ -209,6 +216,11 @@ class Submitting:
         if not moved_on:
             return self._come_back(tx, session)
         return fork_session(tx, session, [entry for entry in entries if entry.seq <= last], self.now)
+
+
+def find_request(tx: Tx, owner: str, keys: Sequence[str]) -> Request | None:
+    """The request that one of the keys was used for."""
+    return next((request for key in keys for request in tx.requests.find(owner, key=key)), None)
 
 
 def no_session(wanted: str) -> Unknown:

@@ -18,7 +18,7 @@ from hermes.domain.clock import Clock as Clock
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Body, Inbound, Receipt
-from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OutboxRow, Slot
+from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow, Slot
 from hermes.domain.session import EVERY_SESSION, Among, Session, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall
 from hermes.domain.turn import Answer, Earlier, Job, Question, Request, Turn, TurnState
@@ -171,6 +171,12 @@ class Recovery(Protocol):
     def prune(self, before: datetime, now: datetime) -> int: ...
 
 
+class Census(Protocol):
+    """How much is open, across agents."""
+
+    def count(self) -> OpenWork: ...
+
+
 class Tx(Protocol):
     """One transaction, scoped to one agent."""
 
@@ -200,6 +206,8 @@ class Tx(Protocol):
     def leases(self) -> Leases: ...
     @property
     def recovery(self) -> Recovery: ...
+    @property
+    def census(self) -> Census: ...
 
 
 class Store(Protocol):

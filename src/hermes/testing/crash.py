@@ -43,7 +43,7 @@ _UNITS = {
     "attempt": "attempt",
     "begin_draft": "draft",
     "keep_receipt": "shown",
-    "submit": "submit",
+    "Submitting.unit": "submit",
     "absorb": "absorb",
     "Gateway.start.<locals>.<lambda>": "boot",
     "Gateway.stop.<locals>.<lambda>": "close",

@@ -236,11 +236,18 @@ async def check_connection_is_used_again(make: Make) -> None:
 async def check_many_at_once(make: Make) -> None:
     """Nobody waits for a free connection."""
     reply = Reply(text="ok", pace=Pace(first_byte=QUICK / 2))
-    async with _serving(make, lambda request: reply) as (server, provider):
+    most = 0
+
+    def answer(request: object) -> Reply:
+        nonlocal most
+        most = max(most, len(server.requests) - len(server.exchanges))
+        return reply
+
+    async with _serving(make, answer) as (server, provider):
         heard = await asyncio.gather(*(hear(provider, ask("go")) for _ in range(64)))
         assert [one.text for one in heard] == ["ok"] * 64
-        spread = max(one.at for one in server.requests) - min(one.at for one in server.requests)
-        assert spread.total_seconds() < QUICK, "they did not reach the model together"
+        # On a busy machine the first may be answered before the last is sent; more than that is a queue.
+        assert most > 32, f"only {most} were at the model together"
 
 
 async def check_a_large_paste(make: Make) -> None:
