@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,12 +29,14 @@ from hermes.control.doors import (
 )
 from hermes.control.feed import Feed, Feeds
 from hermes.control.intake import Intake, IntakeWorld
+from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
 from hermes.control.questions import Expiry, Outcome, answer
 from hermes.control.routing import SelectAgent
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
 from hermes.control.submission import Submission, Submitted, Submitting
+from hermes.control.tally import Tally
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
@@ -45,6 +47,7 @@ from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, Inbound, media_kind
 from hermes.domain.ports import Platform, Store, Tx
+from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.text import storable
@@ -56,6 +59,10 @@ STOP_SECONDS = 10.0
 _UPKEEP_SECONDS = 3600.0
 _MEGABYTE = 1024 * 1024
 ActorKey = tuple[AgentId, SessionId]
+
+
+async def _forget_nothing(agent: AgentId, session: SessionId) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +79,19 @@ class Parts:
     """Names that a turn may give as its model, and the models behind them."""
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
     """Told of every record once it is stored; must return at once."""
+    forgotten: Callable[[AgentId, SessionId], Awaitable[None]] = _forget_nothing
+    """Told of every session that somebody deleted, to delete what it keeps of it."""
 
 
 class Gateway:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self.feeds = Feeds()
+        self.tally = Tally()
         self._warm = WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE)
-        self._delivery = Delivery(store=parts.store, clock=parts.clock, settings=parts.settings)
+        self._delivery = Delivery(
+            store=parts.store, clock=parts.clock, settings=parts.settings, tally=self.tally
+        )
         self._outcomes = Outcomes(
             settings=parts.settings,
             clock=parts.clock,
@@ -113,7 +125,7 @@ class Gateway:
             outcomes=self._outcomes,
             clock=parts.clock,
             epoch=boot.epoch,
-            committed=parts.committed,
+            committed=self._committed,
         )
         world = IntakeWorld(
             store=parts.store,
@@ -357,21 +369,36 @@ class Gateway:
 
     async def stop_turn(self, agent: AgentId, turn: TurnId, reason: str) -> bool:
         """Ask a turn to stop; False if it had ended already."""
-
-        def ask(tx: Tx) -> Turn | None:
-            found = tx.turns.get(turn)
-            if found is None or not found.state.open:
-                return None
-            state = TurnState.RUNNING if found.state is TurnState.WAITING else found.state
-            tx.turns.save(replace(found, stop=reason, state=state), attempt=found.attempt)
-            return found
-
-        stopping = await self._runtime(agent).store.write(ask)
+        stopping = await self._runtime(agent).store.write(lambda tx: stop_turn(tx, turn, reason))
         if stopping is not None:
             self._ring_known(agent, stopping.session)
         return stopping is not None
 
+    async def delete_session(self, agent: AgentId, session: SessionId) -> None:
+        """Forget a session for good; what goes on in it is stopped first. What an actor still holds of it is
+        void: its next write is refused, and a later session of the same name is another."""
+        store = self._runtime(agent).store
+        stopping = await store.write(lambda tx: stop_turns(tx, session, "its session was deleted"))
+        self._ring_known(agent, session)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                for turn in stopping:
+                    async for _ in self.watch(agent, turn):
+                        pass
+        for turn in await store.write(lambda tx: remove_session(tx, session)):
+            self.feeds.end(turn)
+        self._warm.take(session)
+        await self._parts.forgotten(agent, session)
+
+    async def open_work(self) -> OpenWork:
+        """How much is not done yet, of all agents."""
+        return await self._parts.store.read(lambda tx: tx.census.count())
+
     # --- inside ---
+
+    def _committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
+        self.tally.see(entries)
+        self._parts.committed(agent, session, entries)
 
     def _runtime(self, agent: AgentId) -> Runtime:
         runtime = self._parts.runtimes.get(agent)

@@ -19,7 +19,7 @@ from hermes.domain.event import Asked, Ending, Entry, Failed, ModelSaid, Questio
 from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line
 from hermes.entry.http.answering import RUN_PREFIX, Found, PendingQuestion
-from hermes.entry.http.asking import Going, Wish, ask, go_on, turn_headers, while_connected
+from hermes.entry.http.asking import ASKS, Going, Wish, ask, go_on, turn_headers, while_connected
 from hermes.entry.http.door import Call, route
 from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.functions import ToolOffer, read_tools
@@ -30,6 +30,7 @@ from hermes.stream.fold import answer_text, asked_of_client, question_text
 from hermes.stream.sse import ChatChunks
 
 PREFIX = "chatcmpl-"
+EXAMPLE = {"model": "hermes-agent", "messages": [{"role": "user", "content": "What can you do?"}]}
 _CLARIFY = frozenset((QuestionKind.CLARIFY,))
 
 
@@ -102,7 +103,12 @@ class ChatCompletion(msgspec.Struct, kw_only=True, omit_defaults=False):
     hermes: Remainder | msgspec.UnsetType = msgspec.UNSET
 
 
-@route("POST", "/v1/chat/completions", "Say something to an agent, as to a model.")
+@route(
+    "POST",
+    "/v1/chat/completions",
+    "Say something to an agent, as to a model.",
+    wire=replace(ASKS, example=EXAMPLE),
+)
 async def complete(call: Call, body: ChatRequest) -> ChatCompletion | web.StreamResponse:
     picked = pick(call, body.model)
     if body.n not in (None, 1):

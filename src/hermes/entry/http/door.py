@@ -26,6 +26,7 @@ from hermes.domain.turn import Turn
 from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.keys import Principal, Scope
 from hermes.entry.http.streams import Streams
+from hermes.entry.http.traffic import Traffic
 
 if TYPE_CHECKING:
     from hermes.entry.http.webhooks.intake import Webhooks
@@ -72,6 +73,7 @@ class Door:
     aliases: Mapping[str, str] = field(default_factory=dict)
     streams: Streams = field(default_factory=Streams)
     webhooks: Webhooks | None = None
+    traffic: Traffic = field(default_factory=Traffic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,24 @@ Answer = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """What an endpoint's types do not tell: the headers it reads and those it answers with, errors of its
+    own, further statuses of its usual answer, the type of an answer that is not JSON, a body to try it with.
+    """
+
+    headers: tuple[str, ...] = ()
+    returns: tuple[str, ...] = ()
+    refuses: tuple[int, ...] = ()
+    also: tuple[int, ...] = ()
+    media: str = ""
+    example: Mapping[str, Any] | None = None
+
+
+PLAIN = Wire()
+SIGNED = Wire(refuses=(401, 404, 413, 429, 502, 503), also=(200,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One endpoint. `scope` None is open to everybody; requests that are `signed` prove themselves, wherever
     they claim to be sent to."""
@@ -152,6 +172,7 @@ class Route:
     status: int
     tag: str
     signed: bool = False
+    wire: Wire = PLAIN
 
     @property
     def hints(self) -> dict[str, Any]:
@@ -176,15 +197,22 @@ ROUTES: list[Route] = []
 
 
 def route(
-    method: str, path: str, told: str, *, scope: Scope | None = Scope.CHAT, status: int = 200
+    method: str,
+    path: str,
+    told: str,
+    *,
+    scope: Scope | None = Scope.CHAT,
+    status: int = 200,
+    wire: Wire = PLAIN,
 ) -> Callable[[Answer], Answer]:
     """Declare an endpoint; its tag in the documentation is the module it stands in."""
 
     def declare(answer: Answer) -> Answer:
         tag = answer.__module__.rsplit(".", 1)[-1]
-        ROUTES.append(
-            Route(method=method, path=path, told=told, answer=answer, scope=scope, status=status, tag=tag)
+        made = Route(
+            method=method, path=path, told=told, answer=answer, scope=scope, status=status, tag=tag, wire=wire
         )
+        ROUTES.append(made)
         return answer
 
     return declare
@@ -204,6 +232,7 @@ def signed_route(method: str, path: str, told: str, *, status: int = 200) -> Cal
                 scope=None,
                 status=status,
                 tag=tag,
+                wire=SIGNED,
                 signed=True,
             )
         )

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_RESOURCES = ["chat", "questions", "models", "health", "webhooks.resource"]
+RESOURCES = [
+    "chat",
+    "runs",
+    "sessions",
+    "session_chat",
+    "questions",
+    "models",
+    "health",
+    "capabilities",
+    "webhooks.resource",
+    "metrics",
+    "openapi",
+    "docs",
+]
 
 
 def load_resources() -> None:
-    for name in _RESOURCES:
+    for name in RESOURCES:
         import_module(f"hermes.entry.http.{name}")

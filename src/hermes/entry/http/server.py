@@ -22,12 +22,13 @@ import msgspec
 from aiohttp import web
 
 from hermes.control.continuing import StillOpen
-from hermes.control.submission import Conflict, Unknown
+from hermes.control.submission import Conflict, Taken, Unknown
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.entry.http.door import ROUTES, Call, Door, Route, decode_query, wrong
 from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.keys import Keyring, Principal, Scope
 from hermes.entry.http.resources import load_resources
+from hermes.entry.http.traffic import UNMATCHED, Traffic
 
 log = logging.getLogger("hermes.http")
 OWNER = Principal(name="owner")
@@ -155,7 +156,9 @@ class HttpServer:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
     async def _runner(self, front: Front, wanted: Sequence[Route] = ROUTES) -> web.AppRunner:
-        app = web.Application(middlewares=[_speak], client_max_size=self._door.options.max_body)
+        app = web.Application(
+            middlewares=[_speaking(self._door.traffic)], client_max_size=self._door.options.max_body
+        )
         app.on_response_prepare.append(_dressing(front))
         for path, routes in _by_path(wanted).items():
             resource = app.router.add_resource(path)
@@ -230,21 +233,47 @@ def _too_large(limit: int) -> ApiError:
     return ApiError(413, "body_too_large", f"The body is larger than {limit:,} bytes.")
 
 
-@web.middleware
-async def _speak(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    """Errors as the API tells them."""
-    started = time.perf_counter()
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def _speaking(traffic: Traffic) -> Any:
+    """Errors as the API tells them, and every request counted."""
+
+    @web.middleware
+    async def speak(request: web.Request, handler: Handler) -> web.StreamResponse:
+        started = time.perf_counter()
+        status: int | None = None
+        try:
+            response = await _answered(request, handler)
+            status = response.status
+            return response
+        finally:
+            seconds = time.perf_counter() - started
+            resource = request.match_info.route.resource
+            path = UNMATCHED if resource is None else resource.canonical
+            method = UNMATCHED if resource is None else request.method
+            traffic.count(method, path, status, seconds)
+            log.debug("http.done path=%s status=%s seconds=%.3f", request.path, status, seconds)
+
+    return speak
+
+
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
-        response = await handler(request)
+        return await handler(request)
     except web.HTTPException as error:
-        response = _foreign(error).response()
+        return _foreign(error).response()
     except (ApiError, HermesError) as error:
-        response = as_api_error(error).response()
-    seconds = time.perf_counter() - started
-    log.debug("http.done path=%s status=%d seconds=%.3f", request.path, response.status, seconds)
-    return response
+        return as_api_error(error).response()
+    except ConnectionError:
+        raise  # the client went away; there is nobody to tell
+    except Exception:
+        if request.writer.output_size:
+            raise  # it is too late for another status: the connection is cut
+        log.exception("http.broke method=%s route=%s", request.method, request.match_info.route.resource)
+        return ApiError(
+            500, "internal_error", "Something broke here; the log of the gateway says what."
+        ).response()
 
 
 def _dressing(front: Front) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
@@ -289,6 +318,8 @@ def as_api_error(error: ApiError | HermesError) -> ApiError:
             return error
         case Unknown():
             return ApiError(404, "not_found", str(error))
+        case Taken():
+            return ApiError(409, "session_exists", str(error))
         case StillOpen():
             return ApiError(409, "question_open", str(error))
         case Conflict():
