@@ -2,8 +2,7 @@
 
 A store hands out transactions. A unit of work is a function of a `Tx`: it runs in the writer, inside
 its own savepoint, so what it reads it may decide on. `Tx` is scoped to one agent: sessions, turns,
-transcripts, questions and search are that agent's alone; the queues belong to the gateway.
-"""
+transcripts, questions and search are that agent's alone; the queues belong to the gateway."""
 
 from __future__ import annotations
 
