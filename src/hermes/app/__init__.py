@@ -214,6 +214,7 @@ class App:
                 capabilities=self._capabilities(),
                 aliases={name: route.model for name, route in self._routes.items()},
                 committed=_tell_nobody if logs is None else logs.committed,
+                forgotten=_forget_nothing if logs is None else logs.forget,
             )
         )
         await gateway.start()
@@ -427,6 +428,10 @@ def _own_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool]) -> lis
 def _added_tools(chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
     allowed = set(chosen.enabled) or {tool.toolset for tool in added}
     return [tool for tool in added if tool.toolset in allowed - set(chosen.disabled)]
+
+
+async def _forget_nothing(agent: AgentId, session: SessionId) -> None:
+    """Stands where nothing is kept beside the store."""
 
 
 def _tell_nobody(agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:

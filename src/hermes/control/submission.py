@@ -12,7 +12,7 @@ from datetime import datetime
 
 from hermes.control.doors import Caller, bound_session
 from hermes.domain.address import Source
-from hermes.domain.errors import UserError
+from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
 from hermes.domain.ports import Tx
@@ -30,6 +30,10 @@ class Conflict(UserError):
 
 class Unknown(UserError):
     """What was named is not there, or not for who asks."""
+
+
+class Taken(UserError):
+    """Something else has this name already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +200,7 @@ class Submitting:
         ident = words.place.session or SessionId(f"api_{new_session_id(self.now)}")
         key = session_key(words.source, words.agent)
         session = replace(begin_session(key, words.source, self.now), id=ident, expires_at=words.place.until)
-        tx.sessions.add(session)
+        add_session(tx, session)
         return session
 
     def _branch(self, tx: Tx, after: TurnId) -> Session:
@@ -216,8 +220,7 @@ class Submitting:
 
 def find_request(tx: Tx, owner: str, keys: Sequence[str]) -> Request | None:
     """The request that one of the keys was used for."""
-    found = (tx.requests.by_key(owner, key) for key in keys)
-    return next((request for request in found if request is not None), None)
+    return next((request for key in keys for request in tx.requests.find(owner, key=key)), None)
 
 
 def no_session(wanted: str) -> Unknown:
@@ -230,6 +233,14 @@ def check_owner(session: Session, owner: str | None) -> None:
     """To who may not see a session it is as if there were none. Owners are told as in `owner_of`."""
     if owner is not None and not (session.owner or "").startswith(f"{owner}:"):
         raise no_session(session.id)
+
+
+def add_session(tx: Tx, session: Session) -> None:
+    """Ids are one space for all agents; one that is in use, wherever, is refused."""
+    try:
+        tx.sessions.add(session)
+    except Refused as error:
+        raise Taken(f"There is a session “{one_line(session.id, 60)}” already.") from error
 
 
 def fork_session(tx: Tx, session: Session, entries: Sequence[Entry], now: datetime) -> Session:

@@ -296,6 +296,7 @@ def test_a_route_is_read() -> None:
     assert not route.problem and route.enabled and route.filter is not None
     assert route.skills == ("one", "two") and route.wants("push") and not route.wants("pull")
     assert target(route, FACTS, {}) == Address(platform="telegram", chat="12", thread="42")
+    assert not _route(enabled="off").enabled and _route(enabled="yes").enabled
     assert _route().deliver == "log" and target(_route(), FACTS, {}) is None
     assert read_routes({"x": {}}, Secret("all"))["x"].secret.reveal() == "all"
 
@@ -307,7 +308,7 @@ def test_a_route_is_read() -> None:
         ({"secret": None}, "no secret"),
         ({"secret": Secret(" ")}, "no secret"),
         ({"promt": "x"}, "“promt”"),
-        ({"enabled": "yes"}, "true or false"),
+        ({"enabled": "maybe"}, "true or false"),
         ({"events": [1]}, "list of texts"),
         ({"prompt": None}, "must be a text"),
         ({"filters": {"field": "a"}}, "no test"),

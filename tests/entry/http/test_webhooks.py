@@ -134,7 +134,7 @@ async def test_an_event_wakes_the_agent_in_a_session_of_its_own(tmp_path: Path) 
         keys = await api.app.store.read(lambda tx: tx.bindings.of(sessions[0].id))
         assert str(keys[0][0]).startswith("agent:main:webhook:webhook:gh:d-")
         turn = await api.app.store.read(
-            lambda tx: tx.requests.by_key("webhook:gh", f"id:d-1:{_sha(EVENT)}") and _turn(tx)
+            lambda tx: tx.requests.find("webhook:gh", key=f"id:d-1:{_sha(EVENT)}") and _turn(tx)
         )
         assert turn is not None and turn.cause is Cause.WEBHOOK and turn.reply is None
 
@@ -144,7 +144,7 @@ def _sha(payload: object) -> str:
 
 
 def _turn(tx: Any) -> Any:
-    known = tx.requests.by_key("webhook:gh", f"id:d-1:{_sha(EVENT)}")
+    (known,) = tx.requests.find("webhook:gh", key=f"id:d-1:{_sha(EVENT)}")
     return tx.turns.get(known.turn)
 
 

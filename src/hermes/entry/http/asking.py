@@ -13,6 +13,7 @@ from hashlib import sha256
 from hermes.control.submission import Named, Place, Submission, Submitted, id_for
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.turn import Guidance, Turn, TurnInput
+from hermes.entry.http.answering import RUN_PREFIX
 from hermes.entry.http.door import Call, Wire, session_name
 from hermes.entry.http.errors import ApiError
 from hermes.entry.http.messages import Conversation
@@ -23,7 +24,6 @@ CLIENT_GONE = "client gone"
 IDEMPOTENCY = "Idempotency-Key"
 SESSION_ID, SESSION_KEY = "X-Hermes-Session-Id", "X-Hermes-Session-Key"
 CHAT_ID, USER_ID, THREAD_ID = "X-Hermes-Chat-Id", "X-Hermes-User-Id", "X-Hermes-Thread-Id"
-RUN_PREFIX = "run_"
 RUN_ID = "X-Hermes-Run-Id"
 _TELLING = (SESSION_ID, SESSION_KEY, CHAT_ID, USER_ID, THREAD_ID)
 ASKS = Wire(

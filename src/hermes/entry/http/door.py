@@ -72,8 +72,8 @@ class Door:
     facts: Callable[[], Mapping[str, Any]]
     aliases: Mapping[str, str] = field(default_factory=dict)
     streams: Streams = field(default_factory=Streams)
-    traffic: Traffic = field(default_factory=Traffic)
     webhooks: Webhooks | None = None
+    traffic: Traffic = field(default_factory=Traffic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +127,11 @@ class Call:
         raise Unknown("There is no such run (any more).")
 
     def may_see(self, source: Source | None) -> bool:
-        mine = source is not None and source.address.credential == self._credential
-        return mine or self.principal.may(Scope.SESSIONS)
+        return self.owns(source) or self.principal.may(Scope.SESSIONS)
+
+    def owns(self, source: Source | None) -> bool:
+        """Whether this client is who spoke there."""
+        return source is not None and source.address.credential == self._credential
 
     @property
     def _credential(self) -> str:
@@ -168,8 +171,8 @@ class Route:
     scope: Scope | None
     status: int
     tag: str
-    wire: Wire = PLAIN
     signed: bool = False
+    wire: Wire = PLAIN
 
     @property
     def hints(self) -> dict[str, Any]:

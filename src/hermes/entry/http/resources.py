@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from importlib import import_module
 
-RESOURCES = ["chat", "models", "webhooks.resource", "health", "capabilities", "metrics", "openapi", "docs"]
+RESOURCES = [
+    "chat",
+    "runs",
+    "sessions",
+    "session_chat",
+    "questions",
+    "models",
+    "health",
+    "capabilities",
+    "webhooks.resource",
+    "metrics",
+    "openapi",
+    "docs",
+]
 
 
 def load_resources() -> None:

@@ -37,6 +37,7 @@ _NOTES = ("description", "created_at")
 """Keys for people."""
 _EXTRA = ("repo", "pr_number", "chat_id", "thread_id", "message_thread_id")
 _THREADS = ("thread_id", "message_thread_id")
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _REPO = re.compile(r"[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
@@ -139,6 +140,7 @@ def _check_delivery(route: WebhookRoute) -> None:
 
 def _flag(tree: Mapping[str, Any], key: str, default: bool) -> bool:
     value = tree.get(key, default)
+    value = _WORDS.get(value.lower()) if isinstance(value, str) else value
     if not isinstance(value, bool):
         raise BadRoute(f"{key} must be true or false.")
     return value
