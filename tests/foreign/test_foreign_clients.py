@@ -124,11 +124,15 @@ def test_openai_for_node_goes_away(gateway: str) -> None:
 
 @pytest.mark.parametrize("options", [[], ["--no-stream"]])
 def test_llm(options: list[str], gateway: str, tmp_path: Path) -> None:
-    told = f"- model_id: hermes\n  model_name: hermes-agent\n  api_base: {gateway}/v1\n  api_key_name: hermes\n"
+    told = (
+        f"- model_id: hermes\n  model_name: hermes-agent\n  api_base: {gateway}/v1\n  api_key_name: hermes\n"
+    )
     (tmp_path / "extra-openai-models.yaml").write_text(told)
     (tmp_path / "keys.json").write_text(json.dumps({"hermes": KEY}))
     program = python_of("llm").with_name("llm")
-    heard = _heard(program, "-m", "hermes", *options, "hello", LLM_USER_PATH=str(tmp_path), HOME=str(tmp_path))
+    heard = _heard(
+        program, "-m", "hermes", *options, "hello", LLM_USER_PATH=str(tmp_path), HOME=str(tmp_path)
+    )
     assert heard == "You said: hello"
 
 
