@@ -340,12 +340,38 @@ def test_words_that_went_out_are_said_again_visibly() -> None:
 def test_a_client_tool_and_a_question() -> None:
     wanted = Asked(question=QuestionId("q"), kind=QuestionKind.CLIENT_TOOL, text="", call=CallId("c1"))
     asked = Asked(question=QuestionId("r"), kind=QuestionKind.CLARIFY, text="Which?", options=("a", "b"))
-    events = chat_events([entry(1, ModelSaid(calls=(call(),))), entry(2, wanted)], end="tool_calls")
+    events = chat_events([entry(1, ModelSaid(calls=(call(),))), entry(2, wanted)])
     calls = json.loads(events[1].data)["choices"][0]["delta"]["tool_calls"]
     function = {"name": "terminal", "arguments": '{"command": "ls -l"}'}
-    assert calls == [{"index": 0, "id": "c1", "type": "function", "function": function}]
+    assert calls == [{"index": 0, "id": "call_q", "type": "function", "function": function}]
+    assert events[-1].data == "[DONE]"
     assert json.loads(events[-2].data)["choices"][0]["finish_reason"] == "tool_calls"
     assert content(chat_events([entry(1, asked)])) == "Which?\n\n1. a\n2. b"
+
+
+def test_a_chat_stream_ends_with_the_last_call_that_is_asked_of_the_client() -> None:
+    calls = tuple(call(id=f"c{place}") for place in range(1, 4))
+    wanted = [
+        Asked(question=QuestionId(f"q_{one.id}"), kind=QuestionKind.CLIENT_TOOL, text="", call=one.id)
+        for one in calls[1:]
+    ]
+    feed: list[Seen] = [
+        entry(1, ModelSaid(calls=calls)),
+        entry(2, started()),
+        entry(3, ToolFinished(call=CallId("c1"), text="ok")),
+        entry(4, wanted[0]),
+    ]
+    assert chat_events(feed)[-1].data != "[DONE]"
+    chunks = ChatChunks(id="chatcmpl-1", model="m", created=9)
+    events = list(parse([chunks.see(item) for item in [*feed, entry(5, wanted[1]), entry(6, Finished())]]))
+    assert chunks.ended and chunks.seq == 5
+    asked = [json.loads(one.data)["choices"][0]["delta"] for one in events[:-1] if one.name == "message"]
+    ids = [(part["index"], part["id"]) for delta in asked for part in delta.get("tool_calls", [])]
+    assert ids == [(0, "call_q_c2"), (1, "call_q_c3")]
+    assert [json.loads(events[-2].data)["choices"][0]["finish_reason"], events[-1].data] == [
+        "tool_calls",
+        "[DONE]",
+    ]
 
 
 @MANY

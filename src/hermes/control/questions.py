@@ -18,6 +18,7 @@ from hermes.domain.ports import Store, Tx
 from hermes.domain.turn import Answer, Question, TurnState
 
 log = logging.getLogger("hermes.questions")
+_FOR_PEOPLE = (QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM)
 _EVERY = 1.0
 _PAGE = 100
 
@@ -94,7 +95,8 @@ def as_answer(
     """A plain message as the answer of an open question, or None if it is not one.
 
     Any words answer a clarification; an approval takes only an answer word, and only if the message replies
-    to the prompt or exactly one question is open."""
+    to the prompt or exactly one question is open. What a program is asked for nobody's words answer."""
+    open_questions = [question for question in open_questions if question.kind in _FOR_PEOPLE]
     mine = [question for question in open_questions if by is not None and by in question.may_answer]
     for question in mine:
         if question.kind is QuestionKind.CLARIFY:

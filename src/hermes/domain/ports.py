@@ -48,7 +48,8 @@ class Turns(Protocol):
     def open_of(self, session: SessionId, limit: int = 64) -> list[Turn]: ...
 
     def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
-        """Write what may change; `Lost` if the turn has ended or was started again since."""
+        """Write what may change (`input.guidance` may not); `Lost` if the turn has ended or was started again
+        since."""
 
     def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
         """Count new records and move the state; `Lost` as in `save`."""
@@ -303,6 +304,8 @@ class ModelRequest:
     """`Run.memory`: where a provider may keep the encoded prompt of a warm session."""
     history: Sequence[Earlier] = ()
     """What a client says came before the transcript; it is told first."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """The attached images that could be read, as data URLs by their `sha256`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

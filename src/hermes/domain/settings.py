@@ -149,7 +149,10 @@ class ApprovalSettings:
         ),
     )
     timeout: float = field(
-        default=3600.0, metadata=about("Seconds a request for approval stays open in a chat.", least=0)
+        default=3600.0,
+        metadata=about(
+            "Seconds a request for approval, or for the result of a client's tool, stays open.", least=0
+        ),
     )
 
 

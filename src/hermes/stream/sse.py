@@ -37,7 +37,7 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.ids import CallId
+from hermes.domain.ids import CallId, client_call_id
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold import (
     SAID_AGAIN,
@@ -353,14 +353,17 @@ class RunEvents:
 class ChatChunks:
     """A feed as chat-completion chunks. Words that went out cannot be taken back here either.
 
-    The end record closes the stream; a turn that waits is closed by its door with `end`."""
+    The end record closes the stream, and so does the last call that is asked of the client: those come when
+    all other calls of the reply are settled. A turn that waits for a person is closed by its door with `end`.
+    Who comes back with results watches from the record after the last one that was seen here (`seq`)."""
 
     def __init__(self, *, id: str, model: str, created: int) -> None:
         self.ended = False
-        self._seq = -1
+        self.seq = -1
         self._spoken = Spoken()
         self._said: list[ModelSaid] = []
         self._calls: dict[CallId, ToolCall] = {}
+        self._unsettled: set[CallId] = set()
         self._running: dict[CallId, str] = {}
         self._client_calls = 0
         self._begun = False
@@ -385,9 +388,9 @@ class ChatChunks:
                 words = self._spoken.more(text)
                 return self._words(words) if words else b""
             case Entry():
-                if item.seq <= self._seq:
+                if item.seq <= self.seq:
                     return b""
-                self._seq = item.seq
+                self.seq = item.seq
                 return self._take(item)
             case Snapshot(text=text):
                 return self._catch_up(self._spoken.catch_up(text))
@@ -438,6 +441,7 @@ class ChatChunks:
                 self._running[call] = name
                 return self._progress(call, name, "running")
             case ToolFinished(call=call):
+                self._unsettled.discard(call)
                 running = self._running.pop(call, None)
                 return self._progress(call, running, "completed") if running else b""
             case Asked():
@@ -457,6 +461,7 @@ class ChatChunks:
     def _close_call(self, said: ModelSaid) -> bytes:
         self._said.append(said)
         self._calls.update((call.id, call) for call in said.calls)
+        self._unsettled = {call.id for call in said.calls}
         written = self._catch_up(self._spoken.close(said.text))
         self._gap = not was_cut(said) and (self._gap or has_words(said))
         return written
@@ -482,9 +487,12 @@ class ChatChunks:
         if asked.kind is not QuestionKind.CLIENT_TOOL or call is None:
             return b""
         function = {"name": call.name, "arguments": call.arguments}
-        wanted = {"index": self._client_calls, "id": call.id, "type": "function", "function": function}
+        identity = client_call_id(asked.question)
+        wanted = {"index": self._client_calls, "id": identity, "type": "function", "function": function}
         self._client_calls += 1
-        return self.start() + self._delta(_json({"tool_calls": [wanted]}))
+        written = self.start() + self._delta(_json({"tool_calls": [wanted]}))
+        self._unsettled.discard(call.id)
+        return written if self._unsettled else written + self.end("tool_calls")
 
     def _trouble(self, reason: str, *, failed: bool) -> dict[str, object]:
         partial = any(said.text for said in self._said)
