@@ -135,6 +135,16 @@ def preview(arguments: str, limit: int = 48) -> str:
     return one_line(next(telling, None) or next(others, ""), limit)
 
 
+def command_text(arguments: str) -> str:
+    """What is to be approved, word for word."""
+    try:
+        given = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    command = given.get("command") if isinstance(given, dict) else None
+    return command if isinstance(command, str) else arguments
+
+
 def settled(finished: ToolFinished) -> ToolState:
     if finished.unknown:
         return ToolState.UNKNOWN

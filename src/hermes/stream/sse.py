@@ -46,6 +46,7 @@ from hermes.stream.fold import (
     ToolState,
     answer_text,
     choices,
+    command_text,
     emoji,
     for_people,
     has_words,
@@ -190,16 +191,6 @@ def _usage(said: Iterable[ModelSaid], prompt: str, completion: str) -> dict[str,
     return {prompt: sent, completion: got, "total_tokens": sent + got}
 
 
-def _command(arguments: str) -> str:
-    """What is to be approved, word for word."""
-    try:
-        given = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    command = given.get("command") if isinstance(given, dict) else None
-    return command if isinstance(command, str) else arguments
-
-
 class RunEvents:
     """A feed as the events of a run. Each carries its name, run and time in its data.
 
@@ -332,7 +323,7 @@ class RunEvents:
         data = {
             "question_id": asked.question,
             "kind": asked.kind.value,
-            "command": _command(tool.arguments) if tool else asked.text,
+            "command": command_text(tool.arguments) if tool else asked.text,
             "description": asked.text,
             "pattern_keys": [],
             "choices": list(choices(asked)),

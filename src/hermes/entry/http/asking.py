@@ -48,7 +48,7 @@ async def ask(call: Call, picked: Picked, said: Conversation, wish: Wish) -> Sub
             429, "rate_limit_exceeded", "Too much is running at once.", headers={"Retry-After": "1"}
         )
     place = _place(call, wish)
-    own = place.until is not None
+    own = place.until is not None and place.after is None
     key = call.name_header(IDEMPOTENCY)
     guidance = Guidance(
         instructions=said.instructions,
@@ -71,21 +71,22 @@ async def ask(call: Call, picked: Picked, said: Conversation, wish: Wish) -> Sub
         source=call.source(place.session or "-"),
         input=TurnInput(text=said.text, attachments=said.images, guidance=guidance),
         place=place,
-        ephemeral=own and key is None and not wish.lasting,
+        ephemeral=(own or wish.after is not None) and key is None and not wish.lasting,
         request=request,
     )
     return await call.door.gateway.ask(words)
 
 
 def _place(call: Call, wish: Wish) -> Place:
+    forget = call.door.clock.now() + (call.door.gateway.keeps if wish.named else FORGET_AFTER)
     if wish.after is not None:
-        return Place(after=wish.after, owner=call.owner)
+        return Place(after=wish.after, until=forget, owner=call.owner)
     named = wish.session or call.name_header(SESSION_ID)
     if named is not None:
         return Place(session=session_name(named), begin=True, owner=call.owner)
     if call.name_header(CHAT_ID) or call.name_header(USER_ID):
         return Place(owner=call.owner)
-    return Place(until=call.door.clock.now() + FORGET_AFTER)
+    return Place(until=forget)
 
 
 async def fingerprint(call: Call) -> str:

@@ -121,8 +121,11 @@ class Call:
         raise Unknown("There is no such run (any more).")
 
     def may_see(self, source: Source | None) -> bool:
-        mine = source is not None and source.address.credential == self._credential
-        return mine or self.principal.may(Scope.SESSIONS)
+        return self.owns(source) or self.principal.may(Scope.SESSIONS)
+
+    def owns(self, source: Source | None) -> bool:
+        """Whether this client is who spoke there."""
+        return source is not None and source.address.credential == self._credential
 
     @property
     def _credential(self) -> str:

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from hermes.control.submission import Conflict, Unknown
+from hermes.control.submission import Conflict, Unfinished, Unknown
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.entry.http.door import ROUTES, Call, Door, Route, decode_query, wrong
 from hermes.entry.http.errors import ApiError, bad_request
@@ -269,6 +269,8 @@ def as_api_error(error: ApiError | HermesError) -> ApiError:
             return ApiError(404, "not_found", str(error))
         case Conflict():
             return ApiError(422, "idempotency_key_reused", str(error))
+        case Unfinished():
+            return ApiError(409, "still_running", str(error))
         case UserError():
             return bad_request(str(error))
         case Unreachable():
