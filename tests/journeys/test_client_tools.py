@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.gateway import Submission
+from hermes.control.submission import Place, Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Asked, Entry, Finished, ModelSaid, Stopped, ToolFinished, Verdict
 from hermes.domain.ids import MAIN_AGENT, CallId, client_call_id, question_of_call
@@ -147,7 +147,7 @@ async def test_words_never_answer_what_a_client_is_asked_for(tmp_path: Path) -> 
         (session,) = await chat.database.read(lambda tx: tx.sessions.find(""))
         given = TurnInput(text="go", guidance=Guidance(tools=TOOLS[:1]))
         turn = await chat.gateway.submit(
-            Submission(agent=MAIN_AGENT, source=CLIENT, input=given, session=session.id)
+            Submission(agent=MAIN_AGENT, source=CLIENT, input=given, place=Place(session=session.id))
         )
         await questions(chat, turn)
         chat.world.write("/approve", user="key:ann")
@@ -194,3 +194,19 @@ async def test_a_clients_history_is_written_once(tmp_path: Path) -> None:
         assert isinstance((await ended(chat, turn))[-1].record, Finished)
         assert all(request.history == history for request in chat.model.requests)
         assert (tmp_path / "state.db-wal").stat().st_size < 2_500_000
+
+
+async def test_a_picture_that_a_door_stored_is_shown_again_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with Journey(folder=tmp_path) as chat:
+        picture = await chat.gateway.keep_media(MAIN_AGENT, b"GIF89a", "image/gif")
+        given = TurnInput(text="look", attachments=(picture,))
+        turn = await chat.gateway.submit(Submission(agent=MAIN_AGENT, source=CLIENT, input=given))
+        await ended(chat, turn)
+    async with Journey(folder=tmp_path) as chat:
+        words = Submission(
+            agent=MAIN_AGENT, source=CLIENT, input=TurnInput(text="again"), place=Place(session=turn.session)
+        )
+        await ended(chat, await chat.gateway.submit(words))
+        assert list(chat.model.requests[0].images.values()) == ["data:image/gif;base64,R0lGODlh"]

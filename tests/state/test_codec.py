@@ -4,6 +4,8 @@ the way through. Never edit a file in `records/`; add one when a kind gains a fi
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import typing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,3 +77,32 @@ def test_times_come_back_to_the_microsecond() -> None:
     ):
         assert unstamp(stamp(at)) == at
     assert inbound("d").at.tzinfo is UTC
+
+
+RACE = """
+import threading, time
+from msgspec import _utils
+from hermes.domain.message import Attachment
+from hermes.domain.turn import TurnInput
+from hermes.state.codec import decode, encode
+
+stored, half, annotations = encode(TurnInput(text="x")), threading.Event(), _utils.get_class_annotations
+
+def slowly(kind):
+    if kind is Attachment:  # a part of TurnInput: half is known
+        half.set()
+        time.sleep(0.2)
+    return annotations(kind)
+
+_utils.get_class_annotations = slowly
+first = threading.Thread(target=decode, args=(TurnInput, stored))
+first.start()
+half.wait(10.0)
+assert decode(TurnInput, stored).text == "x"
+first.join()
+"""
+
+
+def test_two_threads_may_read_a_kind_for_the_first_time() -> None:
+    """The store's writer and a reader do, when a process takes its first message."""
+    assert subprocess.run([sys.executable, "-P", "-c", RACE], check=False).returncode == 0

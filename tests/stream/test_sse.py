@@ -38,7 +38,8 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.sse import ChatChunks, Event, Parser, RunEvents, comment, event, json_event, parse
+from hermes.stream.sse import ChatChunks, RunEvents, comment, event, json_event
+from hermes.stream.sse_parser import Event, Parser, parse
 
 MANY = settings(
     max_examples=2000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 150,
@@ -372,6 +373,41 @@ def test_a_chat_stream_ends_with_the_last_call_that_is_asked_of_the_client() -> 
         "tool_calls",
         "[DONE]",
     ]
+
+
+def test_a_chat_stream_that_goes_on_with_a_turn_tells_only_what_is_new() -> None:
+    """The first stream ended with an approval; the calls that are asked of the client come afterwards."""
+    calls = (call(), call(id="c2"), call(id="c3"))
+    may_i = Asked(question=QuestionId("q_0"), kind=QuestionKind.APPROVAL, text="May I?", call=CallId("c1"))
+    wanted = [
+        Asked(question=QuestionId(f"q_{one.id}"), kind=QuestionKind.CLIENT_TOOL, text="", call=one.id)
+        for one in calls[1:]
+    ]
+    feed: list[Seen] = [
+        entry(1, ModelSaid(text="Let me ask.", calls=calls)),
+        entry(2, may_i),
+        entry(3, Answered(question=QuestionId("q_0"), verdict=Verdict.ONCE)),
+        entry(4, started()),
+        entry(5, ToolFinished(call=CallId("c1"), text="ok")),
+        entry(6, wanted[0]),
+        entry(7, wanted[1]),
+    ]
+    chunks = ChatChunks(id="chatcmpl-1", model="m", created=9, after=2)
+    events = list(parse([chunks.see(item) for item in feed]))
+    assert chunks.ended and content(events) == ""
+    deltas = [json.loads(one.data)["choices"][0]["delta"] for one in events[:-1] if one.name == "message"]
+    assert [part["id"] for delta in deltas for part in delta.get("tool_calls", [])] == [
+        "call_q_c2",
+        "call_q_c3",
+    ]
+    again = ChatChunks(id="chatcmpl-1", model="m", created=9, after=7)
+    results: list[Seen] = [
+        entry(8, ToolFinished(call=CallId("c2"), text="x")),
+        entry(9, ToolFinished(call=CallId("c3"), text="y")),
+        entry(10, ModelSaid(text="Both.")),
+        entry(11, Finished()),
+    ]
+    assert content(list(parse([again.see(item) for item in [*feed, *results]]))) == "Both."
 
 
 @MANY

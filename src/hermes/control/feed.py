@@ -22,6 +22,8 @@ class Feed:
         self.ended = False
         self.follow: TurnId | None = None
         self.watchers = 0
+        self.driven = False
+        """Whether somebody of this process is about to fill it, so that nobody has to ask the store."""
         self._live: list[Live] = []
         self._call = 0
         self._waiters: list[asyncio.Future[None]] = []
@@ -137,6 +139,12 @@ class Feeds:
             feed = self._feeds[turn] = Feed(turn)
         return feed
 
+    def drive(self, turn: TurnId) -> Feed:
+        """The feed of a turn that was just made or is run here."""
+        feed = self.open(turn)
+        feed.driven = True
+        return feed
+
     def end(self, turn: TurnId, follow: TurnId | None = None) -> None:
         feed = self._feeds.pop(turn, None)
         if feed is not None:
@@ -145,5 +153,7 @@ class Feeds:
     def release(self, turn: TurnId) -> None:
         """The turn does not run now; keep its feed only if somebody watches."""
         feed = self._feeds.get(turn)
-        if feed is not None and not feed.watchers:
-            del self._feeds[turn]
+        if feed is not None:
+            feed.driven = False
+            if not feed.watchers:
+                del self._feeds[turn]

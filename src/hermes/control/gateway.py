@@ -40,8 +40,8 @@ from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Seen
-from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.message import Inbound
+from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
+from hermes.domain.message import Attachment, Inbound, media_kind
 from hermes.domain.ports import Platform, Store, Tx
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
@@ -66,6 +66,8 @@ class Parts:
     clock: Clock
     capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
     select: SelectAgent | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Names that a turn may give as its model, and the models behind them."""
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
     """Told of every record once it is stored; must return at once."""
 
@@ -175,6 +177,25 @@ class Gateway:
 
     # --- doors that know who and whom ---
 
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Names that a turn may give as its model, and the models behind them."""
+        return self._parts.aliases
+
+    async def keep_media(self, agent: AgentId, data: bytes, mime: str) -> Attachment:
+        """Store a file that a door was given; what this returns can go with a message."""
+        media = self._runtime(agent).media
+        if media is None:
+            raise UserError(f"The agent “{agent}” keeps no files.")
+        item = await media.put(data, mime)
+        return Attachment(
+            kind=media_kind(mime),
+            ref=f"sha256:{item.sha256}",
+            mime=mime,
+            size=item.size,
+            sha256=item.sha256,
+        )
+
     async def submit(self, words: Submission) -> Turn:
         """A turn for a terminal or an API client, in one commit; its feed is open before this returns."""
         return (await self.ask(words)).turn
@@ -187,7 +208,7 @@ class Gateway:
         submitted = await runtime.store.write(unit)
         if submitted.fresh:
             turn = submitted.turn
-            self.feeds.open(turn.id)
+            self.feeds.drive(turn.id)
             self._ring_session(words.agent, turn.session, submitted.begun)
         return submitted
 
@@ -255,13 +276,23 @@ class Gateway:
         """The open turns of a session, or of the caller's newest session that has any."""
         return await self._runtime(caller.agent).store.read(lambda tx: open_turns(tx, caller, session))
 
+    async def settled(self, agent: AgentId, turns: Sequence[Turn]) -> frozenset[QuestionId]:
+        """The questions of these turns that are answered or withdrawn, on record yet or not."""
+
+        def look(tx: Tx) -> frozenset[QuestionId]:
+            asked = (question for turn in turns for question in tx.questions.of_turn(turn.id))
+            return frozenset(question.id for question in asked if question.verdict is not None)
+
+        return await self._runtime(agent).store.read(look)
+
     async def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
         """A turn from record `after` on: what is stored, then what happens, to its end."""
         runtime = self._runtime(agent)
         wanted: TurnId | None = turn
         while wanted is not None:
-            feed, state = await self._join(runtime, wanted)
-            if not feed.ended and state.state.open:
+            feed = self.feeds.open(wanted)
+            state = None if feed.driven else await self._join(runtime, feed)
+            if state is None or (not feed.ended and state.state.open):
                 async for seen in feed.watch(after):
                     yield seen
                 self.feeds.release(wanted)
@@ -273,22 +304,21 @@ class Gateway:
                     yield entry
             wanted = state.absorbed_by or feed.follow
 
-    async def _join(self, runtime: Runtime, turn: TurnId) -> tuple[Feed, Turn]:
-        """The feed of a turn, filled from the store if nobody runs it now, and the turn as it is."""
-        feed = self.feeds.open(turn)
+    async def _join(self, runtime: Runtime, feed: Feed) -> Turn:
+        """The turn of a feed as it is; if nobody runs it now, the feed is filled from the store."""
         feed.watchers += 1  # an actor that parks the turn meanwhile must not throw the feed away
         try:
-            state = await runtime.store.read(partial(_turn, turn))
+            state = await runtime.store.read(partial(_turn, feed.turn))
             if state is not None and state.state is TurnState.WAITING and not feed.entries:
-                entries = await runtime.store.read(partial(_records, turn))
+                entries = await runtime.store.read(partial(_records, feed.turn))
                 if not feed.entries:
                     feed.preload(entries)
         finally:
             feed.watchers -= 1
         if state is None:
-            self.feeds.release(turn)
-            raise UserError(f"There is no turn “{turn}”.")
-        return feed, state
+            self.feeds.release(feed.turn)
+            raise UserError(f"There is no turn “{feed.turn}”.")
+        return state
 
     async def answer(self, agent: AgentId, given: Answer) -> Outcome:
         outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given))

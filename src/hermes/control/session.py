@@ -115,7 +115,7 @@ class SessionActor:
 
     async def _claim(self) -> Claim:
         if not self._warm.records and self._runtime.prompt is not None and self._prompt is None:
-            self._prompt = await asyncio.to_thread(self._runtime.prompt)
+            self._prompt = await self._runtime.prompt()
         claiming = Claiming(
             session=self._id,
             transcript=self._warm.records,
@@ -136,7 +136,7 @@ class SessionActor:
         turn, session = claim.turn, claim.session
         if turn is None or session is None or claim.next is Next.SUSPECT:
             return
-        feed = self._around.feeds.open(turn.id)
+        feed = self._around.feeds.drive(turn.id)
         feed.preload(turn_entries(self._warm.records, turn.id))
         self._keep(feed, claim.new)
         self._steered = claim.steered

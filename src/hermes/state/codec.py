@@ -3,6 +3,7 @@ take their defaults, so old rows stay readable and a kind's name never changes i
 
 from __future__ import annotations
 
+import threading
 from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -42,12 +43,16 @@ def encode(value: object) -> bytes:
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_making = threading.Lock()
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     decoder = _decoders.get(kind)
     if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+        # msgspec keeps what it learns of a dataclass at the class, before it has learnt all of it: a second
+        # thread that makes a decoder of the same class meanwhile gets half of it and crashes the process.
+        with _making:
+            decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     return decoder
 
 

@@ -1,4 +1,4 @@
-"""Server-sent events: bytes out for the HTTP doors, and a parser for clients of such a stream.
+"""Server-sent events: bytes out for the HTTP doors. Reading is in `sse_parser`, whose names are here too.
 
 Encoders take one turn's feed and give the bytes to write now, empty if there are none. What does not
 change from token to token is encoded once."""
@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as quoted
 from typing import assert_never
 
-from hermes.domain.errors import Refused
 from hermes.domain.event import (
     Answered,
     Asked,
@@ -22,6 +21,7 @@ from hermes.domain.event import (
     Finished,
     ModelSaid,
     QuestionKind,
+    Record,
     Reset,
     Retrying,
     Seen,
@@ -56,9 +56,11 @@ from hermes.stream.fold import (
     settled,
     was_cut,
 )
+from hermes.stream.sse_parser import Event as Event
+from hermes.stream.sse_parser import Parser as Parser
+from hermes.stream.sse_parser import parse as parse
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_LINE_END_BYTES = re.compile(rb"\r\n|\r|\n")
 _UNFIT = re.compile(r"[\r\n\0]")
 _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -97,82 +99,6 @@ def _fit(word: str) -> str:
     if _UNFIT.search(word):
         raise ValueError("a name or id of an event is one line without NUL")
     return word
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """An event as a client gets it; `id` is the last one told, by this event or an earlier one."""
-
-    data: str
-    name: str = "message"
-    id: str = ""
-
-
-class Parser:
-    """Takes the bytes of a stream, however cut, and gives its events. An event that is not ended by
-    an empty line is not given. `retry` is the reconnection time in milliseconds, once told."""
-
-    def __init__(self, *, last_id: str = "", limit: int = 16_000_000) -> None:
-        self.last_id = last_id
-        self.retry: int | None = None
-        self._limit = limit
-        self._pieces: list[bytes] = []
-        self._pending = 0
-        self._size = 0
-        self._after_cr = False
-        self._begun = False
-        self._name = ""
-        self._data: list[str] = []
-
-    def feed(self, received: bytes) -> list[Event]:
-        if self._after_cr and received[:1] == b"\n":
-            received = received[1:]
-            self._after_cr = False
-        if not received:
-            return []
-        self._after_cr = received.endswith(b"\r")
-        first, *rest = _LINE_END_BYTES.split(received)
-        self._pieces.append(first)
-        self._pending += len(first)
-        events: list[Event] = []
-        if rest:
-            lines = [b"".join(self._pieces), *rest]
-            self._pieces = [lines.pop()]
-            self._pending = len(self._pieces[0])
-            events = [found for line in lines if (found := self._line(line)) is not None]
-        if self._pending + self._size > self._limit:
-            raise Refused(f"an event of the stream is larger than {self._limit} bytes")
-        return events
-
-    def _line(self, raw: bytes) -> Event | None:
-        if not self._begun:
-            self._begun = True
-            raw = raw.removeprefix(b"\xef\xbb\xbf")
-        if not raw:
-            return self._dispatch()
-        field, _, value = raw.decode("utf-8", "replace").partition(":")
-        value = value.removeprefix(" ")
-        if field == "data":
-            self._data.append(value)
-            self._size += len(raw)
-        elif field == "event":
-            self._name = value
-        elif field == "id" and "\0" not in value:
-            self.last_id = value
-        elif field == "retry" and value.isascii() and value.isdigit():
-            self.retry = int(value[:12])
-        return None
-
-    def _dispatch(self) -> Event | None:
-        data, name = self._data, self._name or "message"
-        self._data, self._name, self._size = [], "", 0
-        return Event(data="\n".join(data), name=name, id=self.last_id) if data else None
-
-
-def parse(chunks: Iterable[bytes]) -> Iterator[Event]:
-    parser = Parser()
-    for chunk in chunks:
-        yield from parser.feed(chunk)
 
 
 # --- runs ------------------------------------------------------------------------------------------
@@ -346,11 +272,13 @@ class ChatChunks:
 
     The end record closes the stream, and so does the last call that is asked of the client: those come when
     all other calls of the reply are settled. A turn that waits for a person is closed by its door with `end`.
-    Who comes back with results watches from the record after the last one that was seen here (`seq`)."""
+    `seq` is the last record that was seen. A stream that goes on with a turn is given the whole feed, and as
+    `after` the record up to which another stream has told it."""
 
-    def __init__(self, *, id: str, model: str, created: int) -> None:
+    def __init__(self, *, id: str, model: str, created: int, after: int = -1) -> None:
         self.ended = False
         self.seq = -1
+        self._after = after
         self._spoken = Spoken()
         self._said: list[ModelSaid] = []
         self._calls: dict[CallId, ToolCall] = {}
@@ -382,7 +310,7 @@ class ChatChunks:
                 if item.seq <= self.seq:
                     return b""
                 self.seq = item.seq
-                return self._take(item)
+                return self._take(item) if item.seq > self._after else self._recall(item.record)
             case Snapshot(text=text):
                 return self._catch_up(self._spoken.catch_up(text))
             case Reset():
@@ -449,10 +377,21 @@ class ChatChunks:
             case _:
                 assert_never(record)
 
-    def _close_call(self, said: ModelSaid) -> bytes:
-        self._said.append(said)
+    def _recall(self, record: Record) -> bytes:
+        """Of what another stream told, the calls that are still open."""
+        if isinstance(record, ModelSaid):
+            self._expect(record)
+        elif isinstance(record, ToolFinished | Asked) and record.call is not None:
+            self._unsettled.discard(record.call)
+        return b""
+
+    def _expect(self, said: ModelSaid) -> None:
         self._calls.update((call.id, call) for call in said.calls)
         self._unsettled = {call.id for call in said.calls}
+
+    def _close_call(self, said: ModelSaid) -> bytes:
+        self._said.append(said)
+        self._expect(said)
         written = self._catch_up(self._spoken.close(said.text))
         self._gap = not was_cut(said) and (self._gap or has_words(said))
         return written

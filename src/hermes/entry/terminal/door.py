@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from hermes.control.doors import Caller, Replied
 from hermes.control.gateway import Gateway
@@ -15,10 +15,11 @@ from hermes.control.questions import Outcome
 from hermes.control.submission import Submission
 from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
 from hermes.domain.errors import UserError
-from hermes.domain.event import Seen, Verdict
+from hermes.domain.event import Asked, Record, Seen, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, QuestionId, TurnId
 from hermes.domain.session import Session
 from hermes.domain.turn import Answer, Turn, TurnInput
+from hermes.stream.fold import for_people
 
 PLATFORM = LOCAL_DOOR
 LOCAL = "local"
@@ -51,11 +52,17 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """Somebody is in: the door, the session if it is an earlier one, and its unfinished turns."""
+    """Somebody is in: the door, the session if it is an earlier one, its unfinished turns, and which of their
+    questions are settled."""
 
     door: Door
     session: Session | None = None
     turns: tuple[Turn, ...] = ()
+    settled: frozenset[QuestionId] = frozenset()
+
+    def asks(self, record: Record) -> TypeGuard[Asked]:
+        """Whether somebody here is to answer this."""
+        return isinstance(record, Asked) and for_people(record) and record.question not in self.settled
 
 
 Enter = Callable[[Wish], Awaitable[Visit]]
@@ -81,7 +88,8 @@ async def enter_embedded(gateway: Gateway, caller: Caller, wish: Wish) -> Visit:
         return Visit(door=EmbeddedDoor(gateway, caller, begun=False, model=wish.model))
     session = await gateway.enter(caller, wanted, wish.model)
     turns = await gateway.unfinished(caller, session.id)
-    return Visit(door=EmbeddedDoor(gateway, caller), session=session, turns=tuple(turns))
+    settled = await gateway.settled(caller.agent, turns)
+    return Visit(door=EmbeddedDoor(gateway, caller), session=session, turns=tuple(turns), settled=settled)
 
 
 class EmbeddedDoor:
