@@ -53,7 +53,7 @@ class _Story:
             told = event.delta
         else:
             self.place += 1
-            told = f"{event.name} {event.told}"
+            told = f"{event.event_type} {event.told}"
         if self.place:
             self._check = crc32(told.encode("utf-8", "surrogatepass"), self._check)
         return self.number
@@ -103,7 +103,7 @@ class ResponseEvents:
         event.sequence_number = self._story.go_on(event) + (self._ahead << CHECK_BITS)
         if self._shift and isinstance(event, ItemEvent):
             event.output_index += self._shift
-        return b"event: %b\ndata: %b\n\n" % (event.name.encode("ascii"), _encode(event))
+        return b"event: %b\ndata: %b\n\n" % (event.event_type.encode("ascii"), _encode(event))
 
     # --- a client that comes back ---
 

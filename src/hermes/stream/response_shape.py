@@ -160,7 +160,7 @@ class ResponseEvent(msgspec.Struct, kw_only=True, tag_field="type"):
     sequence_number: int = 0
 
     @property
-    def name(self) -> str:
+    def event_type(self) -> str:
         return str(self.__struct_config__.tag)
 
     @property
