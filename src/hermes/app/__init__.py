@@ -26,6 +26,7 @@ from hermes.agent.tools import Workbench, default_tools
 from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker
 from hermes.app.http import Around, HttpPart
 from hermes.app.prompt import SystemPrompt, zone_of
+from hermes.app.vitals import Vitals
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
 from hermes.control.runtime import Runtime
 from hermes.domain.capabilities import Capabilities
@@ -126,7 +127,6 @@ class App:
         self._routes: dict[str, Route] = {}
         self._waking: set[asyncio.Task[Turn | None]] = set()
         self._backends: list[Backend] = []
-        self._told: Mapping[str, Any] = {}
 
     @property
     def gateway(self) -> Gateway:
@@ -201,6 +201,8 @@ class App:
 
     async def _run(self, store: Store, watch: Watch, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
+        vitals = Vitals(self._home, self.loaded, watch, clock)
+        vitals.store = self.store.facts
         await self._choose(settings)
         runtimes = await asyncio.to_thread(self._runtimes, store, settings)
         self._gateway = gateway = Gateway(
@@ -212,36 +214,32 @@ class App:
                 capabilities=self._capabilities(),
                 aliases={name: route.model for name, route in self._routes.items()},
                 committed=_tell_nobody if logs is None else logs.committed,
+                forgotten=_forget_nothing if logs is None else logs.forget,
             )
         )
         await gateway.start()
         accounts = list(self._accounts(store))
-        http = HttpPart(self._home, self.loaded, watch.tell_platform)
+        http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
         if not self._given.in_memory:
-            await http.open(self._around_http(gateway, runtimes), self._facts)
+            await http.open(self._around_http(gateway, runtimes), vitals.facts)
         hosts = [
-            asyncio.create_task(Host(account, gateway, clock, watch.tell_platform).live(), name=account.name)
+            asyncio.create_task(Host(account, gateway, clock, vitals.tell_platform).live(), name=account.name)
             for account in accounts
         ]
         names = [account.name for account in accounts]
         told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
-        self._told = {**told, "started_at": clock.now().timestamp(), "gateway_state": "running"}
-        watch.tell("running", **told)
+        vitals.tell("running", **told)
         try:
             await self._stop.wait()
         finally:
-            watch.tell("draining")
+            vitals.tell("draining")
             http.drain()
-            self._told = {**self._told, "gateway_state": "draining"}
             await self._drain(gateway, hosts)
             await http.close()
 
     def _model_name(self, agent: AgentId, runtime: Runtime) -> str:
         choice = self._choices.get(agent)
         return runtime.profile.settings.model.default if choice is None else choice.model
-
-    def _facts(self) -> Mapping[str, Any]:
-        return self._told
 
     def _around_http(self, gateway: Gateway, runtimes: Mapping[AgentId, Runtime]) -> Around:
         return Around(
@@ -430,6 +428,10 @@ def _own_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool]) -> lis
 def _added_tools(chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
     allowed = set(chosen.enabled) or {tool.toolset for tool in added}
     return [tool for tool in added if tool.toolset in allowed - set(chosen.disabled)]
+
+
+async def _forget_nothing(agent: AgentId, session: SessionId) -> None:
+    """Stands where nothing is kept beside the store."""
 
 
 def _tell_nobody(agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:

@@ -71,6 +71,7 @@ class Claiming:
     conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
     prompt: str | None = None
     suspects_too: bool = False
+    born: datetime | None = None
 
     def unit(self, tx: Tx) -> Claim:
         turns = tx.turns.open_of(self.session)
@@ -82,6 +83,8 @@ class Claiming:
         session = tx.sessions.get(self.session)
         if session is None:
             raise Lost(f"session {self.session} is gone")
+        if self.born is not None and session.created_at != self.born:
+            raise Lost(f"session {self.session} was deleted, and another has its name")
         if turn.state is TurnState.ACCEPTED:
             return self._begin(tx, session, turn, behind)
         if turn.state is TurnState.WAITING and not self._called_back(tx, turn, behind):
@@ -162,6 +165,8 @@ class Claiming:
                     context=given.context,
                 )
             ]
+        if given.action is Action.RELAY:
+            return [Finished(note=given.text)]
         asked = _user_turns(self.transcript)
         if not asked:
             return [Finished(note=f"There is nothing to {given.action.value}.")]

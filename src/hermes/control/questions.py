@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -52,6 +52,11 @@ def answer(tx: Tx, given: Answer) -> Outcome:
         return Outcome(closed=False, text=_true_state(question))
     resume(tx, question)
     return Outcome(closed=True, text=_thanks(given.verdict), session=question.session)
+
+
+def answer_together(tx: Tx, given: Sequence[Answer]) -> list[Outcome]:
+    """Several answers at once; each closes its question or not, as alone."""
+    return [answer(tx, one) for one in given]
 
 
 def resume(tx: Tx, question: Question) -> None:
@@ -100,7 +105,7 @@ def as_answer(
     mine = [question for question in open_questions if by is not None and by in question.may_answer]
     for question in mine:
         if question.kind is QuestionKind.CLARIFY:
-            return Answer(question=question.id, verdict=Verdict.REPLY, text=_chosen(question, text), by=by)
+            return Answer(question=question.id, verdict=Verdict.REPLY, text=read_reply(question, text), by=by)
     verdict = WORDS.get(text.strip().rstrip(".!").casefold())
     if verdict is None or not mine or not (len(open_questions) == 1 or (replies_to_us and len(mine) == 1)):
         return None
@@ -116,8 +121,8 @@ def pressed(value: str, by: str | None) -> Answer | None:
     return Answer(question=QuestionId(question), verdict=verdict, text=option, by=by)
 
 
-def _chosen(question: Question, text: str) -> str:
-    """A number stands for the option it counts."""
+def read_reply(question: Question, text: str) -> str:
+    """What words say to a question: a number stands for the option it counts."""
     word = text.strip()
     if word.isascii() and word.isdigit() and 1 <= int(word) <= len(question.options):
         return question.options[int(word) - 1]

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from hermes.control.doors import Caller, bound_session
 from hermes.domain.address import Source
-from hermes.domain.errors import UserError
+from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
 from hermes.domain.ports import Tx
@@ -30,6 +30,10 @@ class Conflict(UserError):
 
 class Unknown(UserError):
     """What was named is not there, or not for who asks."""
+
+
+class Taken(UserError):
+    """Something else has this name already."""
 
 
 class Unfinished(UserError):
@@ -56,14 +60,20 @@ BOUND = Place()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A request to come: its id is the turn's with this prefix; the rest is as in `Request`."""
+    """A request to come: its id is the turn's with this prefix; the rest is as in `Request`. One with further
+    keys (`also`) was asked before if any of them is known."""
 
     prefix: str
     owner: str
     key: str | None = None
+    also: tuple[str, ...] = ()
     fingerprint: str = ""
     conversation: str | None = None
     facts: str = "{}"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.also if self.key is None else (self.key, *self.also)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +161,8 @@ class Submitting:
             facts=named.facts,
         )
         tx.requests.add(request)
+        for number, key in enumerate(named.also, 1):
+            tx.requests.add(replace(request, id=f"{request.id}.{number}", key=key, conversation=None))
         return request
 
     def _known_session(self, tx: Tx) -> Session | None:
@@ -181,7 +193,7 @@ class Submitting:
         ident = words.place.session or SessionId(f"api_{new_session_id(self.now)}")
         key = session_key(words.source, words.agent)
         session = replace(begin_session(key, words.source, self.now), id=ident, expires_at=words.place.until)
-        tx.sessions.add(session)
+        add_session(tx, session)
         return session
 
     def _branch(self, tx: Tx, after: TurnId) -> Session:
@@ -207,7 +219,7 @@ class Submitting:
 
 def asked_before(tx: Tx, named: Named | None) -> Submitted | None:
     """The turn that answered the same request before, if it was asked under a key."""
-    known = tx.requests.by_key(named.owner, named.key) if named is not None and named.key else None
+    known = None if named is None else find_request(tx, named.owner, named.keys)
     if named is None or known is None:
         return None
     turn = tx.turns.get(known.turn)
@@ -221,6 +233,11 @@ def asked_before(tx: Tx, named: Named | None) -> Submitted | None:
     return Submitted(turn=turn, request=known, fresh=False)
 
 
+def find_request(tx: Tx, owner: str, keys: Sequence[str]) -> Request | None:
+    """The request that one of the keys was used for."""
+    return next((request for key in keys for request in tx.requests.find(owner, key=key)), None)
+
+
 def no_session(wanted: str) -> Unknown:
     return Unknown(
         f"There is no session “{one_line(wanted, 60)}”.", hint="`hermes sessions list` shows them."
@@ -231,6 +248,14 @@ def check_owner(session: Session, owner: str | None) -> None:
     """To who may not see a session it is as if there were none. Owners are told as in `owner_of`."""
     if owner is not None and not (session.owner or "").startswith(f"{owner}:"):
         raise no_session(session.id)
+
+
+def add_session(tx: Tx, session: Session) -> None:
+    """Ids are one space for all agents; one that is in use, wherever, is refused."""
+    try:
+        tx.sessions.add(session)
+    except Refused as error:
+        raise Taken(f"There is a session “{one_line(session.id, 60)}” already.") from error
 
 
 def fork_session(tx: Tx, session: Session, entries: Sequence[Entry], now: datetime) -> Session:

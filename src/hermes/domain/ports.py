@@ -18,8 +18,8 @@ from hermes.domain.clock import Clock as Clock
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Body, Inbound, Receipt
-from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OutboxRow, Slot
-from hermes.domain.session import Session, SessionKey, Viewer
+from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow, Slot
+from hermes.domain.session import EVERY_SESSION, Among, Session, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall
 from hermes.domain.turn import Answer, Earlier, Job, Question, Request, Turn, TurnState
 
@@ -70,7 +70,7 @@ class Sessions(Protocol):
 
     def save(self, session: Session) -> None: ...
 
-    def find(self, text: str, limit: int = 20) -> list[Session]:
+    def find(self, text: str, limit: int = 20, among: Among = EVERY_SESSION) -> list[Session]:
         """By id, unique start of an id, or title; everything, newest first, for an empty text."""
 
     def delete(self, session: SessionId) -> None: ...
@@ -108,17 +108,19 @@ class Questions(Protocol):
     def close(self, answer: Answer) -> bool:
         """True for the answer that closed it; an answer to a closed question changes nothing."""
 
-    def open_of(self, session: SessionId) -> list[Question]: ...
+    def open_of(self, session: SessionId | None) -> list[Question]:
+        """The open questions of a session; of all sessions if None."""
 
 
 class Requests(Protocol):
-    """Requests by their id, by the key their owner gave, and the latest of a named chain."""
+    """Requests by their id, by their owner, and the latest of a named chain."""
 
     def add(self, request: Request) -> None: ...
 
     def get(self, request: str) -> Request | None: ...
 
-    def by_key(self, owner: str, key: str) -> Request | None: ...
+    def find(self, owner: str, *, key: str | None = None, prefix: str = "", limit: int = 1) -> list[Request]:
+        """An owner's requests, newest first: all, with this key, or with ids that begin so."""
 
     def latest(self, owner: str, conversation: str) -> Request | None: ...
 
@@ -138,7 +140,7 @@ class Jobs(Protocol):
 
 
 class Search(Protocol):
-    def find(self, query: str, limit: int = 20, viewer: Viewer | None = None) -> list[Hit]:
+    def find(self, query: str, limit: int = 20, viewer: Viewer | Among = EVERY_SESSION) -> list[Hit]:
         """What was said, the best first; for a viewer only what it may see, without its own turn's words."""
 
 
@@ -167,6 +169,12 @@ class Recovery(Protocol):
     def expired(self, now: datetime, limit: int) -> list[tuple[AgentId, Question]]: ...
 
     def prune(self, before: datetime, now: datetime) -> int: ...
+
+
+class Census(Protocol):
+    """How much is open, across agents."""
+
+    def count(self) -> OpenWork: ...
 
 
 class Tx(Protocol):
@@ -198,6 +206,8 @@ class Tx(Protocol):
     def leases(self) -> Leases: ...
     @property
     def recovery(self) -> Recovery: ...
+    @property
+    def census(self) -> Census: ...
 
 
 class Store(Protocol):

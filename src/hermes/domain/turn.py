@@ -52,9 +52,11 @@ class BusyMode(StrEnum):
 
 
 class Action(StrEnum):
-    """What the actor does with a turn's words: say them, or change the transcript first."""
+    """What the actor does with a turn's words: say them, change the transcript first, or pass them on as the
+    answer, without the agent."""
 
     SAY = "say"
+    RELAY = "relay"
     UNDO = "undo"
     RETRY = "retry"
 

@@ -19,22 +19,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import HermesError, UserError
-from hermes.domain.event import (
-    Answered,
-    Asked,
-    Entry,
-    Failed,
-    Finished,
-    ModelSaid,
-    Record,
-    Stopped,
-    Summarised,
-    ToolFinished,
-    ToolStarted,
-    Undone,
-    UserSaid,
-)
+from hermes.domain.event import Entry, ModelSaid, Record, ToolFinished, UserSaid
 from hermes.domain.ids import AgentId, CallId, SessionId
 from hermes.domain.ports import Store, Tx
 from hermes.domain.tool import ToolCall
@@ -52,38 +39,6 @@ def log_path(folder: Path, session: SessionId) -> Path:
     """Where a session's log is; ids that people choose are spelled so that they stay in the folder."""
     name = quote(session, safe="")[:_LONGEST_NAME].replace(".", "%2E")
     return folder / f"{name}.jsonl"
-
-
-def as_message(record: Record) -> dict[str, Any] | None:
-    """A record as a message, None for what no model is told. A record is always the same message."""
-    match record:
-        case UserSaid():
-            notes = [f"[attached: {file.kind.value}, {file.name or file.ref}]" for file in record.attachments]
-            return {"role": "user", "content": "\n".join([record.text, *notes] if record.text else notes)}
-        case ModelSaid():
-            message: dict[str, Any] = {"role": "assistant", "content": record.text or None}
-            if record.calls:
-                message["tool_calls"] = [
-                    {
-                        "id": call.id,
-                        "type": "function",
-                        "function": {"name": call.name, "arguments": call.arguments},
-                    }
-                    for call in record.calls
-                ]
-            return message
-        case ToolFinished():
-            return {"role": "tool", "tool_call_id": record.call, "content": record.text}
-        case Summarised():
-            return {"role": "system", "content": f"[What was said before, summarised:]\n{record.text}"}
-        case Undone():
-            return {"role": "system", "content": f"[Taken back: everything since record {record.since}.]"}
-        case ToolStarted() | Asked() | Answered() | Finished() | Failed() | Stopped():
-            return None
-
-
-def as_messages(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    return [message for entry in entries if (message := as_message(entry.record)) is not None]
 
 
 class SessionLogs:
@@ -115,6 +70,16 @@ class SessionLogs:
             await self._news.wait()
             await asyncio.sleep(GATHER_SECONDS)
             await self.write()
+
+    async def forget(self, agent: AgentId, session: SessionId) -> None:
+        """The session was deleted: its log goes too, and nothing of it is written any more."""
+        async with self._writing:
+            self._noted.pop((agent, session), None)
+            self._known.pop(session, None)
+            try:
+                await asyncio.to_thread(log_path(self._folder, session).unlink, missing_ok=True)
+            except OSError as error:
+                log.warning("session_log.not_deleted session=%s why=%s", session, error)
 
     async def close(self) -> None:
         """Write what is left."""

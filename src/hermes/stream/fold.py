@@ -37,7 +37,7 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId, QuestionId
 from hermes.domain.text import one_line
-from hermes.domain.turn import TurnState
+from hermes.domain.turn import Question, TurnState
 from hermes.stream.drafts import (
     ThoughtFilter,
     is_silence,
@@ -177,7 +177,7 @@ def chat_lines(tools: Iterable[ToolLine], progress: Progress) -> str:
 _APPROVALS = tuple(verdict.value for verdict in (Verdict.ONCE, Verdict.SESSION, Verdict.ALWAYS, Verdict.DENY))
 
 
-def choices(asked: Asked) -> tuple[str, ...]:
+def choices(asked: Asked | Question) -> tuple[str, ...]:
     """What one may answer; an approval that names nothing takes the usual four words."""
     return asked.options or (_APPROVALS if asked.kind is QuestionKind.APPROVAL else ())
 

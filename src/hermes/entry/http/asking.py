@@ -13,7 +13,8 @@ from hashlib import sha256
 from hermes.control.submission import Named, Place, Submission, Submitted, id_for
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.turn import Guidance, Turn, TurnInput
-from hermes.entry.http.door import Call, session_name
+from hermes.entry.http.answering import RUN_PREFIX
+from hermes.entry.http.door import Call, Wire, session_name
 from hermes.entry.http.errors import ApiError
 from hermes.entry.http.messages import Conversation
 from hermes.entry.http.models import Picked
@@ -23,8 +24,12 @@ CLIENT_GONE = "client gone"
 IDEMPOTENCY = "Idempotency-Key"
 SESSION_ID, SESSION_KEY = "X-Hermes-Session-Id", "X-Hermes-Session-Key"
 CHAT_ID, USER_ID, THREAD_ID = "X-Hermes-Chat-Id", "X-Hermes-User-Id", "X-Hermes-Thread-Id"
-RUN_PREFIX = "run_"
+RUN_ID = "X-Hermes-Run-Id"
 _TELLING = (SESSION_ID, SESSION_KEY, CHAT_ID, USER_ID, THREAD_ID)
+ASKS = Wire(
+    headers=(IDEMPOTENCY, *_TELLING), returns=(SESSION_ID, SESSION_KEY, RUN_ID), refuses=(404, 422, 502)
+)
+"""An endpoint that makes a turn with `ask` and answers with `turn_headers`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +105,7 @@ async def fingerprint(call: Call) -> str:
 
 def turn_headers(call: Call, turn: Turn) -> dict[str, str]:
     """What every answer that has a turn behind it tells in its headers."""
-    headers = {SESSION_ID: turn.session, "X-Hermes-Run-Id": id_for(RUN_PREFIX, turn.id)}
+    headers = {SESSION_ID: turn.session, RUN_ID: id_for(RUN_PREFIX, turn.id)}
     key = call.name_header(SESSION_KEY)
     return headers if key is None else {**headers, SESSION_KEY: key}
 

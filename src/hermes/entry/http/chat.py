@@ -7,6 +7,7 @@ in it. A client that goes away stops what it began, unless it can come back to i
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import cast
 
 import msgspec
@@ -15,7 +16,7 @@ from aiohttp import web
 from hermes.control.submission import id_for
 from hermes.domain.event import Ending, Entry, Failed, ModelSaid, Seen, Stopped
 from hermes.domain.turn import Turn
-from hermes.entry.http.asking import Wish, ask, turn_headers, while_connected
+from hermes.entry.http.asking import ASKS, Wish, ask, turn_headers, while_connected
 from hermes.entry.http.door import Call, route
 from hermes.entry.http.errors import ApiError
 from hermes.entry.http.messages import Message, read_messages
@@ -24,6 +25,7 @@ from hermes.stream.fold import answer_text
 from hermes.stream.sse import ChatChunks
 
 PREFIX = "chatcmpl-"
+EXAMPLE = {"model": "hermes-agent", "messages": [{"role": "user", "content": "What can you do?"}]}
 
 
 class StreamOptions(msgspec.Struct, kw_only=True):
@@ -77,7 +79,12 @@ class ChatCompletion(msgspec.Struct, kw_only=True, omit_defaults=False):
     hermes: Incomplete | msgspec.UnsetType = msgspec.UNSET
 
 
-@route("POST", "/v1/chat/completions", "Say something to an agent, as to a model.")
+@route(
+    "POST",
+    "/v1/chat/completions",
+    "Say something to an agent, as to a model.",
+    wire=replace(ASKS, example=EXAMPLE),
+)
 async def complete(call: Call, body: ChatRequest) -> ChatCompletion | web.StreamResponse:
     picked = pick(call, body.model)
     said = read_messages(body.messages)

@@ -205,6 +205,8 @@ async def check_the_first_answer_wins(open_store: OpenStore) -> None:
         assert got is not None
         assert (got.verdict, got.answer, got.answered_by) == (winner.verdict, winner.text, winner.by)
         assert [one.id for one in await store.read(lambda tx: tx.questions.open_of(S1))] == ["q2"]
+        assert [one.id for one in await store.read(lambda tx: tx.questions.open_of(None))] == ["q2"]
+        assert await store.scoped(OTHER_AGENT).read(lambda tx: tx.questions.open_of(None)) == []
         assert [one.id for one in await store.read(lambda tx: tx.questions.of_turn(T1))] == ["q1", "q2"]
         assert not await close(Answer(question=QuestionId("q9"), verdict=Verdict.DENY))
 
