@@ -48,7 +48,8 @@ Told = dict[str, Any]
 
 def fold(part: int = 1) -> ResponseFold:
     name = "resp_x" if part == 1 else f"resp_x_{part}"
-    return ResponseFold(ResponseObject(id=name, created_at=1, model="m"), "run_x", part=part)
+    blank = ResponseObject(id=name, created_at=1, model="m")
+    return ResponseFold(blank, run="run_x", session="s1", part=part)
 
 
 def numbered(records: Sequence[Record | Seen]) -> list[Seen]:
@@ -237,11 +238,12 @@ def test_a_person_is_asked_and_the_stream_goes_on() -> None:
         "text": "terminal?",
         "action": "ls",
         "options": ["once", "session", "always", "deny"],
-        "run_id": "run_x",
     }
-    assert waiting["hermes"] == {"pending": [facts]}
-    (request,) = [event for event in stream(seen) if event["type"] == "hermes.approval.request"]
-    assert {name: request[name] for name in facts} == facts
+    about = {"run_id": "run_x", "session_id": "s1"}
+    assert waiting["hermes"] == {"completed": False, "pending": facts, **about}
+    asking, answered = [event for event in stream(seen) if event["type"].startswith("hermes.")]
+    assert {name: asking[name] for name in (*facts, *about)} == {**facts, **about}
+    assert (answered["type"], answered["choice"]) == ("hermes.approval.responded", "once")
     assert whole(seen[:4])["status"] == "in_progress"
     assert whole(seen)["status"] == "completed"
     assert "hermes" not in whole(seen)

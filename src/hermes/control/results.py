@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hermes.control.questions import answer
-from hermes.control.submission import Named, Submitted, Unfinished, Unknown, asked_before, id_for
+from hermes.control.submission import Named, Submitted, Unfinished, Unknown, add_request, asked_before, id_for
 from hermes.domain.errors import UserError
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.ids import QuestionId, client_call_id
@@ -21,8 +21,11 @@ from hermes.stream.responses import parts_before
 
 def part_name(prefix: str, turn: Turn, part: int) -> str:
     """The name of a part of a turn at a door: the turn's, and from the second on its number."""
-    name = id_for(prefix, turn.id)
-    return name if part == 1 else f"{name}_{part}"
+    return id_for(prefix, turn.id) + _suffix(part)
+
+
+def _suffix(part: int) -> str:
+    return "" if part == 1 else f"_{part}"
 
 
 def calls_open(tx: Tx, turn: Turn) -> list[Question]:
@@ -79,20 +82,5 @@ class Bringing:
         named = self.request
         if named is None:
             return None
-        name = part_name(named.prefix, turn, part)
-        known = tx.requests.get(name)
-        if known is not None:
-            return known
-        request = Request(
-            id=name,
-            owner=named.owner,
-            turn=turn.id,
-            session=turn.session,
-            created_at=self.now,
-            key=named.key,
-            fingerprint=named.fingerprint,
-            conversation=named.conversation,
-            facts=named.facts,
-        )
-        tx.requests.add(request)
-        return request
+        known = tx.requests.get(part_name(named.prefix, turn, part))
+        return known or add_request(tx, named, turn, self.now, part=_suffix(part))

@@ -143,27 +143,9 @@ class Submitting:
             ephemeral=words.ephemeral,
         )
         tx.turns.add(turn)
-        return Submitted(turn=turn, request=self._request(tx, turn), begun=begun)
-
-    def _request(self, tx: Tx, turn: Turn) -> Request | None:
-        named = self.words.request
-        if named is None:
-            return None
-        request = Request(
-            id=id_for(named.prefix, turn.id),
-            owner=named.owner,
-            turn=turn.id,
-            session=turn.session,
-            created_at=self.now,
-            key=named.key,
-            fingerprint=named.fingerprint,
-            conversation=named.conversation,
-            facts=named.facts,
-        )
-        tx.requests.add(request)
-        for number, key in enumerate(named.also, 1):
-            tx.requests.add(replace(request, id=f"{request.id}.{number}", key=key, conversation=None))
-        return request
+        named = words.request
+        request = None if named is None else add_request(tx, named, turn, self.now)
+        return Submitted(turn=turn, request=request, begun=begun)
 
     def _known_session(self, tx: Tx) -> Session | None:
         """The session these words go to; None if they begin one of their own."""
@@ -218,7 +200,7 @@ class Submitting:
 
 
 def asked_before(tx: Tx, named: Named | None) -> Submitted | None:
-    """The turn that answered the same request before, if it was asked under a key."""
+    """What the owner of a key was given for it before; another question under the same key is refused."""
     known = None if named is None else find_request(tx, named.owner, named.keys)
     if named is None or known is None:
         return None
@@ -236,6 +218,25 @@ def asked_before(tx: Tx, named: Named | None) -> Submitted | None:
 def find_request(tx: Tx, owner: str, keys: Sequence[str]) -> Request | None:
     """The request that one of the keys was used for."""
     return next((request for key in keys for request in tx.requests.find(owner, key=key)), None)
+
+
+def add_request(tx: Tx, named: Named, turn: Turn, now: datetime, *, part: str = "") -> Request:
+    """Keep a request of this turn, under the turn's name and the part of it that is meant."""
+    request = Request(
+        id=id_for(named.prefix, turn.id) + part,
+        owner=named.owner,
+        turn=turn.id,
+        session=turn.session,
+        created_at=now,
+        key=named.key,
+        fingerprint=named.fingerprint,
+        conversation=named.conversation,
+        facts=named.facts,
+    )
+    tx.requests.add(request)
+    for number, key in enumerate(named.also, 1):
+        tx.requests.add(replace(request, id=f"{request.id}.{number}", key=key, conversation=None))
+    return request
 
 
 def no_session(wanted: str) -> Unknown:

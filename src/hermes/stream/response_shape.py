@@ -112,13 +112,15 @@ class AskedOfPeople(msgspec.Struct, kw_only=True):
     text: str
     action: str
     options: list[str]
-    run_id: str
 
 
 class Waiting(msgspec.Struct, kw_only=True):
-    """What is beyond the standard: the questions that must be answered before the response goes on."""
+    """What is beyond the standard: the question that must be answered before the response goes on."""
 
-    pending: list[AskedOfPeople]
+    completed: bool = False
+    pending: AskedOfPeople
+    run_id: str
+    session_id: str
 
 
 class ResponseObject(msgspec.Struct, kw_only=True):
@@ -265,3 +267,13 @@ class ApprovalRequest(ResponseEvent, kw_only=True, tag="hermes.approval.request"
     action: str
     options: list[str]
     run_id: str
+    session_id: str
+
+
+class ApprovalResponded(ResponseEvent, kw_only=True, tag="hermes.approval.responded"):
+    """What became of a question."""
+
+    id: str
+    choice: str
+    run_id: str
+    session_id: str

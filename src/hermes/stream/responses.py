@@ -51,6 +51,7 @@ from hermes.stream.fold import (
 )
 from hermes.stream.response_shape import (
     ApprovalRequest,
+    ApprovalResponded,
     ArgumentsAdded,
     ArgumentsDone,
     AskedOfPeople,
@@ -82,12 +83,12 @@ from hermes.stream.response_shape import (
 class ResponseFold:
     """Takes one turn's feed from its first record on; `blank` is the response as it was asked for."""
 
-    def __init__(self, blank: ResponseObject, run: str, *, part: int = 1) -> None:
+    def __init__(self, blank: ResponseObject, *, run: str, session: str, part: int = 1) -> None:
         self.done = False
         self.seq = 0
         self.end: Ended | None = None
         self._blank = blank
-        self._run = run
+        self._about = {"run_id": run, "session_id": session}
         self._name = blank.id.partition("_")[2]
         self._part = part
         self._now_in = 1
@@ -156,9 +157,10 @@ class ResponseFold:
                 return self._result(record)
             case Asked():
                 return self._ask(record)
-            case Answered(question=question):
-                self._pending.pop(question, None)
-                return []
+            case Answered(question=question, verdict=verdict):
+                if self._pending.pop(question, None) is None:
+                    return []
+                return [ApprovalResponded(id=question, choice=verdict.value, **self._about)]
             case Finished(note=note):
                 self.end = record
                 return self._note(note) if note else self._close_message()
@@ -303,10 +305,9 @@ class ResponseFold:
             text=asked.text,
             action=command_text(made.arguments) if made else asked.text,
             options=list(choices(asked)),
-            run_id=self._run,
         )
         self._pending[asked.question] = facts
-        return [*events, ApprovalRequest(**msgspec.structs.asdict(facts))]
+        return [*events, ApprovalRequest(**msgspec.structs.asdict(facts), **self._about)]
 
     @property
     def _index(self) -> int:
@@ -331,7 +332,9 @@ class ResponseFold:
         if self._message is not None:
             self._message.content = [OutputText(text=self._text + self._spoken.text)]
         trouble = ResponseTrouble(message=self.end.reason) if isinstance(self.end, Failed) else None
-        waiting = Waiting(pending=list(self._pending.values())) if self.waits else msgspec.UNSET
+        waiting: Waiting | msgspec.UnsetType = msgspec.UNSET
+        if self.waits:
+            waiting = Waiting(pending=next(iter(self._pending.values())), **self._about)
         return msgspec.structs.replace(
             self._blank,
             status=status,

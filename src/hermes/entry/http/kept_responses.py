@@ -60,7 +60,8 @@ class Kept:
         facts["previous_response_id"] = terms.previous_response_id or before
         facts["conversation"] = None if named is None else ConversationName(id=named)
         blank = ResponseObject(id=self.name, created_at=self.created_at, **facts)
-        return ResponseFold(blank, id_for(RUN_PREFIX, self.turn.id), part=self.part)
+        run = id_for(RUN_PREFIX, self.turn.id)
+        return ResponseFold(blank, run=run, session=self.turn.session, part=self.part)
 
 
 async def find(call: Call, name: str) -> Kept:
