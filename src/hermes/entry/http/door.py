@@ -156,6 +156,7 @@ class Wire:
 
 
 PLAIN = Wire()
+SIGNED = Wire(refuses=(401, 404, 413, 429, 502, 503), also=(200,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +232,7 @@ def signed_route(method: str, path: str, told: str, *, status: int = 200) -> Cal
                 scope=None,
                 status=status,
                 tag=tag,
+                wire=SIGNED,
                 signed=True,
             )
         )

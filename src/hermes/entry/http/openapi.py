@@ -49,7 +49,7 @@ HEADERS: Mapping[str, tuple[str, Json]] = {
 _ERROR_HEADERS = {401: ("WWW-Authenticate",), 429: ("Retry-After",), 503: ("Retry-After",)}
 _ERRORS = {
     400: "Something in the request is wrong; the message says what and where.",
-    401: "There is no key, or it is wrong.",
+    401: "There is no key or signature, or it is wrong.",
     403: "The key may not do this, or the request claims a Host or an Origin that is not allowed.",
     404: "What was named is not here, or not for this key.",
     409: "It cannot be done as things are now.",
@@ -98,10 +98,14 @@ def document(version: str) -> Json:
 def tags(routes: Iterable[Route]) -> dict[str, str]:
     """Each tag with what its module says of itself, in the order of the resources."""
     found = {}
-    for one in sorted(routes, key=lambda one: RESOURCES.index(one.tag)):
+    for one in sorted(routes, key=_order):
         told = sys.modules[one.answer.__module__].__doc__ or ""
         found[one.tag] = _line(told.split("\n\n")[0])
     return found
+
+
+def _order(one: Route) -> int:
+    return [name.split(".")[0] for name in RESOURCES].index(one.tag)
 
 
 def shown_path(one: Route) -> str:
@@ -151,6 +155,9 @@ def _operation(one: Route, schemas: _Schemas) -> Json:
         if one.wire.example is not None:
             content["example"] = dict(one.wire.example)
         operation["requestBody"] = {"required": True, "content": {JSON: content}}
+    if one.signed:
+        anything: Json = {kind: {"schema": {}} for kind in (JSON, "application/x-www-form-urlencoded")}
+        operation["requestBody"] = {"required": True, "content": anything}
     for status, told in errors(one).items():
         if status in one.wire.also:
             continue

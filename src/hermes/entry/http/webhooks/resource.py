@@ -83,19 +83,19 @@ class Event:
 
 
 @signed_route("POST", "/webhooks/{route}", "Hand an event to a webhook route.", status=202)
-async def receive(call: Call) -> WebhookAnswer | web.StreamResponse:
+async def receive(call: Call) -> WebhookAnswer | web.Response:
     return await _receive(call, call.door.default)
 
 
 @signed_route("POST", "/p/{agent}/webhooks/{route}", "Hand an event to a route, for this agent.", status=202)
-async def receive_for(call: Call) -> WebhookAnswer | web.StreamResponse:
+async def receive_for(call: Call) -> WebhookAnswer | web.Response:
     agent = AgentId(call.part("agent"))
     if agent not in call.door.agents:
         raise ApiError(404, "unknown_agent", "There is no agent of this name.")
     return await _receive(call, agent)
 
 
-async def _receive(call: Call, agent: AgentId) -> web.StreamResponse:
+async def _receive(call: Call, agent: AgentId) -> web.Response:
     hooks = call.door.webhooks
     if hooks is None:
         raise ApiError(404, "unknown_route", "Webhooks are switched off.")
@@ -149,7 +149,7 @@ def _is_loopback(address: str) -> bool:
 # --- from an event to a turn ---
 
 
-async def _take(call: Call, hooks: Webhooks, event: Event) -> web.StreamResponse:
+async def _take(call: Call, hooks: Webhooks, event: Event) -> web.Response:
     await hooks.check_wanted(event.route, event.facts)
     if await _is_known(call, event):
         return event.answer(200, "duplicate")
@@ -205,7 +205,7 @@ def _source(event: Event) -> Source:
 # --- without an agent ---
 
 
-async def _delivered(call: Call, event: Event, turn: TurnId, to: Address) -> web.StreamResponse:
+async def _delivered(call: Call, event: Event, turn: TurnId, to: Address) -> web.Response:
     """Tell the sender whether it is there; what takes longer than it should wait for is on its way."""
     state = OutState.DUE
     if call.door.gateway.reaches(to):
