@@ -35,6 +35,7 @@ from hermes.domain.event import (
     ToolStarted,
     Undone,
     UserSaid,
+    Verdict,
 )
 from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.tool import ToolCall
@@ -88,7 +89,8 @@ class ResponseFold:
         self.seq = 0
         self.end: Ended | None = None
         self._blank = blank
-        self._about = {"run_id": run, "session_id": session}
+        self._run = run
+        self._session = session
         self._name = blank.id.partition("_")[2]
         self._part = part
         self._now_in = 1
@@ -160,7 +162,7 @@ class ResponseFold:
             case Answered(question=question, verdict=verdict):
                 if self._pending.pop(question, None) is None:
                     return []
-                return [ApprovalResponded(id=question, choice=verdict.value, **self._about)]
+                return [self._answered(question, verdict)]
             case Finished(note=note):
                 self.end = record
                 return self._note(note) if note else self._close_message()
@@ -307,7 +309,13 @@ class ResponseFold:
             options=list(choices(asked)),
         )
         self._pending[asked.question] = facts
-        return [*events, ApprovalRequest(**msgspec.structs.asdict(facts), **self._about)]
+        told = msgspec.structs.asdict(facts)
+        return [*events, ApprovalRequest(run_id=self._run, session_id=self._session, **told)]
+
+    def _answered(self, question: QuestionId, verdict: Verdict) -> ResponseEvent:
+        return ApprovalResponded(
+            id=question, choice=verdict.value, run_id=self._run, session_id=self._session
+        )
 
     @property
     def _index(self) -> int:
@@ -334,7 +342,8 @@ class ResponseFold:
         trouble = ResponseTrouble(message=self.end.reason) if isinstance(self.end, Failed) else None
         waiting: Waiting | msgspec.UnsetType = msgspec.UNSET
         if self.waits:
-            waiting = Waiting(pending=next(iter(self._pending.values())), **self._about)
+            first = next(iter(self._pending.values()))
+            waiting = Waiting(pending=first, run_id=self._run, session_id=self._session)
         return msgspec.structs.replace(
             self._blank,
             status=status,

@@ -13,7 +13,7 @@ from hermes.domain.event import Entry, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, CallId, client_call_id
 from hermes.domain.ports import Tx
 from hermes.domain.turn import Earlier, Request, Speaker, Turn, TurnState
-from hermes.entry.http.asking import RUN_PREFIX
+from hermes.entry.http.answering import RUN_PREFIX
 from hermes.entry.http.door import Call
 from hermes.entry.http.errors import not_found
 from hermes.entry.http.inputs import KeptItem, as_items

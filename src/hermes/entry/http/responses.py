@@ -7,10 +7,11 @@ response goes on without its client and can be joined again; one that is not sto
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from hashlib import sha256
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from aiohttp import web
@@ -22,6 +23,7 @@ from hermes.domain.ids import AgentId, QuestionId, client_call_id, question_of_c
 from hermes.domain.ports import Tx
 from hermes.domain.turn import Turn
 from hermes.entry.http.asking import (
+    ASKS,
     IDEMPOTENCY,
     Wish,
     ask,
@@ -55,6 +57,7 @@ from hermes.entry.http.models import Picked, pick
 from hermes.stream.response_events import ResponseEvents
 from hermes.stream.response_shape import ConversationName, ResponseObject
 
+EXAMPLE = {"model": "hermes-agent", "input": "What can you do?"}
 CANCELLED = "cancelled by the client"
 _CANCEL_SECONDS = 10.0
 _CHOICES = ("auto", "none", "required")
@@ -74,7 +77,7 @@ class ResponseRequest(msgspec.Struct, kw_only=True):
     store: bool | None = None
     stream: bool | None = None
     background: bool | None = None
-    truncation: str | None = None
+    truncation: Literal["auto", "disabled"] | None = None
     metadata: dict[str, str] | None = None
     tools: list[ToolSpec] | None = None
     tool_choice: str | dict[str, Any] | None = None
@@ -94,7 +97,7 @@ class ItemsQuery(msgspec.Struct, kw_only=True):
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
     after: str | None = None
-    order: str = "desc"
+    order: Literal["asc", "desc"] = "desc"
 
 
 class ItemList(msgspec.Struct, kw_only=True):
@@ -118,7 +121,12 @@ class Deleted(msgspec.Struct, kw_only=True):
 # --- asking ----------------------------------------------------------------------------------------
 
 
-@route("POST", "/v1/responses", "Say something to an agent, and get a response that can be gone on from.")
+@route(
+    "POST",
+    "/v1/responses",
+    "Say something to an agent, and get a response that can be gone on from.",
+    wire=replace(ASKS, refuses=(404, 409, 422), example=EXAMPLE),
+)
 async def respond(call: Call, body: ResponseRequest) -> ResponseObject | web.StreamResponse:
     _check(body)
     before = None if body.previous_response_id is None else await find(call, body.previous_response_id)
@@ -165,8 +173,6 @@ def _check(body: ResponseRequest) -> None:
         )
     if body.background and body.store is False:
         raise bad_request("A response in the background must be stored.", param="background")
-    if body.truncation not in (None, "auto", "disabled"):
-        raise bad_request("truncation is auto or disabled.", param="truncation")
     if isinstance(body.tool_choice, str) and body.tool_choice not in _CHOICES:
         raise bad_request("tool_choice is auto, none, required, or a function by name.", param="tool_choice")
     metadata = body.metadata or {}
@@ -328,6 +334,11 @@ async def _whole(call: Call, kept: Kept) -> ResponseObject:
     return fold.response()
 
 
+async def _ended(call: Call, kept: Kept) -> None:
+    async for _ in call.door.gateway.watch(kept.agent, kept.turn.id):
+        pass
+
+
 def _headed(call: Call, kept: Kept, response: ResponseObject) -> web.Response:
     return web.Response(
         body=msgspec.json.encode(response),
@@ -340,40 +351,36 @@ def _headed(call: Call, kept: Kept, response: ResponseObject) -> web.Response:
 
 
 @route(
-    "GET", "/v1/responses/{response}", "A stored response as it is now, or its events from any of them on."
+    "GET", "/v1/responses/{response_id}", "A stored response as it is now, or its events from any of them on."
 )
 async def read_response(call: Call, query: ResponseQuery) -> ResponseObject | web.StreamResponse:
-    kept = await find(call, call.part("response"))
+    kept = await find(call, call.part("response_id"))
     if query.stream:
         return await _stream(call, kept, query.starting_after)
     return await read_now(call, kept)
 
 
-@route("DELETE", "/v1/responses/{response}", "Forget a response, and stop it if it still runs.")
+@route("DELETE", "/v1/responses/{response_id}", "Forget a response, and stop it if it still runs.")
 async def delete_response(call: Call) -> Deleted:
-    kept = await find(call, call.part("response"))
+    kept = await find(call, call.part("response_id"))
     await call.door.gateway.stop_turn(kept.agent, kept.turn.id, CANCELLED)
     await call.door.gateway.write(kept.agent, lambda tx: tx.requests.remove(kept.name))
     return Deleted(id=kept.name)
 
 
-@route("POST", "/v1/responses/{response}/cancel", "Stop a response; one that has ended is only shown.")
+@route("POST", "/v1/responses/{response_id}/cancel", "Stop a response; one that has ended is only shown.")
 async def cancel_response(call: Call) -> ResponseObject:
-    kept = await find(call, call.part("response"))
+    kept = await find(call, call.part("response_id"))
     if await call.door.gateway.stop_turn(kept.agent, kept.turn.id, CANCELLED):
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CANCEL_SECONDS):
-                await _whole(call, kept)
-        except TimeoutError:
-            pass
+                await _ended(call, kept)
     return await read_now(call, kept)
 
 
-@route("GET", "/v1/responses/{response}/input_items", "What a response was asked with, item by item.")
+@route("GET", "/v1/responses/{response_id}/input_items", "What a response was asked with, item by item.")
 async def list_input_items(call: Call, query: ItemsQuery) -> ItemList:
-    if query.order not in ("asc", "desc"):
-        raise bad_request("order is asc or desc.", param="order")
-    kept = await find(call, call.part("response"))
+    kept = await find(call, call.part("response_id"))
     items = await call.door.gateway.read(kept.agent, lambda tx: input_items(tx, kept))
     if query.order == "desc":
         items.reverse()
