@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.continuing import Continued
 from hermes.control.delivery import Delivery
 from hermes.control.doors import (
     About,
@@ -370,6 +371,13 @@ class Gateway:
         if submitted.fresh:
             self._ring_known(agent, submitted.turn.session)
         return submitted
+
+    async def go_on(self, agent: AgentId, unit: Callable[[Tx], Continued | None]) -> Continued | None:
+        """Go on with a turn that waits; `unit` is a method of `Continuing` with what the client brings."""
+        continued = await self._runtime(agent).store.write(unit)
+        if continued is not None:
+            self._ring_known(agent, continued.turn.session)
+        return continued
 
     async def stop_turn(self, agent: AgentId, turn: TurnId, reason: str) -> bool:
         """Ask a turn to stop; False if it had ended already."""

@@ -54,6 +54,11 @@ class Place:
     until: datetime | None = None
     owner: str | None = None
 
+    @property
+    def own(self) -> bool:
+        """Whether the words begin a session that nothing else leads to."""
+        return self.until is not None and self.after is None and self.session is None
+
 
 BOUND = Place()
 

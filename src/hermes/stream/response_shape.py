@@ -144,7 +144,7 @@ class ResponseObject(msgspec.Struct, kw_only=True):
     store: bool = True
     temperature: float | None = None
     text: TextOptions = msgspec.field(default_factory=TextOptions)
-    tool_choice: str | dict[str, Any] = "auto"
+    tool_choice: str = "auto"
     tools: list[FunctionTool] = []
     top_p: float | None = None
     truncation: str = "disabled"

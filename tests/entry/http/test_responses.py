@@ -286,7 +286,7 @@ async def test_only_the_last_hundred_of_a_long_past_are_told_if_so_wished(
         ({"input": "x", "background": True, "store": False}, 400, "background"),
         ({"input": "x", "truncation": "sometimes"}, 400, "truncation"),
         ({"input": "x", "tool_choice": "maybe"}, 400, "tool_choice"),
-        ({"input": "x", "tools": [{"type": "function", "name": "a b"}]}, 400, "tools[0].name"),
+        ({"input": "x", "tools": [{"type": "function", "name": "a b"}]}, 400, "tools[0]"),
         ({"input": "x", "metadata": {str(n): "v" for n in range(17)}}, 400, "metadata"),
         ({"input": "x", "previous_response_id": "resp_0123"}, 404, None),
         ({"input": "x", "previous_response_id": "../x"}, 404, None),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,9 +9,11 @@ from typing import Any
 import msgspec
 
 from hermes.domain.ids import CallId
+from hermes.domain.message import Attachment
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import ClientTool, Earlier, Speaker
 from hermes.entry.http.errors import bad_request
+from hermes.entry.http.functions import FunctionOffer, read_offers
 from hermes.entry.http.messages import (
     MOST_ITEMS,
     Conversation,
@@ -31,7 +32,6 @@ from hermes.stream.response_shape import (
 
 MOST_KEPT = 100
 GO_ON = "Go on with these results."
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _UNHEARD = ("reasoning",)
 
 
@@ -62,7 +62,7 @@ class InputText(msgspec.Struct, kw_only=True, tag_field="type", tag="input_text"
 
 
 class InputImage(msgspec.Struct, kw_only=True, tag_field="type", tag="input_image"):
-    image_url: str
+    image_url: str | None
     detail: str = "auto"
 
 
@@ -166,32 +166,26 @@ def _now(told: Sequence[Earlier], instructions: str) -> Conversation:
     return Conversation(instructions=instructions, history=before, text=words, images=images)
 
 
-def read_tools(given: Sequence[ToolSpec]) -> list[FunctionTool]:
+def read_functions(given: Sequence[ToolSpec]) -> list[FunctionTool]:
     """The functions among the client's tools."""
-    if len(given) > MOST_ITEMS:
-        raise bad_request(f"More than {MOST_ITEMS} tools.", param="tools")
-    found: list[FunctionTool] = []
-    for place, tool in enumerate(given):
-        if tool.type != "function":
-            continue
-        if not _NAME.fullmatch(tool.name or ""):
-            raise bad_request(
-                "A function's name is 1 to 64 letters, digits, _ and -.", param=f"tools[{place}].name"
-            )
-        found.append(
-            FunctionTool(
-                name=tool.name or "",
-                description=tool.description,
-                parameters=tool.parameters,
-                strict=tool.strict,
-            )
+    return [
+        FunctionTool(
+            name=tool.name or "",
+            description=tool.description,
+            parameters=tool.parameters,
+            strict=tool.strict,
         )
-    return found
+        for tool in given
+        if tool.type == "function"
+    ]
 
 
-def as_client_tool(tool: FunctionTool) -> ClientTool:
-    parameters = msgspec.json.encode(tool.parameters or {"type": "object", "properties": {}})
-    return ClientTool(name=tool.name, description=tool.description or "", parameters=parameters.decode())
+def as_client_tools(tools: Sequence[FunctionTool]) -> tuple[ClientTool, ...]:
+    offers = [
+        FunctionOffer(name=tool.name, description=tool.description, parameters=tool.parameters)
+        for tool in tools
+    ]
+    return read_offers(offers)
 
 
 def as_items(told: Sequence[Earlier], name: str) -> list[KeptItem]:
@@ -217,4 +211,9 @@ def _content(one: Earlier) -> list[InputText | InputImage | OutputText]:
     if one.by is Speaker.AGENT:
         return [OutputText(text=one.text)]
     words: list[InputText | InputImage | OutputText] = [InputText(text=one.text)] if one.text else []
-    return [*words, *(InputImage(image_url=image.ref) for image in one.attachments)]
+    return [*words, *(InputImage(image_url=_address(image)) for image in one.attachments)]
+
+
+def _address(image: Attachment) -> str | None:
+    """Pictures that came inside the request are kept here, and have no address."""
+    return image.ref if image.ref.startswith("http") else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -31,7 +30,7 @@ class Terms(msgspec.Struct, kw_only=True):
     instructions: str | None = None
     metadata: dict[str, str] = {}
     tools: list[FunctionTool] = []
-    tool_choice: str | dict[str, Any] = "auto"
+    tool_choice: str = "auto"
     parallel_tool_calls: bool = True
     previous_response_id: str | None = None
     conversation: str | None = None

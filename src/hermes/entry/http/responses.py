@@ -37,9 +37,9 @@ from hermes.entry.http.inputs import (
     InputItem,
     KeptItem,
     ToolSpec,
-    as_client_tool,
+    as_client_tools,
+    read_functions,
     read_input,
-    read_tools,
 )
 from hermes.entry.http.kept_responses import (
     PREFIX,
@@ -60,7 +60,6 @@ from hermes.stream.response_shape import ConversationName, ResponseObject
 EXAMPLE = {"model": "hermes-agent", "input": "What can you do?"}
 CANCELLED = "cancelled by the client"
 _CANCEL_SECONDS = 10.0
-_CHOICES = ("auto", "none", "required")
 _MOST_METADATA, _LONGEST_KEY, _LONGEST_VALUE = 16, 64, 512
 
 
@@ -173,8 +172,12 @@ def _check(body: ResponseRequest) -> None:
         )
     if body.background and body.store is False:
         raise bad_request("A response in the background must be stored.", param="background")
-    if isinstance(body.tool_choice, str) and body.tool_choice not in _CHOICES:
-        raise bad_request("tool_choice is auto, none, required, or a function by name.", param="tool_choice")
+    if body.tool_choice not in (None, "auto", "none"):
+        raise bad_request(
+            "tool_choice may be “auto” or “none”: the agent decides itself which tools it calls.",
+            param="tool_choice",
+            code="unsupported_tool_choice",
+        )
     metadata = body.metadata or {}
     if len(metadata) > _MOST_METADATA or any(
         len(key) > _LONGEST_KEY or len(value) > _LONGEST_VALUE for key, value in metadata.items()
@@ -224,8 +227,8 @@ async def _terms(call: Call, body: ResponseRequest, picked: Picked, before: Kept
         model=picked.name,
         instructions=instructions,
         metadata=body.metadata or {},
-        tools=read_tools(body.tools or ()),
-        tool_choice="auto" if body.tool_choice is None else body.tool_choice,
+        tools=read_functions(body.tools or ()),
+        tool_choice="none" if body.tool_choice == "none" else "auto",
         parallel_tool_calls=body.parallel_tool_calls is not False,
         previous_response_id=body.previous_response_id,
         conversation=chain,
@@ -238,8 +241,8 @@ async def _terms(call: Call, body: ResponseRequest, picked: Picked, before: Kept
 
 def _with_terms(said: Conversation, terms: Terms) -> Conversation:
     words = [part for part in (terms.instructions, said.instructions) if part]
-    tools = () if terms.tool_choice == "none" else tuple(as_client_tool(tool) for tool in terms.tools)
-    return replace(said, instructions="\n\n".join(words), tools=tools)
+    tools = as_client_tools(terms.tools)
+    return replace(said, instructions="\n\n".join(words), tools=() if terms.tool_choice == "none" else tools)
 
 
 # --- results of the client's functions -------------------------------------------------------------

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
+from hermes.control.continuing import StillOpen
 from hermes.control.submission import Conflict, Taken, Unfinished, Unknown
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.entry.http.door import ROUTES, Call, Door, Route, decode_query, wrong
@@ -46,7 +47,10 @@ CORS_HEADERS = (
     "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Hermes-Session-Id, X-Hermes-Session-Key,"
     " X-Hermes-Chat-Id, X-Hermes-User-Id, X-Hermes-Thread-Id"
 )
-EXPOSED_HEADERS = "X-Hermes-Session-Id, X-Hermes-Session-Key, X-Hermes-Run-Id, Retry-After"
+EXPOSED_HEADERS = (
+    "X-Hermes-Session-Id, X-Hermes-Session-Key, X-Hermes-Run-Id, X-Hermes-Completed, X-Hermes-Partial,"
+    " X-Hermes-Error, Retry-After"
+)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -316,6 +320,8 @@ def as_api_error(error: ApiError | HermesError) -> ApiError:
             return ApiError(404, "not_found", str(error))
         case Taken():
             return ApiError(409, "session_exists", str(error))
+        case StillOpen():
+            return ApiError(409, "question_open", str(error))
         case Conflict():
             return ApiError(422, "idempotency_key_reused", str(error))
         case Unfinished():
