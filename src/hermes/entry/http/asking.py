@@ -62,14 +62,15 @@ async def ask(call: Call, picked: Picked, said: Conversation, wish: Wish) -> Sub
             429, "rate_limit_exceeded", "Too much is running at once.", headers={"Retry-After": "1"}
         )
     place = _place(call, wish)
-    own = place.until is not None
+    own = place.own
     request = await named(call, wish)
     await _check_other_agents(call, picked, request)
     said = await keep_pictures(call, picked.agent, said if own else replace(said, history=()))
     guidance = Guidance(
         instructions=said.instructions, history=said.history, tools=said.tools, model=picked.model
     )
-    hangs = own and call.name_header(IDEMPOTENCY) is None and not wish.lasting
+    alone = own or wish.after is not None
+    hangs = alone and call.name_header(IDEMPOTENCY) is None and not wish.lasting
     words = Submission(
         agent=picked.agent,
         source=call.source(place.session or "-"),
@@ -120,7 +121,7 @@ async def go_on(call: Call, picked: Picked, said: Conversation, wish: Wish) -> G
     """Go on with a turn that waits for what this request brings: the results of the client's tools, or words
     that answer its question. None if nothing waits for it."""
     place = _place(call, wish)
-    own = place.until is not None
+    own = place.own
     results = {
         question: result.text for result in said.results if (question := question_of_call(result.call))
     }
@@ -161,8 +162,9 @@ async def _check_other_agents(call: Call, picked: Picked, request: Named | None)
 
 
 def _place(call: Call, wish: Wish) -> Place:
+    forget = call.door.clock.now() + (call.door.gateway.keeps if wish.named else FORGET_AFTER)
     if wish.after is not None:
-        return Place(after=wish.after, owner=call.owner)
+        return Place(after=wish.after, until=forget, owner=call.owner)
     named = wish.session or call.name_header(SESSION_ID)
     if named is not None:
         return Place(session=session_name(named), begin=True, owner=call.owner)
@@ -170,7 +172,7 @@ def _place(call: Call, wish: Wish) -> Place:
         return Place(owner=call.owner)
     if call.name_header(THREAD_ID):
         raise bad_request(f"{THREAD_ID} needs {CHAT_ID} beside it.", param=THREAD_ID)
-    return Place(until=call.door.clock.now() + FORGET_AFTER)
+    return Place(until=forget)
 
 
 async def fingerprint(call: Call) -> str:

@@ -22,7 +22,7 @@ import msgspec
 from aiohttp import web
 
 from hermes.control.continuing import StillOpen
-from hermes.control.submission import Conflict, Taken, Unknown
+from hermes.control.submission import Conflict, Taken, Unfinished, Unknown
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.entry.http.door import ROUTES, Call, Door, Route, decode_query, wrong
 from hermes.entry.http.errors import ApiError, bad_request
@@ -328,6 +328,8 @@ def as_api_error(error: ApiError | HermesError) -> ApiError:
             return ApiError(409, "question_open", str(error))
         case Conflict():
             return ApiError(422, "idempotency_key_reused", str(error))
+        case Unfinished():
+            return ApiError(409, "still_running", str(error))
         case UserError():
             return bad_request(str(error))
         case Unreachable():
