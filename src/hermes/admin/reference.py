@@ -125,6 +125,16 @@ _HOOK_CONTEXT = {
 }
 
 
+_LEFT_OUT = """
+## What other gateways of this family have
+
+These are not here, because the feature behind them is not, or not yet: `/topic`, `/compress`, `/rollback`,
+`/goal`, `/subgoal`, `/moa`, `/codex-runtime`, `/personality`, `/verbose`, `/footer`, `/reasoning`, `/fast`,
+`/voice`, `/skills`, `/memory`, `/bundles`, `/learn`, `/suggestions`, `/blueprint`, `/curator`, `/kanban`,
+`/reload-mcp`, `/reload-skills`, `/topup`, `/insights`, `/update`, `/debug`, `/platform`.
+"""
+
+
 def commands_page() -> str:
     """The page `docs/reference/commands.md`."""
     from hermes.control.commands import load
@@ -134,14 +144,17 @@ def commands_page() -> str:
     rows = []
     for known in sorted(COMMANDS.values(), key=lambda command: command.name):
         written = f"`/{known.name}{' ' + known.usage if known.usage else ''}`"
-        rows.append((written, known.summary, ", ".join(f"`/{alias}`" for alias in known.aliases)))
+        also = ", ".join(f"`/{alias}`" for alias in known.aliases)
+        told = known.summary + (f" (only with `{known.gate}: true`)" if known.gate else "")
+        rows.append((written, told, also, "runs" if known.mid_turn else "refused"))
     return (
         "# Slash commands\n\n"
         + _MADE.format("the functions in `src/hermes/control/commands/`")
         + "A message that begins with `/` is a command. The beginning of a name is enough where it fits only"
         " one command, and capitals do not matter. Commands are read at once, also while the agent is busy;"
-        " only `/retry` and `/undo` ask you to wait then.\n\n"
-        + _rows(("Command", "What it does", "Also"), rows)
+        " those that would get into its way are refused with one sentence then.\n\n"
+        + _rows(("Command", "What it does", "Also", "While a turn runs"), rows)
+        + _LEFT_OUT
     )
 
 

@@ -11,7 +11,7 @@ others are settled, and the client's answers are their results.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hermes.agent.handover import Handover
@@ -28,6 +28,7 @@ from hermes.domain.event import (
     ToolStarted,
     Verdict,
 )
+from hermes.domain.grants import NO_STANDING, Standing
 from hermes.domain.ids import SessionId, new_question_id
 from hermes.domain.ports import Run
 from hermes.domain.text import one_line, storable
@@ -49,11 +50,20 @@ CALLS_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """The tools a run may use, those of them that are the client's, and how many calls of a reply are run."""
+    """The tools a run may use, those of them that are the client's, how many calls of a reply are run, and
+    what may be done without asking."""
 
     tools: Mapping[str, Tool]
     most_calls: int = 64
     client: frozenset[str] = frozenset()
+    standing: Standing = NO_STANDING
+
+    async def for_calls(self, run: Run, calls: Iterable[ToolCall]) -> Bench:
+        """With what is allowed by now, if one of the calls may have to be asked for."""
+        tools = (self.tools.get(call.name) for call in calls)
+        if all(tool is None or tool.approval is Approval.NEVER for tool in tools):
+            return self
+        return replace(self, standing=await run.standing())
 
     def beside(self, brought: Sequence[ClientTool]) -> Bench:
         """With a client's tools too. One that is called as an own tool stands in its place for this turn: it
@@ -207,13 +217,14 @@ class _Group:
         if state.answered is not None:
             return _heard(self._run, state, tool)
         try:
-            return _question(self._run, call, tool) or _start(self._run, call, tool)
+            return _question(self._run, call, self._bench) or _start(self._run, call, tool)
         except UserError as error:
             return ToolFinished(call=call.id, text=str(error), failed=True)
 
 
-def _question(run: Run, call: ToolCall, tool: Tool) -> Asked | None:
+def _question(run: Run, call: ToolCall, bench: Bench) -> Asked | None:
     """What a person must say before this call happens, if anything."""
+    tool = bench.tools[call.name]
     arguments = read_arguments(call.arguments) or {}
     if tool.asks is not None:
         wanted = tool.asks(arguments)
@@ -225,7 +236,7 @@ def _question(run: Run, call: ToolCall, tool: Tool) -> Asked | None:
             call=call.id,
         )
     ask = _ask(run.session.id, tool, arguments)
-    if ask is None or ask.digest in session_grants(run.transcript):
+    if ask is None or bench.standing.allows(ask.digest) or ask.digest in session_grants(run.transcript):
         return None
     return Asked(
         question=new_question_id(),

@@ -100,7 +100,8 @@ class AgentLoop:
             if view.ended is not None:
                 return
             if view.open_calls:
-                settle = Settle(run=run, bench=bench)
+                able = await bench.for_calls(run, (state.call for state in view.open_calls))
+                settle = Settle(run=run, bench=able)
                 async for event in settle.steps(view):
                     yield event
                 if settle.asked:
@@ -151,7 +152,7 @@ class AgentLoop:
         said = replace(speech.said, calls=calls)
         if speech.said.calls and not calls:
             said = replace(said, ending=Ending.STOP)
-        yield self._after(run, bench, said, view, progress)
+        yield self._after(run, await bench.for_calls(run, calls), said, view, progress)
 
     def _request(self, run: Run, tools: Sequence[Tool]) -> ModelRequest:
         """What the model is asked with. What the turn's client brought along is said in this turn only: its

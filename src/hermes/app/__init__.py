@@ -27,6 +27,7 @@ from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_mak
 from hermes.app.http import Around, HttpPart
 from hermes.app.prompt import SystemPrompt, zone_of
 from hermes.app.vitals import Vitals
+from hermes.control.commands.registry import Around as CommandsAround
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
 from hermes.control.runtime import Runtime
 from hermes.domain.capabilities import Capabilities
@@ -213,6 +214,7 @@ class App:
                 clock=clock,
                 capabilities=self._capabilities(),
                 aliases={name: route.model for name, route in self._routes.items()},
+                around=CommandsAround(version=self._version, home=str(self._home)),
                 committed=_tell_nobody if logs is None else logs.committed,
                 forgotten=_forget_nothing if logs is None else logs.forget,
             )

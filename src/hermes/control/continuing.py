@@ -92,7 +92,7 @@ class Continuing:
 
     def _go_on(self, tx: Tx, turn: Turn, answers: Sequence[Answer]) -> Continued | None:
         by = None if turn.source is None else turn.source.person
-        closed = [answer(tx, replace(given, by=by)).closed for given in answers]
+        closed = [answer(tx, replace(given, by=by), self.now).closed for given in answers]
         if not all(closed):
             return None
         asked = [entry.seq for entry in tx.journal.of_turn(turn.id) if isinstance(entry.record, Asked)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from hermes.control.commands.registry import Call, perform, read_command
+from hermes.control.commands.registry import MOST_TURNS, NOTHING_AROUND, Around, Call, perform, read_command
 from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
@@ -40,6 +40,7 @@ class Replied:
     session: SessionId
     before: SessionId
     turn: Turn | None = None
+    wakes: tuple[SessionId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,7 @@ class About:
     settings: Settings
     model: str
     now: datetime
+    around: Around = NOTHING_AROUND
 
 
 def bound_session(tx: Tx, caller: Caller, now: datetime) -> Session:
@@ -128,14 +130,15 @@ def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
         source=caller.source,
         key=caller.key,
         session=session,
-        turns=tx.turns.open_of(session.id),
+        turns=tx.turns.open_of(session.id, MOST_TURNS),
         settings=about.settings,
         now=about.now,
         model=about.model,
+        around=about.around,
     )
     reply = perform(call)
     bound = tx.bindings.get(caller.key) or session.id
-    return Replied(text=reply.text, session=bound, before=session.id, turn=reply.turn)
+    return Replied(text=reply.text, session=bound, before=session.id, turn=reply.turn, wakes=reply.wakes)
 
 
 def _bound(tx: Tx, caller: Caller) -> Session | None:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.commands.registry import NOTHING_AROUND, Around
 from hermes.control.continuing import Continued
 from hermes.control.delivery import Delivery
 from hermes.control.doors import (
@@ -81,6 +82,8 @@ class Parts:
     """Told of every record once it is stored; must return at once."""
     forgotten: Callable[[AgentId, SessionId], Awaitable[None]] = _forget_nothing
     """Told of every session that somebody deleted, to delete what it keeps of it."""
+    around: Around = NOTHING_AROUND
+    """What commands may know; the models are filled in from `aliases`."""
 
 
 class Gateway:
@@ -136,6 +139,7 @@ class Gateway:
             ring_session=self._ring_session,
             ring_lane=self._delivery.ring,
             select=parts.select,
+            around=self._commands_around,
         )
         self._intake = Intake(world)
         expiry = Expiry(store=parts.store, clock=parts.clock, ring=self._ring_known)
@@ -273,11 +277,12 @@ class Gateway:
     async def command(self, caller: Caller, text: str) -> Replied:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
         runtime = self._runtime(caller.agent)
-        about = About(settings=self._parts.settings, model=runtime.model, now=self._parts.clock.now())
+        now, around = self._parts.clock.now(), self._commands_around
+        about = About(settings=self._parts.settings, model=runtime.model, now=now, around=around)
         replied = await runtime.store.write(lambda tx: run_command(tx, caller, storable(text), about))
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)
-        for session in {replied.before, replied.session}:
+        for session in {replied.before, replied.session, *replied.wakes}:
             self._ring_known(caller.agent, session)
         return replied
 
@@ -360,7 +365,8 @@ class Gateway:
         return state
 
     async def answer(self, agent: AgentId, given: Answer) -> Outcome:
-        outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given))
+        now = self._parts.clock.now()
+        outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given, now))
         if outcome.session is not None:
             self._ring_known(agent, outcome.session)
         return outcome
@@ -407,6 +413,10 @@ class Gateway:
         return await self._parts.store.read(lambda tx: tx.census.count())
 
     # --- inside ---
+
+    @property
+    def _commands_around(self) -> Around:
+        return replace(self._parts.around, models=self._parts.aliases)
 
     def _committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
         self.tally.see(entries)

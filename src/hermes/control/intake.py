@@ -13,8 +13,8 @@ from datetime import timedelta
 
 from hermes.control import commands
 from hermes.control.access import decide
-from hermes.control.commands.registry import Call, perform, read_command
-from hermes.control.questions import answer, as_answer, pressed
+from hermes.control.commands.registry import MOST_TURNS, NOTHING_AROUND, Around, Call, perform, read_command
+from hermes.control.questions import answer, as_answer, pressed, questions_here, was_asked_at
 from hermes.control.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
 from hermes.domain.address import Address
@@ -44,6 +44,7 @@ class Taken:
     session: SessionId | None = None
     fresh: bool = False
     replied: bool = False
+    wakes: tuple[SessionId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,7 @@ class IntakeWorld:
     ring_session: Callable[[AgentId, SessionId, bool], None]
     ring_lane: Callable[[Address], None]
     select: SelectAgent | None = None
+    around: Around = NOTHING_AROUND
 
 
 class Intake:
@@ -131,6 +133,8 @@ class Intake:
         log.debug("intake.took n=%d outcome=%s", row.n, taken.outcome)
         if taken.session is not None:
             world.ring_session(routed.agent, taken.session, taken.fresh)
+        for session in taken.wakes:
+            world.ring_session(routed.agent, session, False)
         if taken.replied:
             world.ring_lane(row.inbound.source.address)
 
@@ -208,31 +212,35 @@ class Taking:
             source=self.inbound.source,
             key=key,
             session=session,
-            turns=tx.turns.open_of(session.id),
+            turns=tx.turns.open_of(session.id, MOST_TURNS),
             settings=self.world.settings,
             now=self.world.clock.now(),
             model=self.world.runtimes[self.agent].model,
+            around=self.world.around,
             reply_place=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
         )
         reply = perform(call)
         turn = None if reply.turn is None else reply.turn.id
         if turn is not None:
             tx.inbox.finish(self.row.n, f"command: {name}", turn)
-        taken = Taken(outcome="" if turn is not None else f"command: {name}", session=session.id)
+        outcome = "" if turn is not None else f"command: {name}"
+        taken = Taken(outcome=outcome, session=session.id, wakes=reply.wakes)
         return self._say(tx, taken, reply.text)
 
     def _press(self, tx: Tx) -> Taken:
         given = pressed(self.inbound.button or "", self.inbound.source.person)
         if given is None:
             return Taken(outcome="ignored: unknown button")
-        outcome = answer(tx, given)
+        if not was_asked_at(tx, given.question, self.inbound.source.address):
+            return self._say(tx, Taken(outcome="button: refused"), "Nothing was asked in this chat by that.")
+        outcome = answer(tx, given, self.world.clock.now())
         taken = Taken(
             outcome=f"button: {'accepted' if outcome.closed else 'refused'}", session=outcome.session
         )
         return self._say(tx, taken, outcome.text)
 
     def _answer(self, tx: Tx, session: Session) -> Taken | None:
-        questions = tx.questions.open_of(session.id)
+        questions = questions_here(tx, session.id)
         if not questions:
             return None
         reply = self.inbound.reply_to
@@ -244,11 +252,11 @@ class Taking:
         )
         if given is None:
             return None
-        outcome = answer(tx, given)
+        outcome = answer(tx, given, self.world.clock.now())
         if not outcome.closed:
             return None
         clarified = any(q.id == given.question and q.kind is QuestionKind.CLARIFY for q in questions)
-        taken = Taken(outcome="answer", session=session.id)
+        taken = Taken(outcome="answer", session=outcome.session)
         return taken if clarified else self._say(tx, taken, outcome.text)
 
     def _turn(self, tx: Tx, session: Session, fresh: bool) -> Taken:

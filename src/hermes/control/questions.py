@@ -9,18 +9,23 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 
+from hermes.control.grants import keep_grant
+from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.ids import AgentId, QuestionId, SessionId
 from hermes.domain.ports import Store, Tx
+from hermes.domain.session import BACKGROUND
 from hermes.domain.turn import Answer, Question, TurnState
 
 log = logging.getLogger("hermes.questions")
 _FOR_PEOPLE = (QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM)
 _EVERY = 1.0
 _PAGE = 100
+_TOO_LATE = "Too late: nobody answered in time, so it was denied."
 
 _YES = ("yes", "y", "ok", "okay", "approve", "confirm", "once", "👍")
 _NO = ("no", "n", "deny", "reject", "cancel", "👎")
@@ -41,17 +46,57 @@ class Outcome:
     session: SessionId | None = None
 
 
-def answer(tx: Tx, given: Answer) -> Outcome:
-    """Try to close a question. Only who may answer it can; nobody listed means nobody."""
+def answer(tx: Tx, given: Answer, now: datetime) -> Outcome:
+    """Try to close a question. Only who may answer it can; nobody listed means nobody. What was allowed for
+    good is kept in the same transaction."""
     question = tx.questions.get(given.question)
     if question is None:
         return Outcome(closed=False, text="There is no such question (any more).")
     if given.by is None or given.by not in question.may_answer:
         return Outcome(closed=False, text="Only the person who was asked can answer this.")
-    if not question.open or not tx.questions.close(given):
+    given = _fitting(question, given)
+    if not question.open:
         return Outcome(closed=False, text=_true_state(question))
+    if question.kind in _FOR_PEOPLE and question.expires_at is not None and question.expires_at <= now:
+        return Outcome(closed=False, text=_TOO_LATE)
+    if not _is_offered(question, given.verdict):
+        return Outcome(closed=False, text=f"That is not offered here. Choose: {', '.join(question.options)}.")
+    if not tx.questions.close(given):
+        return Outcome(closed=False, text=_true_state(question))
+    keep_grant(tx, question, given, now)
     resume(tx, question)
     return Outcome(closed=True, text=_thanks(given.verdict), session=question.session)
+
+
+def _fitting(question: Question, given: Answer) -> Answer:
+    """A clarification is answered by words, whatever they say."""
+    words = question.kind in (QuestionKind.CLARIFY, QuestionKind.CLIENT_TOOL)
+    return replace(given, verdict=Verdict.REPLY) if words and given.text else given
+
+
+def _is_offered(question: Question, verdict: Verdict) -> bool:
+    if question.kind not in (QuestionKind.APPROVAL, QuestionKind.CONFIRM):
+        return True
+    return verdict is not Verdict.REPLY and (not question.options or verdict.value in question.options)
+
+
+def questions_here(tx: Tx, session: SessionId) -> list[Question]:
+    """What is open in a session and in what it works on in the background."""
+    own = tx.questions.open_of(session)
+    elsewhere = [one for one in tx.questions.open_of(None) if one.session.startswith(BACKGROUND)]
+    return own + [one for one in elsewhere if _parent(tx, one.session) == session]
+
+
+def _parent(tx: Tx, session: SessionId) -> SessionId | None:
+    known = tx.sessions.get(session)
+    return None if known is None else known.parent
+
+
+def was_asked_at(tx: Tx, question: QuestionId, place: Address) -> bool:
+    """Whether a question was put to this chat; nobody answers one from elsewhere."""
+    asked = tx.questions.get(question)
+    turn = None if asked is None else tx.turns.get(asked.turn)
+    return turn is not None and turn.reply is not None and turn.reply.to == place
 
 
 def resume(tx: Tx, question: Question) -> None:
@@ -66,7 +111,7 @@ def resume(tx: Tx, question: Question) -> None:
 def _true_state(question: Question) -> str:
     match question.verdict:
         case Verdict.EXPIRED:
-            return "Too late: nobody answered in time, so it was denied."
+            return _TOO_LATE
         case Verdict.WITHDRAWN:
             return "This question was withdrawn; nothing waits for it any more."
         case Verdict.DENY:
@@ -101,10 +146,16 @@ def as_answer(
     for question in mine:
         if question.kind is QuestionKind.CLARIFY:
             return Answer(question=question.id, verdict=Verdict.REPLY, text=read_reply(question, text), by=by)
-    verdict = WORDS.get(text.strip().rstrip(".!").casefold())
+    verdict = read_word(text)
     if verdict is None or not mine or not (len(open_questions) == 1 or (replies_to_us and len(mine) == 1)):
         return None
     return Answer(question=mine[0].id, verdict=verdict, by=by)
+
+
+def read_word(text: str) -> Verdict | None:
+    """An answer word, spelled as it is: letters of other scripts that look or fold alike are none."""
+    word = text.strip().rstrip(".!")
+    return WORDS.get(word.lower()) if word.isascii() or word in WORDS else None
 
 
 def pressed(value: str, by: str | None) -> Answer | None:
@@ -112,7 +163,7 @@ def pressed(value: str, by: str | None) -> Answer | None:
     question, colon, option = value.partition(":")
     if not colon or not question.startswith("q_"):
         return None
-    verdict = WORDS.get(option.casefold(), Verdict.REPLY)
+    verdict = read_word(option) or Verdict.REPLY
     return Answer(question=QuestionId(question), verdict=verdict, text=option, by=by)
 
 

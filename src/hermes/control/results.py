@@ -56,7 +56,8 @@ class Bringing:
         person = None if turn.source is None else turn.source.person
         for question in fresh:
             text = storable(self.results[question.id])
-            answer(tx, Answer(question=question.id, verdict=Verdict.REPLY, text=text, by=person))
+            given = Answer(question=question.id, verdict=Verdict.REPLY, text=text, by=person)
+            answer(tx, given, self.now)
         part = 1 + parts_before(tx.journal.of_turn(turn.id), asked[0].id)
         return Submitted(turn=turn, request=self._request(tx, turn, part), fresh=bool(fresh), part=part)
 

@@ -14,9 +14,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from hermes.control.claim import Claim, Claiming, Next, absorb_steering, cut_off, ended_by, number
 from hermes.control.feed import Feed, Feeds
+from hermes.control.grants import standing_of
 from hermes.control.outcome import Outcomes
 from hermes.control.runtime import Runtime
 from hermes.control.scope import RunScope
@@ -203,6 +205,7 @@ class SessionActor:
             transcript=self._warm.records,
             scope=scope,
             memory=self._warm.memory,
+            standing=lambda: self._runtime.store.read(partial(standing_of, turn)),
         )
         events = aiter(self._runtime.agent.run(run))
         while True:

@@ -15,6 +15,7 @@ from hermes.domain.address import Address, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock as Clock
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
+from hermes.domain.grants import Grants, Standing, no_standing
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow, Slot
@@ -193,6 +194,8 @@ class Tx(Protocol):
     @property
     def questions(self) -> Questions: ...
     @property
+    def grants(self) -> Grants: ...
+    @property
     def requests(self) -> Requests: ...
     @property
     def jobs(self) -> Jobs: ...
@@ -214,7 +217,6 @@ class Store(Protocol):
     async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
         """Run the unit and return after its commit. `first` is the lane of accepts: it goes ahead of
         other work, and fails at once with `Unreachable` when nothing can be stored."""
-        ...
 
     async def read(self, query: Callable[[Tx], T]) -> T: ...
 
@@ -288,6 +290,8 @@ class Run:
     scope: Scope
     memory: dict[str, object] = field(default_factory=dict)
     """What the agent keeps between runs of a warm session (the encoded prompt); may be empty any time."""
+    standing: Callable[[], Awaitable[Standing]] = no_standing
+    """What this turn may do without asking, as it is now."""
 
 
 class Agent(Protocol):
@@ -385,13 +389,11 @@ class Processes(Protocol):
 
     async def wait(self, session: str, process: str, seconds: float) -> ProcessView:
         """As `poll`, after its end or after so many seconds."""
-        ...
 
     async def kill(self, session: str, process: str) -> ProcessView: ...
 
     async def write(self, session: str, process: str, data: bytes, *, close: bool = False) -> None:
         """To its standard input; `close` ends the input after that."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,7 +446,6 @@ class Files(Protocol):
 
     async def write(self, session: str, path: str, data: bytes) -> None:
         """Whole and at once: a reader sees the old file or the new one. Keeps the mode, makes folders."""
-        ...
 
     async def stat(self, session: str, path: str) -> FileView | None: ...
 
@@ -464,7 +465,6 @@ class Backend(Protocol):
 
     def cwd(self, session: str) -> str:
         """Where the session stands."""
-        ...
 
     async def run(self, command: Command, output: Callable[[str], None]) -> CommandResult: ...
 

@@ -103,7 +103,7 @@ def session_key(source: Source, agent: AgentId, isolation: Isolation = DEFAULT_I
 class Session:
     """The identity that owns a transcript; chats are bound to it by their keys. `owner` is the person it was
     begun by, `place` the chat: who may come back to it is decided by them. One that `expires_at` some time is
-    forgotten then, unless somebody comes back to it before."""
+    forgotten then, unless somebody comes back to it before. In one with `yolo` nothing is asked first."""
 
     id: SessionId
     agent: AgentId
@@ -118,6 +118,7 @@ class Session:
     system_prompt: str | None = None
     ended: str | None = None
     expires_at: datetime | None = None
+    yolo: bool = False
 
 
 def owner_of(source: Source) -> str | None:
@@ -137,6 +138,9 @@ def begin_session(key: SessionKey, source: Source, now: datetime) -> Session:
         place=str(source.address),
     )
 
+
+BACKGROUND = "bg_"
+"""How the ids of sessions begin that work on something beside a chat."""
 
 BRANCHED = "branched"
 """How a session has ended that goes on in a fork of it."""

@@ -139,13 +139,14 @@ def _see(view: TurnView, entry: Entry) -> None:
 
 
 def session_grants(entries: Iterable[Entry]) -> set[str]:
-    """Digests of actions that somebody allowed for the rest of this session."""
+    """Digests of actions that somebody allowed for the rest of this session. What was allowed for good is
+    kept elsewhere, so that it can be revoked."""
     asked: dict[str, str] = {}
     granted: set[str] = set()
     for entry in entries:
         record = entry.record
         if isinstance(record, Asked) and record.digest:
             asked[record.question] = record.digest
-        elif isinstance(record, Answered) and record.verdict in ("session", "always"):
+        elif isinstance(record, Answered) and record.verdict == "session":
             granted.add(asked.get(record.question, ""))
     return granted - {""}

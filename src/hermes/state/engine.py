@@ -17,6 +17,7 @@ from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import AgentId
 from hermes.state.census import CensusTable
 from hermes.state.db import Damaged, Row
+from hermes.state.grants import GrantsTable
 from hermes.state.inbox import InboxTable
 from hermes.state.jobs import JobsTable
 from hermes.state.journal import JournalTable
@@ -109,6 +110,7 @@ class SqliteTx:
         self.bindings = BindingsTable(db, agent)
         self.outbox = OutboxTable(db)
         self.questions = QuestionsTable(db, agent)
+        self.grants = GrantsTable(db, agent)
         self.requests = RequestsTable(db, agent)
         self.jobs = JobsTable(db, agent)
         self.search = SearchTable(db, agent)

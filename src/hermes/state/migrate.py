@@ -113,10 +113,19 @@ THIRD = (
     "CREATE INDEX guidance_session ON guidance (session)",
 )
 
+FOURTH = (
+    "ALTER TABLE sessions ADD COLUMN yolo INTEGER NOT NULL DEFAULT 0",
+    """CREATE TABLE grants (
+        agent TEXT NOT NULL, person TEXT NOT NULL, digest TEXT NOT NULL, id TEXT NOT NULL UNIQUE,
+        text TEXT NOT NULL, by TEXT NOT NULL, at REAL NOT NULL,
+        PRIMARY KEY (agent, person, digest)) WITHOUT ROWID""",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
     Migration(number=3, oldest=3, statements=THIRD),
+    Migration(number=4, oldest=4, statements=FOURTH),
 )
 NEWEST = MIGRATIONS[-1].number
 

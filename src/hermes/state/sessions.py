@@ -14,7 +14,7 @@ from hermes.state.db import Db, Row
 
 _COLUMNS = (
     "id, agent, owner, place, title, parent, model, busy_mode, system_prompt, ended, created_at, updated_at,"
-    " expires_at"
+    " expires_at, yolo"
 )
 
 
@@ -28,7 +28,7 @@ class SessionsTable:
             raise Lost(f"a session of agent {session.agent} in the store of {self._agent}")
         self._check_title(session)
         self._db.run(
-            f"INSERT INTO sessions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO sessions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             session.id,
             self._agent,
             session.owner,
@@ -42,6 +42,7 @@ class SessionsTable:
             stamp(session.created_at),
             stamp(session.updated_at),
             stamp_or_none(session.expires_at),
+            int(session.yolo),
         )
 
     def get(self, session: SessionId) -> Session | None:
@@ -54,7 +55,7 @@ class SessionsTable:
         self._check_title(session)
         self._db.run(
             "UPDATE sessions SET title = ?, parent = ?, model = ?, busy_mode = ?, system_prompt = ?,"
-            " ended = ?, updated_at = ?, expires_at = ? WHERE id = ? AND agent = ?",
+            " ended = ?, updated_at = ?, expires_at = ?, yolo = ? WHERE id = ? AND agent = ?",
             session.title,
             session.parent,
             session.model,
@@ -63,6 +64,7 @@ class SessionsTable:
             session.ended,
             stamp(session.updated_at),
             stamp_or_none(session.expires_at),
+            int(session.yolo),
             session.id,
             self._agent,
         )
@@ -144,7 +146,7 @@ def meant_sessions(among: Among) -> tuple[str, tuple[str, ...]]:
 def _session(row: Row) -> Session:
     (
         ident, agent, owner, place, title, parent, model, busy_mode, system_prompt, ended, created_at,
-        updated_at, expires_at,
+        updated_at, expires_at, yolo,
     ) = row  # fmt: skip
     return Session(
         id=SessionId(ident),
@@ -160,6 +162,7 @@ def _session(row: Row) -> Session:
         created_at=unstamp(created_at),
         updated_at=unstamp(updated_at),
         expires_at=unstamp_or_none(expires_at),
+        yolo=bool(yolo),
     )
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from hermes.agent.loop import AgentLoop, LoopLimits
 from hermes.agent.pictures import Illustrated
+from hermes.control.commands.registry import Around
 from hermes.control.gateway import Gateway, Parts
 from hermes.control.runtime import Runtime
+from hermes.domain.address import Source
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
@@ -56,6 +58,7 @@ class Journey:
     agents: Sequence[str] = ("main",)
     wrap_store: Callable[[Store], Store] = lambda store: store
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
+    is_admin: Callable[[Source], bool] = lambda source: False
     model: ScriptedModel = field(init=False)
     database: SqliteStore = field(init=False)
     store: Store = field(init=False)
@@ -79,6 +82,7 @@ class Journey:
                 settings=self.settings,
                 clock=self.clock,
                 capabilities={"fake": KINDS[self.kind]},
+                around=Around(is_admin=self.is_admin),
             )
         )
         await self.gateway.start()

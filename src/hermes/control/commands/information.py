@@ -3,17 +3,68 @@
 from __future__ import annotations
 
 from hermes.control.access import decide
-from hermes.control.commands.registry import COMMANDS, Call, Reply, command, resolve
+from hermes.control.commands.registry import Call, Reply, command, known_commands, resolve
 from hermes.control.trace import trace_message
+from hermes.domain.errors import UserError
+from hermes.domain.event import ModelSaid
+from hermes.domain.text import one_line
 from hermes.domain.turn import TurnState
 
+_PAGE = 20
+_PAGE_SIZES = {"telegram": 15}
 
-@command("help", "list the commands, or explain one", usage="[command]", aliases=("commands",))
+
+@command("help", "list the commands, or explain one", usage="[command]")
 def help_(call: Call) -> Reply:
     if call.args:
-        return Reply(text=resolve(call.args.lstrip("/").lower()).line)
+        return Reply(text=resolve(call.args.lstrip("/"), call.settings).line)
+    return Reply(text="\n".join(f"- {known.line}" for known in known_commands(call.settings)))
+
+
+@command("commands", "list the commands page by page", usage="[page]")
+def commands(call: Call) -> Reply:
+    known = known_commands(call.settings)
+    size = _PAGE_SIZES.get(call.source.address.platform, _PAGE)
+    pages = -(-len(known) // size)
+    wanted = call.args or "1"
+    if not (wanted.isascii() and wanted.isdigit() and 1 <= int(wanted) <= pages):
+        raise UserError(f"“{one_line(wanted, 20)}” is not a page.", hint=f"There are {pages}.")
+    page = int(wanted)
+    lines = [f"- {one.line}" for one in known[(page - 1) * size : page * size]]
+    further = f" /commands {page + 1} shows more." if page < pages else ""
+    return Reply(text="\n".join([*lines, "", f"Page {page} of {pages}.{further}"]))
+
+
+@command("start", "nothing; chat platforms send it when a person opens the chat")
+def start(call: Call) -> Reply:
+    return Reply(text="")
+
+
+@command("version", "which Hermes this is", aliases=("v",))
+def version(call: Call) -> Reply:
+    return Reply(text=f"Hermes {call.around.version}".rstrip())
+
+
+@command("profile", "which agent answers here, and from which home")
+def profile(call: Call) -> Reply:
+    lines = [f"Agent {call.session.agent}"]
+    # Where the home is, is nobody's business but its operator's.
+    if call.around.home and call.is_admin:
+        lines.append(f"Home {call.around.home}")
+    return Reply(text="\n".join(lines))
+
+
+@command("usage", "how many tokens this session has used")
+def usage(call: Call) -> Reply:
+    said = [entry.record for entry in call.tx.journal.read(call.session.id)]
+    used = [record.usage for record in said if isinstance(record, ModelSaid)]
+    if not used:
+        return Reply(text="The model was not asked yet.")
+    prompt, completion = sum(one.prompt for one in used), sum(one.completion for one in used)
+    cached = sum(one.cached for one in used)
+    again = f", {cached:,} of them cached" if cached else ""
     return Reply(
-        text="\n".join(f"- {known.line}" for known in sorted(COMMANDS.values(), key=lambda c: c.name))
+        text=f"{len(used)} model calls in this session: {prompt:,} tokens read{again}, {completion:,} said."
     )
 
 

@@ -6,17 +6,39 @@ it may decide on, and its effects and its reply are stored together or not at al
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import get_close_matches
 
-from hermes.domain.address import Source
+from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
+from hermes.domain.ids import SessionId
 from hermes.domain.ports import Tx
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings import Settings
 from hermes.domain.turn import ReplyPlace, Turn
+
+MOST_TURNS = 100_000
+"""A command sees every unfinished turn of its session, however many there are."""
+
+
+def _at_the_machine(source: Source) -> bool:
+    return source.address.platform == LOCAL_DOOR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What commands may know of the gateway around them: who may see everybody's sessions, the names that a
+    session may give as its model, the version, and the home."""
+
+    is_admin: Callable[[Source], bool] = _at_the_machine
+    models: Mapping[str, str] = field(default_factory=dict)
+    version: str = ""
+    home: str = ""
+
+
+NOTHING_AROUND = Around()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,23 +57,42 @@ class Call:
     now: datetime
     model: str = ""
     reply_place: ReplyPlace | None = None
+    around: Around = field(default_factory=lambda: NOTHING_AROUND)
+
+    @property
+    def is_admin(self) -> bool:
+        return self.around.is_admin(self.source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a command answers; `turn` is a turn it created."""
+    """What a command answers; `turn` is a turn it created, `wakes` are other sessions that have work now."""
 
     text: str
     turn: Turn | None = None
+    wakes: tuple[SessionId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlashCommand:
+    """`mid_turn`: it may run while a turn does. `gate` names a setting without which there is no such
+    command, like `display.streaming`."""
+
     name: str
     run: Callable[[Call], Reply]
     summary: str
     usage: str = ""
     aliases: tuple[str, ...] = ()
+    mid_turn: bool = True
+    gate: str = ""
+
+    def is_there(self, settings: Settings | None) -> bool:
+        if not self.gate or settings is None:
+            return not self.gate
+        value: object = settings
+        for name in self.gate.split("."):
+            value = getattr(value, name, None)
+        return value is True
 
     @property
     def line(self) -> str:
@@ -63,16 +104,30 @@ COMMANDS: dict[str, SlashCommand] = {}
 
 
 def command(
-    name: str, summary: str, *, usage: str = "", aliases: tuple[str, ...] = ()
+    name: str,
+    summary: str,
+    *,
+    usage: str = "",
+    aliases: tuple[str, ...] = (),
+    mid_turn: bool = True,
+    gate: str = "",
 ) -> Callable[[Callable[[Call], Reply]], Callable[[Call], Reply]]:
     def register(run: Callable[[Call], Reply]) -> Callable[[Call], Reply]:
-        COMMANDS[name] = SlashCommand(name=name, run=run, summary=summary, usage=usage, aliases=aliases)
+        COMMANDS[name] = SlashCommand(
+            name=name,
+            run=run,
+            summary=summary,
+            usage=usage,
+            aliases=aliases,
+            mid_turn=mid_turn,
+            gate=gate,
+        )
         return run
 
     return register
 
 
-_WORD = re.compile(r"[a-z0-9][a-z0-9_-]*", re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _DASHES = str.maketrans({"\u2014": "--", "\u2013": "-"})
 
 
@@ -89,26 +144,37 @@ def read_command(text: str, prefix: str = "/") -> tuple[str, str] | None:
     return name.lower().replace("_", "-"), rest.strip().translate(_DASHES)
 
 
-def resolve(name: str) -> SlashCommand:
-    """By name, alias, or a start that only one command has."""
-    for known in COMMANDS.values():
+def known_commands(settings: Settings | None = None) -> list[SlashCommand]:
+    """Every command that there is under these settings, by name."""
+    there = [known for known in COMMANDS.values() if known.is_there(settings)]
+    return sorted(there, key=lambda known: known.name)
+
+
+def resolve(name: str, settings: Settings | None = None) -> SlashCommand:
+    """By name, alias, or a start that only one command has; capitals do not matter."""
+    name = name.lower().replace("_", "-")
+    there = known_commands(settings)
+    for known in there:
         if name == known.name or name in known.aliases:
             return known
-    begins = [known for known in COMMANDS.values() if known.name.startswith(name)]
+    begins = [known for known in there if any(word.startswith(name) for word in (known.name, *known.aliases))]
     if len(begins) == 1:
         return begins[0]
     if begins:
         names = ", ".join(f"/{known.name}" for known in begins)
         raise UserError(f"/{name} could be {names}.", hint="Write a little more of it.")
-    near = get_close_matches(name, list(COMMANDS), n=1)
-    hint = f"Did you mean /{near[0]}?" if near else "/help lists the commands."
+    words = {word: known.name for known in there for word in (known.name, *known.aliases)}
+    near = get_close_matches(name, list(words), n=1)
+    hint = f"Did you mean /{words[near[0]]}?" if near else "/help lists the commands."
     raise UserError(f"There is no command /{name}.", hint=f"{hint} To send it as text, leave out the slash.")
 
 
 def perform(call: Call) -> Reply:
     """Run the command that a call names, in full or in short; what is wrong with it is its reply."""
     try:
-        known = resolve(call.name)
+        known = resolve(call.name, call.settings)
+        if call.turns and not known.mid_turn:
+            raise UserError(f"/{known.name} does not work while a turn runs.", hint="Wait, or /stop first.")
         return known.run(replace(call, name=known.name))
     except UserError as error:
         return Reply(text=str(error))

@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hermes.control.commands.registry import Call, Reply, command
+from hermes.control.library import branch_session, search_sessions, stop_turns
 from hermes.domain.errors import UserError
+from hermes.domain.event import UserSaid
 from hermes.domain.ids import new_turn_id
-from hermes.domain.session import Session, begin_session, owner_of
+from hermes.domain.session import BACKGROUND, Among, Session, begin_session, owner_of
 from hermes.domain.text import one_line
+from hermes.domain.transcript import visible
 from hermes.domain.turn import Action, BusyMode, Cause, Turn, TurnInput, TurnState
 
 _LISTED = 10
+_LOOKED_AT = 200
+_SHOWN = Among(children=False)
 _TITLE = 100
 
 
@@ -53,8 +58,10 @@ def new(call: Call) -> Reply:
     return Reply(text=f"New session{f' “{title}”' if title else ''}. /resume {call.session.id} goes back.")
 
 
-@command("stop", "stop what is running here")
+@command("stop", "stop what is running here, or a background task", usage="[task]")
 def stop(call: Call) -> Reply:
+    if call.args:
+        return _stop_task(call)
     count = ask_to_stop(call, "stopped by the user")
     if not count:
         return Reply(text="Nothing is running.")
@@ -62,28 +69,37 @@ def stop(call: Call) -> Reply:
     return Reply(text=f"Stopped{waiting}.")
 
 
+def _stop_task(call: Call) -> Reply:
+    found = [session for session in call.tx.sessions.find(call.args) if owns(call, session)]
+    if len(found) != 1 or not found[0].id.startswith(BACKGROUND):
+        raise UserError(
+            f"There is no background task “{one_line(call.args, 40)}” of yours.", hint="/agents lists them."
+        )
+    if not stop_turns(call.tx, found[0].id, "stopped by the user"):
+        return Reply(text=f"{found[0].id} is not running any more.")
+    return Reply(text=f"Stopped {found[0].id}.", wakes=(found[0].id,))
+
+
 @command("queue", "say this after what is running now", usage="<text>", aliases=("q",))
 def queue(call: Call) -> Reply:
-    turn = new_turn(call, TurnInput(text=_text(call), author=call.source.user_name), BusyMode.QUEUE)
+    turn = new_turn(call, TurnInput(text=said_text(call), author=call.source.user_name), BusyMode.QUEUE)
     ahead = len(call.turns)
     return Reply(text=f"Queued behind {ahead}." if ahead else "", turn=turn)
 
 
 @command("steer", "say this to the running turn", usage="<text>")
 def steer(call: Call) -> Reply:
-    turn = new_turn(call, TurnInput(text=_text(call), author=call.source.user_name), BusyMode.STEER)
+    turn = new_turn(call, TurnInput(text=said_text(call), author=call.source.user_name), BusyMode.STEER)
     return Reply(text="It will hear this after its next step." if call.turns else "", turn=turn)
 
 
-@command("retry", "answer the last message again")
+@command("retry", "answer the last message again", mid_turn=False)
 def retry(call: Call) -> Reply:
-    _idle(call)
     return Reply(text="", turn=new_turn(call, TurnInput(action=Action.RETRY), BusyMode.QUEUE, Cause.COMMAND))
 
 
-@command("undo", "forget the last turns", usage="[number]")
+@command("undo", "forget the last turns", usage="[number]", mid_turn=False)
 def undo(call: Call) -> Reply:
-    _idle(call)
     count = call.args or "1"
     if not (count.isascii() and count.isdigit() and 1 <= int(count) <= 1000):
         raise UserError(f"“{one_line(count, 20)}” is not a number of turns.", hint="Write /undo or /undo 3.")
@@ -100,70 +116,100 @@ def title(call: Call) -> Reply:
     return Reply(text=f"This session is now called “{wanted}”.")
 
 
-@command("sessions", "list your sessions")
+@command("branch", "go on in a copy of this session", usage="[title]", aliases=("fork",), mid_turn=False)
+def branch(call: Call) -> Reply:
+    if not call.tx.journal.read(call.session.id):
+        raise UserError("There is nothing to branch from yet.", hint="Say something first.")
+    wanted = _title(call.args) if call.args else None
+    made = branch_session(call.tx, call.session.id, None, call.now)
+    if wanted is not None:
+        made = replace(made, title=wanted)
+        call.tx.sessions.save(made)
+    call.tx.bindings.bind(call.key, made.id, call.source, call.now)
+    return Reply(text=f"You are in {name_of(made)} now, a copy. /resume {call.session.id} goes back.")
+
+
+@command("sessions", "list your sessions, or find one", usage="[all] [search <words>]")
 def sessions(call: Call) -> Reply:
-    mine = _own_sessions(call)
-    if not mine:
-        return Reply(text="There are no sessions yet.")
+    everybody, rest = _everybody(call, call.args, "all")
+    first, _, words = rest.partition(" ")
+    if first.lower() == "search" and words.strip():
+        found = search_sessions(call.tx, words.strip(), _LOOKED_AT, _SHOWN)
+        known = [one.session for one in found if everybody or owns(call, one.session)]
+    elif rest:
+        return resume(replace(call, args=call.args if not everybody else f"{rest} --all"))
+    else:
+        known = _sessions(call, everybody)
+    if not known:
+        return Reply(text="There are no such sessions." if rest else "There are no sessions yet.")
     lines = [
-        f"{number}. {_name(session)}{' ← here' if session.id == call.session.id else ''}"
-        for number, session in enumerate(mine, 1)
+        f"{number}. {name_of(session)}{' ← here' if session.id == call.session.id else ''}"
+        for number, session in enumerate(known[:_LISTED], 1)
     ]
-    return Reply(text="\n".join([*lines, "", "/resume <number, id or title> switches."]))
+    hint = "/resume <id or title> switches." if rest else "/resume <number, id or title> switches."
+    return Reply(text="\n".join([*lines, "", hint]))
 
 
-@command("resume", "go back to another session", usage="[number, id or title]")
+@command("resume", "go back to another session", usage="[number, id or title] [--all]", mid_turn=False)
 def resume(call: Call) -> Reply:
-    if not call.args:
-        return sessions(call)
-    mine = _own_sessions(call)
-    wanted = _pick(call, mine)
+    everybody, word = _everybody(call, call.args, "--all")
+    if not word:
+        return sessions(replace(call, args="all" if everybody else ""))
+    wanted = _pick(call, word, everybody)
     if wanted.id == call.session.id:
         return Reply(text="You are in that session already.")
-    ask_to_stop(call, "the chat switched to another session")
+    call.tx.sessions.save(replace(wanted, ended=None, updated_at=call.now))
     call.tx.bindings.bind(call.key, wanted.id, call.source, call.now)
-    return Reply(text=f"Back in {_name(wanted)}.")
+    said = sum(isinstance(entry.record, UserSaid) for entry in visible(call.tx.journal.read(wanted.id)))
+    return Reply(text=f"Back in {name_of(wanted)}, {said} {'message' if said == 1 else 'messages'} long.")
 
 
-def _pick(call: Call, mine: list[Session]) -> Session:
-    word = call.args
-    if word.isascii() and word.isdigit() and 1 <= int(word) <= len(mine):
-        return mine[int(word) - 1]
-    found = [session for session in call.tx.sessions.find(word) if _owns(call, session)]
+def _everybody(call: Call, text: str, word: str) -> tuple[bool, str]:
+    """Whether everybody's sessions are meant, which only an admin may, and the rest of the line."""
+    words = text.split()
+    if word not in (one.lower() for one in words):
+        return False, text
+    if not call.is_admin:
+        raise UserError("Only an admin sees everybody's sessions.", hint=f"Leave out “{word}”.")
+    return True, " ".join(one for one in words if one.lower() != word)
+
+
+def _pick(call: Call, word: str, everybody: bool) -> Session:
+    known = _sessions(call, everybody)
+    if word.isascii() and word.isdigit() and 1 <= int(word) <= len(known):
+        return known[int(word) - 1]
+    found = [session for session in call.tx.sessions.find(word) if everybody or owns(call, session)]
     if len(found) == 1:
         return found[0]
     if found:
         raise UserError(f"“{one_line(word, 40)}” fits {len(found)} sessions.", hint="Give the whole id.")
-    raise UserError(f"There is no session “{one_line(word, 40)}” of yours.", hint="/sessions lists them.")
+    whose = "" if everybody else " of yours"
+    raise UserError(f"There is no session “{one_line(word, 40)}”{whose}.", hint="/sessions lists them.")
 
 
-def _own_sessions(call: Call) -> list[Session]:
-    return [session for session in call.tx.sessions.find("", 50) if _owns(call, session)][:_LISTED]
+def _sessions(call: Call, everybody: bool) -> list[Session]:
+    found = call.tx.sessions.find("", _LOOKED_AT, _SHOWN)
+    return [session for session in found if everybody or owns(call, session)][:_LISTED]
 
 
-def _owns(call: Call, session: Session) -> bool:
-    """A session is theirs who began it, and in a chat that shares its sessions, the chat's."""
+def owns(call: Call, session: Session) -> bool:
+    """The one check of who may come back to a session, whatever the platform: it is theirs who began it, and
+    in a chat that shares its sessions, the chat's."""
     if session.id == call.session.id:
         return True
-    owner = owner_of(call.source)
     if session.owner is not None:
-        return session.owner == owner
+        return session.owner == owner_of(call.source)
     return session.place is not None and session.place == str(call.source.address)
 
 
-def _name(session: Session) -> str:
+def name_of(session: Session) -> str:
     return f"“{session.title}” ({session.id})" if session.title else session.id
 
 
-def _text(call: Call) -> str:
+def said_text(call: Call) -> str:
     if not call.args:
         raise UserError(f"/{call.name} needs a text.", hint=f"Write /{call.name} <what you want to say>.")
     return call.args
-
-
-def _idle(call: Call) -> None:
-    if call.turns:
-        raise UserError(f"/{call.name} does not work while a turn runs.", hint="Wait, or /stop first.")
 
 
 def _title(text: str) -> str:

@@ -1,0 +1,65 @@
+"""Commands about work beside the conversation: begin some, see what runs.
+
+A background task is a session of its own with one turn, both rows: it goes on after a crash like any other,
+and its answer, and what it asks, goes to the chat it was begun in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hermes.control.commands.registry import Call, Reply, command
+from hermes.control.commands.session import name_of, new_turn, owns, said_text
+from hermes.domain.ids import SessionId, new_session_id
+from hermes.domain.session import BACKGROUND, Session, owner_of
+from hermes.domain.text import one_line
+from hermes.domain.turn import BusyMode, Cause, Turn, TurnInput, TurnState
+
+_LOOKED_AT = 200
+_LISTED = 20
+_DOING = {
+    TurnState.ACCEPTED: "about to start",
+    TurnState.RUNNING: "running",
+    TurnState.WAITING: "waiting for an answer",
+}
+
+
+@command("background", "work on this beside the conversation", usage="<text>", aliases=("bg", "btw"))
+def background(call: Call) -> Reply:
+    words = TurnInput(text=said_text(call), author=call.source.user_name)
+    session = Session(
+        id=SessionId(f"{BACKGROUND}{new_session_id(call.now)}"),
+        agent=call.session.agent,
+        created_at=call.now,
+        updated_at=call.now,
+        # Begun by one person, it is theirs, also where they share a session with others.
+        owner=owner_of(call.source) or call.session.owner,
+        place=call.session.place,
+        parent=call.session.id,
+        model=call.session.model,
+        yolo=call.session.yolo,
+    )
+    call.tx.sessions.add(session)
+    new_turn(replace(call, session=session), words, BusyMode.QUEUE, Cause.COMMAND)
+    where = "It answers here." if call.reply_place is not None else f"/resume {session.id} shows its answer."
+    return Reply(text=f"Working on it as {session.id}. {where}", wakes=(session.id,))
+
+
+@command("agents", "what runs for you, here and in the background", aliases=("tasks",))
+def agents(call: Call) -> Reply:
+    found = {session.id: session for session in (call.session, *call.tx.sessions.find("", _LOOKED_AT))}
+    lines = [line for session in found.values() if owns(call, session) for line in _lines(call, session)]
+    if not lines:
+        return Reply(text="Nothing is running.")
+    more = f"\n… and {len(lines) - _LISTED} more." if len(lines) > _LISTED else ""
+    return Reply(text="\n".join(lines[:_LISTED]) + more)
+
+
+def _lines(call: Call, session: Session) -> list[str]:
+    turns = call.tx.turns.open_of(session.id)
+    here = " ← here" if session.id == call.session.id else ""
+    return [f"- {name_of(session)}{here}: {_told(call, turn)}" for turn in turns]
+
+
+def _told(call: Call, turn: Turn) -> str:
+    seconds = int((call.now - turn.created_at).total_seconds())
+    return f"{_DOING[turn.state]}, {seconds} s old: {one_line(turn.input.text, 60)}"

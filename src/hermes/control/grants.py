@@ -1,0 +1,47 @@
+"""What was allowed for good: kept with the answer that allowed it, and asked for by the turns it is for."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from hermes.domain.event import QuestionKind, Verdict
+from hermes.domain.grants import NO_STANDING, Grant, Standing
+from hermes.domain.ports import Tx
+from hermes.domain.session import owner_of
+from hermes.domain.turn import Answer, Question, Turn
+
+
+def keep_grant(tx: Tx, question: Question, given: Answer, now: datetime) -> None:
+    """Store what an `always` allows; called in the transaction that closes the question."""
+    if (
+        given.verdict is not Verdict.ALWAYS
+        or question.kind is not QuestionKind.APPROVAL
+        or not question.digest
+    ):
+        return
+    turn = tx.turns.get(question.turn)
+    source = None if turn is None else turn.source
+    person = None if source is None else owner_of(source)
+    if turn is None or source is None or person is None or given.by is None:
+        return
+    tx.grants.add(
+        Grant(
+            id=question.id.replace("q_", "g_", 1),
+            agent=turn.agent,
+            person=person,
+            digest=question.digest,
+            text=question.text,
+            by=person if given.by == source.person else f"{source.address.credential}:{given.by}",
+            at=now,
+        )
+    )
+
+
+def standing_of(turn: Turn, tx: Tx) -> Standing:
+    """What a turn may do without asking: by its session, and by the grants of who speaks in it."""
+    session = tx.sessions.get(turn.session)
+    if session is None:
+        return NO_STANDING
+    person = None if turn.source is None else owner_of(turn.source)
+    granted = [] if person is None else tx.grants.list(person)
+    return Standing(everything=session.yolo, digests=frozenset(grant.digest for grant in granted))
