@@ -22,6 +22,8 @@ COMMANDS: dict[str, str] = {
     "sessions export": "write a conversation as JSONL",
     "sessions delete": "delete a conversation for good",
     "trace": "where a message is",
+    "grants list": "what was allowed for good",
+    "grants revoke": "take back what was allowed for good",
     "webhook subscribe": "make a route by which events wake the agent",
     "webhook list": "the webhook routes",
     "webhook remove": "remove a webhook route",
