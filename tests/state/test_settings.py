@@ -275,11 +275,11 @@ def test_an_agent_with_an_unreadable_list_of_toolsets_has_none(tmp_path: Path) -
 def test_known_names_of_the_existing_product_are_notes(tmp_path: Path) -> None:
     config = """
 _config_version: 33
-session_reset: {mode: idle}
-quick_commands: {x: {type: exec}}
+memory: {provider: none}
+tts: {provider: none}
 terminal: {backend: docker}
 agent: {reasoning_effort: high}
-gateway: {multiplex_profiles: true, session_reset: {mode: none}}
+gateway: {multiplex_profiles: true, stt: {enabled: false}}
 display: {platforms: {telegram: {tool_progress: all}}}
 cron: {wrap_response: false}
 """
@@ -287,6 +287,46 @@ cron: {wrap_response: false}
     assert [note.line for note in loaded.notes] == [2, 3, 4, 5, 6, 7, 7, 8, 9]
     assert all("not used yet" in note.message for note in loaded.notes)
     assert is_later("terminal.anything.below") and not is_later("agent.max_turns")
+
+
+def test_resets_and_quick_commands(tmp_path: Path) -> None:
+    config = """
+gateway: {session_reset: {mode: idle, idle_minutes: 30}}
+reset_by_type: {dm: {mode: daily, at_hour: 6}}
+reset_by_platform: {telegram: {mode: both}}
+quick_commands:
+  disk: {type: exec, command: df -h}
+  Big: {type: alias, target: /model big}
+"""
+    loaded = load(tmp_path, config)
+    assert loaded.problems == () and loaded.notes == ()
+    settings = loaded.settings
+    assert (settings.session_reset.mode, settings.session_reset.idle_minutes) == ("idle", 30)
+    assert settings.reset_by_type["private"].at_hour == 6
+    assert settings.reset_by_platform["telegram"].mode == "both"
+    assert settings.quick_commands["disk"].command == "df -h"
+    assert settings.quick_commands["big"].target == "/model big"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "session_reset: {mode: weekly}",
+        "session_reset: {at_hour: 24}",
+        "session_reset: {idle_minutes: 0}",
+        "reset_by_type: {moon: {mode: idle}}",
+        "quick_commands: {x: {type: exec}}",
+        "quick_commands: {x: {type: alias, command: ls}}",
+        "quick_commands: {'a b': {type: exec, command: ls}}",
+        "quick_commands: {x: ls}",
+    ],
+)
+def test_wrong_resets_and_quick_commands_count_as_none(tmp_path: Path, config: str) -> None:
+    (tmp_path / "config.yaml").write_text(config)
+    loaded = load_settings(tmp_path, {})
+    assert len(loaded.problems) == 1
+    assert loaded.settings.quick_commands == {} and loaded.settings.reset_by_type == {}
+    assert loaded.settings.session_reset == type(loaded.settings.session_reset)()
 
 
 def test_notes_are_no_problems(tmp_path: Path) -> None:

@@ -12,7 +12,15 @@ from typing import Any, get_args
 
 from hermes.domain.event import Live, Record
 from hermes.domain.hooks import EVENTS
-from hermes.domain.settings import HostedAgent, PlatformSettings, RouteMatch, Secret, Settings
+from hermes.domain.settings import (
+    HostedAgent,
+    PlatformSettings,
+    QuickCommand,
+    ResetSettings,
+    RouteMatch,
+    Secret,
+    Settings,
+)
 from hermes.state.setting_names import LATER, PLATFORMS, platform_variables
 from hermes.state.setting_places import ALSO_UNDER_GATEWAY
 from hermes.state.setting_values import Knob, expected, knobs, sections
@@ -46,6 +54,13 @@ def settings_page() -> str:
         "and `routes[].agent` says who answers.\n"
         "A route with a mistake in it does not count at all.\n\n",
         _table(RouteMatch, "routes[].match."),
+        f"\n## quick_commands\n\n{_told(QuickCommand)}\n\n",
+        _table(QuickCommand, "quick_commands.<name>."),
+        "\n## reset_by_type, reset_by_platform\n\nThe same as `session_reset`, for one sort of place or one"
+        " platform;\na platform beats a sort of place, and that beats `session_reset`.\n\n",
+        _table(ResetSettings, "reset_by_type.<name>."),
+        "\n",
+        _table(ResetSettings, "reset_by_platform.<name>."),
         f"\n## platforms\n\n{_told(PlatformSettings)}\n\n",
         _table(PlatformSettings, "platforms.<name>."),
         _platforms(),

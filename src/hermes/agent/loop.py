@@ -21,6 +21,7 @@ from hermes.domain.ports import ModelRequest, Provider, Run
 from hermes.domain.session import Session
 from hermes.domain.tool import Tool
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
+from hermes.domain.turn import Action
 
 CLOSING = (
     "[You have used all the steps of this turn. Do not call tools. Say what was done, what was found, "
@@ -107,6 +108,9 @@ class AgentLoop:
                 if settle.asked:
                     return
                 continue
+            if run.turn.input.action is Action.RUN and not view.heard_since:
+                yield (Finished(note=_results(view)),)
+                return
             progress = read_progress(turn_entries(run.transcript, run.turn.id))
             end = self._end(progress, view)
             if end is not None and not view.heard_since:
@@ -205,6 +209,11 @@ def _broken_off(speech: Speech) -> tuple[Record, ...]:
     if not speech.heard:
         return (failed,)
     return (ModelSaid(text=speech.heard, partial=True, ending=Ending.BROKEN), failed)
+
+
+def _results(view: TurnView) -> str:
+    """What a command that was run without the model has to show."""
+    return "\n\n".join(state.finished.text for state in view.calls.values() if state.finished is not None)
 
 
 def _note(view: TurnView, *, cut: bool) -> str:

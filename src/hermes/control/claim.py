@@ -6,6 +6,7 @@ leaves nothing, and a crash after it leaves enough to take the same decision aga
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,6 +15,7 @@ from enum import StrEnum
 from hermes.domain.errors import Lost
 from hermes.domain.event import (
     Answered,
+    Ending,
     Entry,
     Failed,
     Finished,
@@ -26,14 +28,15 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.ids import SessionId, TurnId
+from hermes.domain.ids import CallId, SessionId, TurnId
 from hermes.domain.ports import Tx
 from hermes.domain.session import Session
-from hermes.domain.tool import Effect
+from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
 from hermes.domain.turn import CLIENT_GONE, Action, Answer, BusyMode, Turn, TurnState
 
 MOST_CRASHES = 3
+QUICK_SECONDS = 30
 UNKNOWN_OUTCOME = "Interrupted while it ran: its outcome is unknown and it was not repeated."
 GIVEN_UP = "This message stopped the gateway three times, so it was given up."
 NOT_RUN = "Not run: the turn was stopped first."
@@ -167,6 +170,8 @@ class Claiming:
             ]
         if given.action is Action.RELAY:
             return [Finished(note=given.text)]
+        if given.action is Action.RUN:
+            return [UserSaid(text=given.text, author=given.author), _run_by_hand(turn)]
         asked = _user_turns(self.transcript)
         if not asked:
             return [Finished(note=f"There is nothing to {given.action.value}.")]
@@ -177,6 +182,13 @@ class Claiming:
         again = since.record
         assert isinstance(again, UserSaid)
         return [Undone(since=since.seq), again]
+
+
+def _run_by_hand(turn: Turn) -> ModelSaid:
+    """The call that a quick command stands for; what is asked first, and what is kept, is as with any."""
+    arguments = json.dumps({"command": turn.input.command, "timeout": QUICK_SECONDS}, ensure_ascii=False)
+    call = ToolCall(id=CallId(f"quick_{turn.id}"), name="terminal", arguments=arguments)
+    return ModelSaid(calls=(call,), ending=Ending.CALLS)
 
 
 def _turns(count: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +298,49 @@ class SessionSettings:
     )
 
 
+class ResetMode(StrEnum):
+    """When a chat's session is over by itself."""
+
+    NONE = "none"
+    IDLE = "idle"
+    DAILY = "daily"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetSettings:
+    """When the next message of a chat begins a new session by itself."""
+
+    mode: ResetMode = field(
+        default=ResetMode.NONE,
+        metadata=about("Never, after a pause, once a day, or whichever of the two comes first."),
+    )
+    idle_minutes: int = field(default=1440, metadata=about("The pause.", least=1))
+    at_hour: int = field(
+        default=4, metadata=about("The hour of the day, in the time zone of the settings.", least=0, most=23)
+    )
+    notify: bool = field(default=True, metadata=about("Tell the person that a new session began."))
+    notify_exclude_platforms: tuple[str, ...] = field(
+        default=("api_server", "webhook"), metadata=about("Platforms where nobody is told.")
+    )
+    bg_process_max_age_hours: float = field(
+        default=24.0,
+        metadata=about("A session with a running background process goes on, up to this age of it.", least=0),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuickCommand:
+    """A slash command of your own: another command under a new name, or a shell command that is run where the
+    agent runs its own, with the same approvals."""
+
+    type: str = field(
+        default="", metadata=about("What it is: a shell command or another name.", choices=("exec", "alias"))
+    )
+    command: str = field(default="", metadata=about("For `exec`: the shell command; it has 30 seconds."))
+    target: str = field(default="", metadata=about("For `alias`: the slash command, with its arguments."))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that was said in `config.yaml`, `.env` and the environment."""
@@ -309,6 +353,16 @@ class Settings:
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     sessions: SessionSettings = field(default_factory=SessionSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
+    session_reset: ResetSettings = field(default_factory=ResetSettings)
+    reset_by_type: dict[str, ResetSettings] = field(
+        default_factory=dict, metadata=about("The same for one sort of place (`private`, `group` …).")
+    )
+    reset_by_platform: dict[str, ResetSettings] = field(
+        default_factory=dict, metadata=about("The same for one platform; it beats the sort of place.")
+    )
+    quick_commands: dict[str, QuickCommand] = field(
+        default_factory=dict, metadata=about("Slash commands of your own, by name.")
+    )
     group_sessions_per_user: bool = field(
         default=True, metadata=about("In groups each member has a session of their own.")
     )

@@ -52,13 +52,14 @@ class BusyMode(StrEnum):
 
 
 class Action(StrEnum):
-    """What the actor does with a turn's words: say them, change the transcript first, or pass them on as the
-    answer, without the agent."""
+    """What the actor does with a turn's words: say them, change the transcript first, pass them on as the
+    answer, without the agent, or run a command as the agent would, without the model."""
 
     SAY = "say"
     RELAY = "relay"
     UNDO = "undo"
     RETRY = "retry"
+    RUN = "run"
 
 
 class Speaker(StrEnum):
@@ -117,6 +118,7 @@ class TurnInput:
     action: Action = Action.SAY
     count: int = 1
     guidance: Guidance = NO_GUIDANCE
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

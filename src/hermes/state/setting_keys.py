@@ -20,7 +20,7 @@ from hermes.domain.text import one_line
 from hermes.state.findings import nearest
 from hermes.state.setting_names import PLATFORMS, is_key_like, is_later, platform_variable, platform_variables
 from hermes.state.setting_places import ALSO_UNDER_GATEWAY
-from hermes.state.setting_reader import suggestion
+from hermes.state.setting_reader import TABLES, suggestion
 from hermes.state.setting_values import Knob, knobs, sections
 from hermes.state.settings import key_variable
 
@@ -64,7 +64,9 @@ def find_key(key: str, provider: str = "auto") -> Key:
     parts = _own_place(key.split("."))
     if parts[0] == "platforms" and len(parts) > 2:
         return _platform_key(key, parts)
-    if parts[0] == "agents" and len(parts) == 3:
+    if parts[0] in TABLES and parts[0] != "agents" and len(parts) == 3:
+        own, name = knobs(TABLES[parts[0]]), parts[2]
+    elif parts[0] == "agents" and len(parts) == 3:
         if not is_name(parts[1]):
             raise UserError(f"An agent cannot be called “{one_line(parts[1])}”.", hint=f"Use {NAME_RULE}.")
         own, name = knobs(HostedAgent), parts[2]
@@ -87,9 +89,7 @@ def _refused(key: str, parts: list[str], siblings: list[str]) -> UserError:
         return UserError(
             f"“{one_line(key)}” is known, but not used yet.", hint="Setting it would do nothing."
         )
-    if parts in (["routes"], ["agents"], ["platforms"]) or (
-        len(parts) == 1 and parts[0] in sections(Settings)
-    ):
+    if len(parts) == 1 and (parts[0] in ("routes", "platforms", *TABLES) or parts[0] in sections(Settings)):
         return UserError(f"“{key}” holds several values.", hint="Set them one by one, or edit config.yaml.")
     if len(parts) == 1:
         siblings = [*siblings, *sections(Settings), *knobs(GatewaySettings), *PLATFORMS]

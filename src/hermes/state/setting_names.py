@@ -35,8 +35,8 @@ _LATER_SECTIONS = """terminal compression memory skills delegation security tool
     tool_loop_guardrails tools checkpoints web browser tts stt voice cron code_execution clarify
     human_delay prompt_caching openrouter provider_routing updates model_catalog network lsp
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
-    privacy providers custom_providers credential_pool_strategies quick_commands personalities
-    platform_hints hooks session_reset reset_by_type reset_by_platform auxiliary mcp_servers plugins"""
+    privacy providers custom_providers credential_pool_strategies personalities
+    platform_hints hooks auxiliary mcp_servers plugins"""
 _LATER_ROOT = """_config_version fallback_providers toolsets context_file_max_chars file_read_max_chars
     mcp_discovery_timeout prefill_messages_file command_allowlist hooks_auto_accept
     max_concurrent_sessions reset_triggers session_store_max_age_days unauthorized_dm_behavior
@@ -65,7 +65,7 @@ LATER = frozenset(
     [*_LATER_SECTIONS.split(), *_LATER_ROOT.split()]
     + [f"{section}.{name}" for section, names in _LATER_IN.items() for name in names.split()]
     # These too may stand under `gateway:`.
-    + [f"gateway.{name}" for name in (*_LATER_ROOT.split(), "session_reset", "quick_commands", "stt")]
+    + [f"gateway.{name}" for name in (*_LATER_ROOT.split(), "stt")]
 )
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

@@ -19,6 +19,10 @@ ALSO_UNDER_GATEWAY = (
     "default_agent",
     "routes",
     "platforms",
+    "session_reset",
+    "reset_by_type",
+    "reset_by_platform",
+    "quick_commands",
 )
 
 

@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hermes.domain.address import Kind
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings import (
     NAME_RULE,
     GatewaySettings,
     HostedAgent,
     PlatformSettings,
+    QuickCommand,
+    ResetSettings,
     Route,
     RouteMatch,
     Secret,
@@ -32,6 +35,14 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="DataclassInstance")
 NO_TOOLSET = "none"
+TABLES: dict[str, type] = {
+    "agents": HostedAgent,
+    "quick_commands": QuickCommand,
+    "reset_by_type": ResetSettings,
+    "reset_by_platform": ResetSettings,
+}
+"""Settings that hold any number of sections, each under a name of its own."""
+_OLDER_KINDS = {"dm": "private", "forum": "thread"}
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PASSWORD_IN_ADDRESS = re.compile(r"://[^/\s@:]*:([^/\s@]+)@")
 _PLACEHOLDER = re.compile(
@@ -61,7 +72,7 @@ def known_keys() -> list[str]:
     keys = list(knobs(Settings))
     for name, section in sections(Settings).items():
         keys += [f"{name}.{knob}" for knob in knobs(section)]
-    return [*keys, "agents", "routes", "platforms"]
+    return [*keys, "routes", "platforms", *TABLES]
 
 
 def suggestion(path: str, siblings: list[str]) -> str:
@@ -94,12 +105,15 @@ class Reader:
                 values[name] = self.value(own[name], node, name)
             elif name in inner:
                 values[name] = self.section(inner[name], node, name)
-            elif name not in ("agents", "routes", "platforms"):
+            elif name not in ("routes", "platforms", *TABLES):
                 known = [*own, *inner, *knobs(GatewaySettings), *self.platforms]
                 self.unknown(name, line, [*known, *(key for key in LATER if "." not in key)])
         agents = self.agents(root.get("agents"))
         values["platforms"] = self.blocks(root.get("platforms"))
         values["agents"] = agents
+        values["quick_commands"] = self.quick_commands(root.get("quick_commands"))
+        values["reset_by_type"] = self.resets(root.get("reset_by_type"), "reset_by_type")
+        values["reset_by_platform"] = self.resets(root.get("reset_by_platform"), "reset_by_platform")
         values["routes"] = tuple(self.routes(root.get("routes"), agents))
         chosen = values.get("default_agent", MAIN_AGENT)
         if chosen not in (MAIN_AGENT, *agents):
@@ -255,6 +269,37 @@ class Reader:
             if toolsets and self.found.count > before
             else agent
         )
+
+    def resets(self, node: Node | None, path: str) -> dict[str, ResetSettings]:
+        known = [kind.value for kind in Kind] if path == "reset_by_type" else sorted(self.platforms)
+        resets: dict[str, ResetSettings] = {}
+        for name, line, child in self.pairs(node, path):
+            own = _OLDER_KINDS.get(name, name)
+            if own not in known:
+                self.unknown(f"{path}.{name}", line, known)
+            else:
+                resets[own] = self.section(ResetSettings, child, f"{path}.{name}")
+        return resets
+
+    def quick_commands(self, node: Node | None) -> dict[str, QuickCommand]:
+        """A command with a mistake in it does not count at all."""
+        commands: dict[str, QuickCommand] = {}
+        for name, line, child in self.pairs(node, "quick_commands"):
+            before, path = self.found.count, f"quick_commands.{name}"
+            made = self.section(QuickCommand, child, path)
+            own = name.lower().replace("_", "-")
+            missing = {"exec": not made.command, "alias": not made.target}.get(made.type, True)
+            if self.found.count > before:
+                continue
+            if missing or not is_name(own):
+                self.found.problem(
+                    line,
+                    f"{one_line(path)} is no command.",
+                    "Write {type: exec, command: …} or {type: alias, target: /…} under a plain name.",
+                )
+                continue
+            commands[own] = made
+        return commands
 
     def no_such_agent(self, path: str, line: int, name: str, agents: list[str]) -> None:
         meant = nearest(name, [*agents, MAIN_AGENT])

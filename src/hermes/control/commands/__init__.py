@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_MODULES = ("session", "background", "choices", "decisions", "information")
+_MODULES = ("session", "background", "choices", "decisions", "information", "quick")
 
 
 def load() -> None:

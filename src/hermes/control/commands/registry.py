@@ -144,10 +144,16 @@ def read_command(text: str, prefix: str = "/") -> tuple[str, str] | None:
     return name.lower().replace("_", "-"), rest.strip().translate(_DASHES)
 
 
+FURTHER: list[Callable[[Settings], list[SlashCommand]]] = []
+"""Who else brings commands: those of the settings. A name of a built-in command stays its own."""
+
+
 def known_commands(settings: Settings | None = None) -> list[SlashCommand]:
     """Every command that there is under these settings, by name."""
     there = [known for known in COMMANDS.values() if known.is_there(settings)]
-    return sorted(there, key=lambda known: known.name)
+    taken = {word for known in COMMANDS.values() for word in (known.name, *known.aliases)}
+    further = [] if settings is None else [known for bring in FURTHER for known in bring(settings)]
+    return sorted([*there, *(one for one in further if one.name not in taken)], key=lambda known: known.name)
 
 
 def resolve(name: str, settings: Settings | None = None) -> SlashCommand:
