@@ -66,6 +66,20 @@ STORIES = {
     ),
     "title": Story(writes=("one", "/title Plan"), sees=("answer to 'one'", "now called “Plan”")),
     "new": Story(writes=("one", "/new Fresh", "two"), sees=("New session “Fresh”", "answer to 'two'")),
+    "background": Story(
+        writes=("/bg look", "two"), sees=("Working on it as bg_", "answer to 'look'", "answer to 'two'")
+    ),
+    "resume": Story(
+        writes=("/title Plan", "one", "/new"),
+        reactions=(("New session", "/resume Plan"), ("Back in", "two")),
+        sees=("Back in “Plan”", "answer to 'two'"),
+    ),
+    "always": Story(
+        writes=("use danger danger",),
+        reactions=(("May I do t?", "/approve always"),),
+        sees=("answer to 'use danger danger'",),
+        once_effects=2,
+    ),
     "stop": Story(writes=("/stop",), sees=("Nothing is running.",)),
     "interrupt": Story(writes=("one", "two"), sees=("answer to 'two'",), busy=BusyMode.INTERRUPT),
     "steer": Story(writes=("use read", "go on"), sees=("answer to 'go on'",), busy=BusyMode.STEER),

@@ -351,7 +351,13 @@ class App:
         )
         known_as = model if choice is None else f"{choice.model} ({choice.provider})"
         return Runtime(
-            profile=profile, agent=loop, store=store, model=known_as, prompt=prompt.current, media=media
+            profile=profile,
+            agent=loop,
+            store=store,
+            model=known_as,
+            prompt=prompt.current,
+            media=media,
+            processes=self._backends[-1].processes.list if self._given.tools is None else None,
         )
 
     def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:

@@ -28,6 +28,7 @@ from hermes.control.doors import (
     run_command,
     wake_session,
 )
+from hermes.control.expiry import Flush, SessionExpiry, flush_nothing
 from hermes.control.feed import Feed, Feeds
 from hermes.control.intake import Intake, IntakeWorld
 from hermes.control.library import remove_session, stop_turn, stop_turns
@@ -84,6 +85,8 @@ class Parts:
     """Told of every session that somebody deleted, to delete what it keeps of it."""
     around: Around = NOTHING_AROUND
     """What commands may know; the models are filled in from `aliases`."""
+    flush: Flush = flush_nothing
+    """Told of every session that is over by itself, before it is marked as ended."""
 
 
 class Gateway:
@@ -104,6 +107,9 @@ class Gateway:
         )
         self._actors: Workers[ActorKey] = Workers(
             start=self._actor, page=self._due, places=parts.settings.gateway.max_running, name="session"
+        )
+        self.sessions_expiry = SessionExpiry(
+            runtimes=parts.runtimes, settings=parts.settings, clock=parts.clock, flush=parts.flush
         )
         self._around: Surroundings | None = None
         self._intake: Intake | None = None
@@ -147,6 +153,7 @@ class Gateway:
             asyncio.create_task(self._intake.live(), name="intake"),
             asyncio.create_task(expiry.live(), name="expiry"),
             asyncio.create_task(self._upkeep(), name="upkeep"),
+            asyncio.create_task(self.sessions_expiry.live(), name="session expiry"),
         ]
         self._actors.search()
 

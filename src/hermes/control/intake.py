@@ -15,6 +15,7 @@ from hermes.control import commands
 from hermes.control.access import decide
 from hermes.control.commands.registry import MOST_TURNS, NOTHING_AROUND, Around, Call, perform, read_command
 from hermes.control.questions import answer, as_answer, pressed, questions_here, was_asked_at
+from hermes.control.resets import Renewing, policy_of
 from hermes.control.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
 from hermes.domain.address import Address
@@ -26,8 +27,8 @@ from hermes.domain.message import Body, Inbound, What
 from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import InboxRow, OutboxRow
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
-from hermes.domain.settings import Settings
-from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
+from hermes.domain.settings import ResetMode, Settings
+from hermes.domain.turn import BusyMode, Cause, Guidance, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.stream.split import split
 
 log = logging.getLogger("hermes.intake")
@@ -129,6 +130,8 @@ class Intake:
         routed = await route(row.inbound, world.settings, world.runtimes, world.select)
         runtime = world.runtimes[routed.agent]
         taking = Taking(row=row, agent=routed.agent, world=world)
+        if await self._has_processes(taking, runtime):
+            taking = replace(taking, lively=True)
         taken = await runtime.store.write(taking.unit)
         log.debug("intake.took n=%d outcome=%s", row.n, taken.outcome)
         if taken.session is not None:
@@ -138,14 +141,33 @@ class Intake:
         if taken.replied:
             world.ring_lane(row.inbound.source.address)
 
+    async def _has_processes(self, taking: Taking, runtime: Runtime) -> bool:
+        """Whether something runs in the background for the row's session; asked only where it could end."""
+        policy = policy_of(taking.inbound.source, self._world.settings)
+        if runtime.processes is None or policy.mode is ResetMode.NONE:
+            return False
+        session = await runtime.store.read(lambda tx: tx.bindings.get(taking.key))
+        views = [] if session is None else await runtime.processes(session)
+        return any(view.running and view.seconds < policy.bg_process_max_age_hours * 3600 for view in views)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taking:
-    """The transaction that ends a row."""
+    """The transaction that ends a row. `lively` says that its session has background processes."""
 
     row: InboxRow
     agent: AgentId
     world: IntakeWorld
+    lively: bool = False
+
+    @property
+    def key(self) -> SessionKey:
+        settings = self.world.settings
+        isolation = Isolation(
+            groups_per_user=settings.group_sessions_per_user,
+            threads_per_user=settings.thread_sessions_per_user,
+        )
+        return session_key(self.inbound.source, self.agent, isolation)
 
     @property
     def inbound(self) -> Inbound:
@@ -176,19 +198,26 @@ class Taking:
         return self._message(tx)
 
     def _message(self, tx: Tx) -> Taken:
-        settings = self.world.settings
-        isolation = Isolation(
-            groups_per_user=settings.group_sessions_per_user,
-            threads_per_user=settings.thread_sessions_per_user,
-        )
-        key = session_key(self.inbound.source, self.agent, isolation)
+        key = self.key
         session, fresh = self._session(tx, key)
         prefix = self.world.capabilities(self.inbound.source.address).command_prefix
         line = read_command(self.inbound.text, prefix)
         if line is not None:
             return replace(self._command(tx, key, session, line), fresh=fresh)
         answered = None if fresh else self._answer(tx, session)
-        return answered or self._turn(tx, session, fresh)
+        return answered or self._said(tx, key, session, fresh)
+
+    def _said(self, tx: Tx, key: SessionKey, session: Session, fresh: bool) -> Taken:
+        """Words for the agent, in this session or, if that is over, in the next."""
+        renewed = None
+        if not fresh and not self.lively:
+            now, settings = self.world.clock.now(), self.world.settings
+            renewing = Renewing(key=key, source=self.inbound.source, settings=settings, now=now)
+            renewed = renewing.look(tx, session)
+        if renewed is None:
+            return self._turn(tx, session, fresh)
+        taken = self._turn(tx, renewed.session, True, note=renewed.note)
+        return self._say(tx, taken, renewed.notice)
 
     def _session(self, tx: Tx, key: SessionKey) -> tuple[Session, bool]:
         bound = tx.bindings.get(key)
@@ -259,10 +288,10 @@ class Taking:
         taken = Taken(outcome="answer", session=outcome.session)
         return taken if clarified else self._say(tx, taken, outcome.text)
 
-    def _turn(self, tx: Tx, session: Session, fresh: bool) -> Taken:
+    def _turn(self, tx: Tx, session: Session, fresh: bool, note: str = "") -> Taken:
         """A turn of its own, or, for the next piece of a message, more of the turn before."""
         before = None if fresh else self._unfinished_piece(tx, session)
-        piece = self._input()
+        piece = replace(self._input(), guidance=Guidance(instructions=note))
         now = self.world.clock.now()
         more = piece.cut or piece.group is not None
         ready = now + timedelta(seconds=self.world.settings.gateway.gather_seconds) if more else None

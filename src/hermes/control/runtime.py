@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from hermes.domain.ports import Agent, Media, Store
+from hermes.domain.ports import Agent, Media, ProcessView, Store
 from hermes.domain.settings import Profile
 
 
@@ -20,3 +20,5 @@ class Runtime:
     """Gives the system prompt that a session keeps from its first turn on."""
     media: Media | None = None
     """Where files are kept that come with messages."""
+    processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
+    """What runs in the background for a session."""

@@ -83,6 +83,8 @@ class Bindings(Protocol):
 
     def of(self, session: SessionId) -> list[tuple[SessionKey, Source]]: ...
 
+    def unused(self, since: datetime, limit: int) -> list[tuple[Session, Source]]: ...
+
 
 class Outbox(Protocol):
     def add(self, row: OutboxRow) -> None: ...
@@ -171,8 +173,6 @@ class Recovery(Protocol):
 
 
 class Census(Protocol):
-    """How much is open, across agents."""
-
     def count(self) -> OpenWork: ...
 
 

@@ -197,6 +197,18 @@ class BindingsTable:
         )
         return [(self._key(row), decode(Source, row[6])) for row in rows]
 
+    def unused(self, since: datetime, limit: int) -> list[tuple[Session, Source]]:
+        """Sessions that chats are bound to, not ended and not used since then, in no order that matters."""
+        columns = ", ".join(f"s.{name.strip()}" for name in _COLUMNS.split(","))
+        rows = self._db.all(
+            f"SELECT b.source, {columns} FROM sessions s JOIN bindings b ON b.session = s.id"
+            " WHERE s.agent = ? AND s.updated_at < ? AND s.ended IS NULL ORDER BY s.updated_at DESC LIMIT ?",
+            self._agent,
+            stamp(since),
+            limit,
+        )
+        return [(_session(row[1:]), decode(Source, row[0])) for row in rows]
+
     def _identity(self, key: SessionKey) -> Row:
         # "" stands for "none": SQL would hold two NULLs apart.
         return (

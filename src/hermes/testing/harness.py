@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from hermes.domain.address import Source
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
-from hermes.domain.ports import Agent, ModelRequest, Store, Tx
+from hermes.domain.ports import Agent, ModelRequest, ProcessView, Store, Tx
 from hermes.domain.settings import PlatformSettings, Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
 from hermes.state.media import MediaFiles
@@ -59,6 +59,7 @@ class Journey:
     wrap_store: Callable[[Store], Store] = lambda store: store
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     is_admin: Callable[[Source], bool] = lambda source: False
+    processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
     model: ScriptedModel = field(init=False)
     database: SqliteStore = field(init=False)
     store: Store = field(init=False)
@@ -121,7 +122,13 @@ class Journey:
             limits=self.limits,
         )
         profile = Profile(agent=agent, home=self.folder, settings=self.settings)
-        return Runtime(profile=profile, agent=self.wrap_agent(loop), store=store, media=media)
+        return Runtime(
+            profile=profile,
+            agent=self.wrap_agent(loop),
+            store=store,
+            media=media,
+            processes=self.processes,
+        )
 
     # --- the platform's connection ---
 

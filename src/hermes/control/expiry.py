@@ -1,0 +1,122 @@
+"""Ending sessions that are over: a job that looks now and then for what the reset policies ended meanwhile.
+
+What a session leaves behind (its memory) is brought home first, by `flush`; then it is marked as ended, and
+the next message of its chat begins another. A flush that fails is tried again, three times in all. A message
+that comes first decides for itself, so nothing depends on this job running."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+
+from hermes.control.resets import last_used, over_since, policy_of, why_over, zone_of
+from hermes.control.runtime import Runtime
+from hermes.domain.address import Source
+from hermes.domain.clock import Clock
+from hermes.domain.errors import HermesError
+from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ports import Tx
+from hermes.domain.session import Session
+from hermes.domain.settings import Settings
+
+log = logging.getLogger("hermes.expiry")
+EVERY = 600.0
+_PAGE = 1000
+_TRIES = 3
+Flush = Callable[[AgentId, SessionId], Awaitable[None]]
+
+
+async def flush_nothing(agent: AgentId, session: SessionId) -> None:
+    """Stands where sessions leave nothing behind."""
+
+
+class SessionExpiry:
+    def __init__(
+        self,
+        *,
+        runtimes: Mapping[AgentId, Runtime],
+        settings: Settings,
+        clock: Clock,
+        flush: Flush = flush_nothing,
+    ) -> None:
+        self._runtimes = runtimes
+        self._settings = settings
+        self._clock = clock
+        self._flush = flush
+        self._failures: Counter[SessionId] = Counter()
+
+    async def live(self) -> None:
+        while True:
+            await self.sweep()
+            await self._clock.sleep(EVERY)
+
+    async def sweep(self) -> int:
+        """End what is over; how many that were."""
+        since = self._latest()
+        if since is None:
+            return 0
+        ended = 0
+        for agent, runtime in self._runtimes.items():
+            for session, source in await runtime.store.read(lambda tx: tx.bindings.unused(since, _PAGE)):
+                ended += await self._end(agent, runtime, session, source)
+        return ended
+
+    def _latest(self) -> datetime | None:
+        """What was used after this moment is over by no policy; None if nothing ever is."""
+        settings, now = self._settings, self._clock.now()
+        policies = (
+            settings.session_reset,
+            *settings.reset_by_type.values(),
+            *settings.reset_by_platform.values(),
+        )
+        moments = [
+            moment for policy in policies for moment in over_since(policy, now, zone_of(settings)).values()
+        ]
+        return max(moments, default=None)
+
+    async def _end(self, agent: AgentId, runtime: Runtime, session: Session, source: Source) -> bool:
+        policy = policy_of(source, self._settings)
+        now, zone = self._clock.now(), zone_of(self._settings)
+        if why_over(session.updated_at, policy, now, zone) is None:
+            return False
+        views = [] if runtime.processes is None else await runtime.processes(session.id)
+        if any(view.running and view.seconds < policy.bg_process_max_age_hours * 3600 for view in views):
+            return False
+
+        def why(tx: Tx) -> str | None:
+            busy = bool(tx.turns.open_of(session.id, 1))
+            return None if busy else why_over(last_used(tx, session), policy, now, zone)
+
+        reason = await runtime.store.read(why)
+        if reason is None or not await self._flushed(agent, session.id):
+            return False
+        ended = await runtime.store.write(partial(_mark_ended, session, reason))
+        if ended:
+            log.info("session.ended session=%s why=%s", session.id, reason)
+        return ended
+
+    async def _flushed(self, agent: AgentId, session: SessionId) -> bool:
+        try:
+            await self._flush(agent, session)
+        except HermesError as error:
+            self._failures[session] += 1
+            log.warning(
+                "session.flush_failed session=%s try=%d why=%s", session, self._failures[session], error
+            )
+            if self._failures[session] < _TRIES:
+                return False
+        del self._failures[session]
+        return True
+
+
+def _mark_ended(session: Session, reason: str, tx: Tx) -> bool:
+    """Unless somebody has spoken in it meanwhile."""
+    known = tx.sessions.get(session.id)
+    if known != session or tx.turns.open_of(session.id, 1):
+        return False
+    tx.sessions.save(replace(session, ended=reason))
+    return True
