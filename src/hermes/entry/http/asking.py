@@ -38,7 +38,8 @@ ASKS = Wire(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What a resource wants of a turn. `lasting` ones go on without their client; `named` ones can be asked
-    for again by their id with this prefix; `after` goes on from an earlier turn; `facts` are kept with it."""
+    for again by their id with this prefix; `after` goes on from an earlier turn; `facts` are kept with it. A
+    session of its own is forgotten after `keep`."""
 
     prefix: str
     lasting: bool = False
@@ -47,6 +48,7 @@ class Wish:
     session: str | None = None
     conversation: str | None = None
     facts: str = "{}"
+    keep: timedelta = FORGET_AFTER
 
 
 async def ask(call: Call, picked: Picked, said: Conversation, wish: Wish) -> Submitted:
@@ -168,7 +170,7 @@ def _look(place: Place, request: Named | None, tx: Tx) -> tuple[bool, bool]:
 
 
 def _place(call: Call, wish: Wish) -> Place:
-    forget = call.door.clock.now() + (call.door.gateway.keeps if wish.named else FORGET_AFTER)
+    forget = call.door.clock.now() + wish.keep
     if wish.after is not None:
         return Place(after=wish.after, until=forget, owner=call.owner)
     named = wish.session or call.name_header(SESSION_ID)
