@@ -35,6 +35,7 @@ OWNER = Principal(name="owner")
 NOBODY = Principal(name="nobody", scopes=frozenset(), agents=frozenset())
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _GOODBYE_SECONDS = 2.0
+_CLIENT_LEFT = 499
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -247,6 +248,9 @@ def _speaking(traffic: Traffic) -> Any:
             response = await _answered(request, handler)
             status = response.status
             return response
+        except ConnectionError:
+            # Nobody hears this answer; without one, aiohttp would log a fault of ours.
+            return web.Response(status=_CLIENT_LEFT)
         finally:
             seconds = time.perf_counter() - started
             resource = request.match_info.route.resource
