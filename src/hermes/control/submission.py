@@ -36,10 +36,15 @@ class Taken(UserError):
     """Something else has this name already."""
 
 
+class Unfinished(UserError):
+    """What this is to go on from has not come to its end."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Which session words go to: the one with this id (begun under it if `begin`), the one as it was after a
-    turn, one of their own that is forgotten at `until`, or else the one that their source is bound to.
+    turn, one of their own that is forgotten at `until`, or else the one that their source is bound to. Going
+    on after a turn puts off the forgetting to `until`; coming back to a session by its id keeps it.
 
     `owner`: only a session that was begun through this account."""
 
@@ -48,6 +53,11 @@ class Place:
     after: TurnId | None = None
     until: datetime | None = None
     owner: str | None = None
+
+    @property
+    def own(self) -> bool:
+        """Whether the words begin a session that nothing else leads to."""
+        return self.until is not None and self.after is None and self.session is None
 
 
 BOUND = Place()
@@ -89,12 +99,14 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """The turn that answers; `fresh` says that it was made just now, `begun` that its session was too."""
+    """The turn that answers; `fresh` says that it was made just now, `begun` that its session was too. `part`
+    counts how often its client was asked for results before."""
 
     turn: Turn
     request: Request | None = None
     fresh: bool = True
     begun: bool = False
+    part: int = 1
 
 
 def id_for(prefix: str, turn: TurnId) -> str:
@@ -156,9 +168,10 @@ class Submitting:
 
     def _come_back(self, tx: Tx, session: Session) -> Session:
         check_owner(session, self.words.place.owner)
+        until = self.words.place.until
         if session.expires_at is None:
             return session
-        kept = replace(session, expires_at=None)
+        kept = replace(session, expires_at=until and max(until, session.expires_at))
         tx.sessions.save(kept)
         return kept
 
@@ -177,12 +190,18 @@ class Submitting:
         if turn is None or session is None:
             raise Unknown("What this goes on from is not there any more.")
         check_owner(session, self.words.place.owner)
-        entries = tx.journal.read(session.id)
-        last = max((entry.seq for entry in entries if entry.turn == after), default=0)
-        moved_on = any(entry.seq > last for entry in entries) or tx.turns.open_of(session.id)[1:]
-        if not moved_on:
+        if turn.state.open:
+            raise Unfinished("What this goes on from is still running. Wait for its end, or stop it.")
+        last = max((entry.seq for entry in tx.journal.of_turn(after)), default=0)
+        if not tx.turns.open_of(session.id, 1) and not tx.journal.read(session.id, after=last):
             return self._come_back(tx, session)
-        return fork_session(tx, session, [entry for entry in entries if entry.seq <= last], self.now)
+        told = [entry for entry in tx.journal.read(session.id) if entry.seq <= last]
+        branch = fork_session(tx, session, told, self.now)
+        if session.expires_at is None:
+            return branch
+        fleeting = replace(branch, expires_at=self.words.place.until)
+        tx.sessions.save(fleeting)
+        return fleeting
 
 
 def asked_before(tx: Tx, named: Named | None) -> Submitted | None:

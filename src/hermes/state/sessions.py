@@ -26,8 +26,6 @@ class SessionsTable:
     def add(self, session: Session) -> None:
         if session.agent != self._agent:
             raise Lost(f"a session of agent {session.agent} in the store of {self._agent}")
-        if self._db.one("SELECT 1 FROM sessions WHERE id = ?", session.id):
-            raise UserError(f"Another session has the id “{session.id}”.", hint="Choose another id.")
         self._check_title(session)
         self._db.run(
             f"INSERT INTO sessions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -223,7 +223,7 @@ async def test_a_session_of_another_key_or_agent_is_not_entered(tmp_path: Path) 
         foreign = await api.post(CHAT, words("hi"), headers={**PHONE, **headers})
         assert (foreign.status, foreign.json["error"]["code"]) == (404, "not_found")
         other = await api.post(CHAT, words("hi", model="helper"), headers=headers)
-        assert (other.status, other.json["error"]["code"]) == (409, "session_of_another_agent")
+        assert (other.status, other.json["error"]["code"]) == (409, "session_exists")
         assert said(await journal(api, "mine")) == ["secret"]
 
 

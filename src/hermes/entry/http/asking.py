@@ -8,13 +8,19 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from hashlib import sha256
 
 from hermes.control.continuing import Continuing
-from hermes.control.submission import Conflict, Named, Place, Submission, Submitted, id_for
+from hermes.control.submission import (
+    Conflict,
+    Named,
+    Place,
+    Submission,
+    Submitted,
+    find_request,
+    id_for,
+)
 from hermes.domain.ids import AgentId, TurnId, question_of_call
-from hermes.domain.ports import Tx
 from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
 from hermes.entry.http.answering import RUN_PREFIX, unbroken
 from hermes.entry.http.door import Call, Wire, session_name
@@ -30,7 +36,7 @@ CHAT_ID, USER_ID, THREAD_ID = "X-Hermes-Chat-Id", "X-Hermes-User-Id", "X-Hermes-
 RUN_ID = "X-Hermes-Run-Id"
 _TELLING = (SESSION_ID, SESSION_KEY, CHAT_ID, USER_ID, THREAD_ID)
 ASKS = Wire(
-    headers=(IDEMPOTENCY, *_TELLING), returns=(SESSION_ID, SESSION_KEY, RUN_ID), refuses=(404, 422, 502)
+    headers=(IDEMPOTENCY, *_TELLING), returns=(SESSION_ID, SESSION_KEY, RUN_ID), refuses=(404, 409, 422, 502)
 )
 """An endpoint that makes a turn with `ask` and answers with `turn_headers`."""
 
@@ -58,14 +64,15 @@ async def ask(call: Call, picked: Picked, said: Conversation, wish: Wish) -> Sub
     for name in _TELLING:
         call.name_header(name)  # one that is not used here must be fit as well: it counts for the fingerprint
     place = _place(call, wish)
-    own = place.until is not None
+    own = place.own
     request = await named(call, wish)
-    await _check_elsewhere(call, picked, place, request)
+    await _check_other_agents(call, picked, request)
     said = await keep_pictures(call, picked.agent, said if own else replace(said, history=()))
     guidance = Guidance(
         instructions=said.instructions, history=said.history, tools=said.tools, model=picked.model
     )
-    hangs = own and call.name_header(IDEMPOTENCY) is None and not wish.lasting
+    alone = own or wish.after is not None
+    hangs = alone and call.name_header(IDEMPOTENCY) is None and not wish.lasting
     words = Submission(
         agent=picked.agent,
         source=call.source(place.session or "-"),
@@ -116,7 +123,7 @@ async def go_on(call: Call, picked: Picked, said: Conversation, wish: Wish) -> G
     """Go on with a turn that waits for what this request brings: the results of the client's tools, or words
     that answer its question. None if nothing waits for it."""
     place = _place(call, wish)
-    own = place.until is not None
+    own = place.own
     results = {
         question: result.text for result in said.results if (question := question_of_call(result.call))
     }
@@ -144,33 +151,22 @@ async def go_on(call: Call, picked: Picked, said: Conversation, wish: Wish) -> G
     return Going(turn=replace(found.turn, ephemeral=own and request is None), after=found.after)
 
 
-async def _check_elsewhere(call: Call, picked: Picked, place: Place, request: Named | None) -> None:
-    """Sessions and keys belong to one agent each; the same name with another agent is a mistake."""
-    for agent in call.door.agents:
-        if agent == picked.agent or (place.session is None and (request is None or request.key is None)):
-            continue
-        taken, used = await call.door.gateway.read(agent, partial(_look, place, request))
-        if used and call.principal.sees(agent):
-            raise Conflict("This Idempotency-Key was used for a request to another agent.")
-        if taken:
-            raise ApiError(
-                409,
-                "session_of_another_agent",
-                f"The session “{place.session}” is another agent's. Name that agent as the model, or another"
-                " session.",
-            )
-
-
-def _look(place: Place, request: Named | None, tx: Tx) -> tuple[bool, bool]:
-    taken = place.session is not None and tx.sessions.get(place.session) is not None
+async def _check_other_agents(call: Call, picked: Picked, request: Named | None) -> None:
+    """Each agent keeps its own requests; a key that was used with another one is used all the same."""
     if request is None or request.key is None:
-        return taken, False
-    return taken, bool(tx.requests.find(request.owner, key=request.key))
+        return
+    owner, keys = request.owner, request.keys
+    for agent in call.door.agents:
+        if agent == picked.agent:
+            continue
+        if await call.door.gateway.read(agent, lambda tx: find_request(tx, owner, keys)) is not None:
+            raise Conflict("This key was used for a request to another agent.")
 
 
 def _place(call: Call, wish: Wish) -> Place:
+    forget = call.door.clock.now() + (call.door.gateway.keeps if wish.named else FORGET_AFTER)
     if wish.after is not None:
-        return Place(after=wish.after, owner=call.owner)
+        return Place(after=wish.after, until=forget, owner=call.owner)
     named = wish.session or call.name_header(SESSION_ID)
     if named is not None:
         return Place(session=session_name(named), begin=True, owner=call.owner)
@@ -178,7 +174,7 @@ def _place(call: Call, wish: Wish) -> Place:
         return Place(owner=call.owner)
     if call.name_header(THREAD_ID):
         raise bad_request(f"{THREAD_ID} needs {CHAT_ID} beside it.", param=THREAD_ID)
-    return Place(until=call.door.clock.now() + FORGET_AFTER)
+    return Place(until=forget)
 
 
 async def fingerprint(call: Call) -> str:

@@ -22,7 +22,7 @@ import msgspec
 from aiohttp import web
 
 from hermes.control.continuing import StillOpen
-from hermes.control.submission import Conflict, Taken, Unknown
+from hermes.control.submission import Conflict, Taken, Unfinished, Unknown
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.entry.http.door import ROUTES, Call, Door, Route, decode_query, wrong
 from hermes.entry.http.errors import ApiError, bad_request
@@ -35,6 +35,7 @@ OWNER = Principal(name="owner")
 NOBODY = Principal(name="nobody", scopes=frozenset(), agents=frozenset())
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _GOODBYE_SECONDS = 2.0
+_CLIENT_LEFT = 499
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -247,6 +248,9 @@ def _speaking(traffic: Traffic) -> Any:
             response = await _answered(request, handler)
             status = response.status
             return response
+        except ConnectionError:
+            # Nobody hears this answer; without one, aiohttp would log a fault of ours.
+            return web.Response(status=_CLIENT_LEFT)
         finally:
             seconds = time.perf_counter() - started
             resource = request.match_info.route.resource
@@ -324,6 +328,8 @@ def as_api_error(error: ApiError | HermesError) -> ApiError:
             return ApiError(409, "question_open", str(error))
         case Conflict():
             return ApiError(422, "idempotency_key_reused", str(error))
+        case Unfinished():
+            return ApiError(409, "still_running", str(error))
         case UserError():
             return bad_request(str(error))
         case Unreachable():
