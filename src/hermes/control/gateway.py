@@ -43,6 +43,7 @@ from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.message import Inbound
 from hermes.domain.ports import Platform, Store, Tx
+from hermes.domain.rows import WorkCounts
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.text import storable
@@ -197,6 +198,10 @@ class Gateway:
             size = f"{len(text):,} characters; {most:,} are the most"
             raise UserError(f"Your message has {size}.", hint="Put it into a file and name the file.")
 
+    async def counts(self) -> WorkCounts:
+        """How much work there is, of all agents."""
+        return await self._parts.store.read(lambda tx: tx.counts.now())
+
     async def read(self, agent: AgentId, query: Callable[[Tx], T]) -> T:
         """Ask something of an agent's part of the store."""
         return await self._runtime(agent).store.read(query)
@@ -227,14 +232,15 @@ class Gateway:
         turn = await runtime.store.write(wake)
         if turn is not None:
             self.feeds.open(turn.id)
-            for listener in self._listeners:
+            for listener in list(self._listeners):
                 listener(turn)
             self._ring_known(agent, session)
         return turn
 
-    def listen(self, listener: Callable[[Turn], None]) -> None:
-        """A door wants to know of turns that it did not begin itself."""
+    def listen(self, listener: Callable[[Turn], None]) -> Callable[[], None]:
+        """A door wants to know of turns that it did not begin itself, until it calls what this returns."""
         self._listeners.append(listener)
+        return partial(self._listeners.remove, listener)
 
     async def enter(self, caller: Caller, wanted: str | None, model: str | None = None) -> Session:
         """Put a door into a session: the one it wants by id or title, or a new one."""

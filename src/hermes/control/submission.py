@@ -37,12 +37,15 @@ class Place:
     """Which session words go to: the one with this id (begun under it if `begin`), the one as it was after a
     turn, one of their own that is forgotten at `until`, or else the one that their source is bound to.
 
+    `bind`: the source is bound to it from now on, and without a session named a new one begins, for `model`.
     `owner`: only a session that was begun through this account."""
 
     session: SessionId | None = None
     begin: bool = False
     after: TurnId | None = None
     until: datetime | None = None
+    bind: bool = False
+    model: str | None = None
     owner: str | None = None
 
 
@@ -112,6 +115,8 @@ class Submitting:
         words = self.words
         known_session = self._known_session(tx)
         session, begun = known_session or self._begin(tx), known_session is None
+        if words.place.bind:
+            tx.bindings.bind(session_key(words.source, words.agent), session.id, words.source, self.now)
         said = session.busy_mode or self.settings.display.busy_input_mode
         turn = Turn(
             id=new_turn_id(),
@@ -171,7 +176,7 @@ class Submitting:
             if known is None and not place.begin:
                 raise no_session(place.session)
             return None if known is None else self._come_back(tx, known)
-        if place.until is not None:
+        if place.until is not None or place.bind:
             return None
         return bound_session(tx, Caller(agent=words.agent, source=words.source), self.now)
 
@@ -185,9 +190,11 @@ class Submitting:
 
     def _begin(self, tx: Tx) -> Session:
         words = self.words
-        ident = words.place.session or SessionId(f"api_{new_session_id(self.now)}")
+        place, made = words.place, new_session_id(self.now)
+        ident = place.session or (made if place.bind else SessionId(f"api_{made}"))
         key = session_key(words.source, words.agent)
-        session = replace(begin_session(key, words.source, self.now), id=ident, expires_at=words.place.until)
+        begun = begin_session(key, words.source, self.now)
+        session = replace(begun, id=ident, expires_at=place.until, model=place.model)
         tx.sessions.add(session)
         return session
 

@@ -18,7 +18,7 @@ from hermes.domain.clock import Clock as Clock
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Body, Inbound, Receipt
-from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OutboxRow, Slot
+from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OutboxRow, Slot, WorkCounts
 from hermes.domain.session import Session, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall
 from hermes.domain.turn import Answer, Earlier, Job, Question, Request, Turn, TurnState
@@ -168,6 +168,10 @@ class Recovery(Protocol):
     def prune(self, before: datetime, now: datetime) -> int: ...
 
 
+class Counts(Protocol):
+    def now(self) -> WorkCounts: ...
+
+
 class Tx(Protocol):
     """One transaction, scoped to one agent."""
 
@@ -197,6 +201,8 @@ class Tx(Protocol):
     def leases(self) -> Leases: ...
     @property
     def recovery(self) -> Recovery: ...
+    @property
+    def counts(self) -> Counts: ...
 
 
 class Store(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -98,6 +99,15 @@ class Hit:
     title: str | None
     who: str
     excerpt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkCounts:
+    """What is unfinished: messages that nobody has read yet, turns and messages to be sent by their state."""
+
+    inbox: int
+    turns: Mapping[str, int]
+    outbox: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
