@@ -9,11 +9,13 @@ from datetime import datetime, timedelta
 from hermes.control.commands.registry import Call, perform, read_command
 from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
+from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
 from hermes.domain.ports import Tx
 from hermes.domain.session import Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
+from hermes.domain.transcript import visible
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
 
 _LOOKED_AT = 50
@@ -117,6 +119,13 @@ def wake_session(tx: Tx, session: Session, text: str, now: datetime) -> Turn:
     )
     tx.turns.add(turn)
     return turn
+
+
+def look_up(tx: Tx, name: str) -> list[tuple[Session, list[Entry]]]:
+    """The sessions that are meant by a name, with what is visible of it if it is one."""
+    found = tx.sessions.find(name) if name else []
+    entries = visible(tx.journal.read(found[0].id)) if len(found) == 1 else []
+    return [(session, entries) for session in found]
 
 
 def delete_session(tx: Tx, session: SessionId) -> None:

@@ -28,7 +28,9 @@ def storable_all(value: Any) -> Any:
     if isinstance(value, dict):
         return {storable_all(key): storable_all(part) for key, part in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{part.name: storable_all(getattr(value, part.name)) for part in fields(value)})
+        return replace(
+            value, **{part.name: storable_all(getattr(value, part.name)) for part in fields(value)}
+        )
     return value
 
 

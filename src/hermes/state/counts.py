@@ -5,9 +5,7 @@ from __future__ import annotations
 from hermes.domain.rows import WorkCounts
 from hermes.state.db import Db
 
-_TURNS = (
-    "SELECT state, count(*) FROM turns WHERE state IN ('accepted', 'running', 'waiting') GROUP BY state"
-)
+_TURNS = "SELECT state, count(*) FROM turns WHERE state IN ('accepted', 'running', 'waiting') GROUP BY state"
 _OUTBOX = (
     "SELECT state, count(*) FROM outbox WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')"
     " GROUP BY state"

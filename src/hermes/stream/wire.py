@@ -19,6 +19,8 @@ T = TypeVar("T")
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (Snapshot, *get_args(Live), *get_args(Record))
 }
+HELLO, TURN, SEEN, END = "hello", "turn", "seen", "end"
+"""The names of events: the gateway is there; a turn that nobody said; what a turn shows; its end."""
 _encoder = msgspec.json.Encoder()
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 

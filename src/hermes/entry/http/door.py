@@ -134,7 +134,7 @@ Answer = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One endpoint. `scope` None is open to everybody."""
+    """One endpoint. `scope` None is open to everybody; a `local` one is there on the owner's socket alone."""
 
     method: str
     path: str
@@ -143,6 +143,7 @@ class Route:
     scope: Scope | None
     status: int
     tag: str
+    local: bool = False
 
     @property
     def hints(self) -> dict[str, Any]:
@@ -167,14 +168,29 @@ ROUTES: list[Route] = []
 
 
 def route(
-    method: str, path: str, told: str, *, scope: Scope | None = Scope.CHAT, status: int = 200
+    method: str,
+    path: str,
+    told: str,
+    *,
+    scope: Scope | None = Scope.CHAT,
+    status: int = 200,
+    local: bool = False,
 ) -> Callable[[Answer], Answer]:
     """Declare an endpoint; its tag in the documentation is the module it stands in."""
 
     def declare(answer: Answer) -> Answer:
         tag = answer.__module__.rsplit(".", 1)[-1]
         ROUTES.append(
-            Route(method=method, path=path, told=told, answer=answer, scope=scope, status=status, tag=tag)
+            Route(
+                method=method,
+                path=path,
+                told=told,
+                answer=answer,
+                scope=scope,
+                status=status,
+                tag=tag,
+                local=local,
+            )
         )
         return answer
 

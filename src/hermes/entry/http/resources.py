@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_RESOURCES = ["chat", "models", "health"]
+_RESOURCES = ["chat", "models", "health", "control"]
 
 
 def load_resources() -> None:
