@@ -212,6 +212,7 @@ class App:
         ]
         names = [account.name for account in accounts]
         told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
+        told["workspace"] = str(self._workspace(runtimes[MAIN_AGENT].profile))
         self._told = {**told, "started_at": clock.now().timestamp(), "gateway_state": "running"}
         watch.tell("running", **told)
         try:
@@ -307,7 +308,7 @@ class App:
 
     def _runtime(self, profile: Profile, store: Store, added: Sequence[Tool]) -> Runtime:
         settings = profile.settings
-        workspace = self._given.workspace or profile.home / WORKSPACE
+        workspace = self._workspace(profile)
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         tools = self._given.tools
         if tools is None:
@@ -325,6 +326,9 @@ class App:
         )
         known_as = model if choice is None else f"{choice.model} ({choice.provider})"
         return Runtime(profile=profile, agent=loop, store=store, model=known_as, prompt=prompt)
+
+    def _workspace(self, profile: Profile) -> Path:
+        return self._given.workspace or profile.home / WORKSPACE
 
     def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
         backend = LocalBackend(

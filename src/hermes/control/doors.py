@@ -25,8 +25,8 @@ UNUSED = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Somebody at a door: who speaks, and to which agent. `session` is the one they are in, for doors that keep
-    it themselves because others share their address; else it is the one that the address is bound to."""
+    """Somebody at a door: who speaks, and to which agent. `session` is the one they are in, for doors
+    that keep it themselves because others share their address; else it is what the address is bound to."""
 
     agent: AgentId
     source: Source
@@ -128,9 +128,9 @@ def look_up(tx: Tx, name: str) -> list[tuple[Session, list[Entry]]]:
     return [(session, entries) for session in found]
 
 
-def delete_session(tx: Tx, session: SessionId) -> None:
-    """Delete a session that nobody works on."""
-    if tx.turns.open_of(session, 1):
+def delete_session(tx: Tx, session: SessionId, *, unfinished: bool = False) -> None:
+    """Delete a session that nobody works on; one with `unfinished` turns only where nobody can."""
+    if not unfinished and tx.turns.open_of(session, 1):
         raise UserError(
             f"The session {one_line(session, 60)} is at work.",
             hint="Stop it first (/stop in it), or wait until it is done.",

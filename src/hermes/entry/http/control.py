@@ -1,7 +1,7 @@
 """What the terminal and the operator's commands ask of a running gateway: on the owner's socket alone.
 
-The chat's side is `entry.terminal.remote`. Nothing is kept for a terminal between two requests (it says itself
-which session it is in), so one whose gateway was started anew goes on as if nothing had been."""
+The chat's side is `entry.terminal.remote`. Nothing is kept for a terminal between two requests: it says
+itself which session it is in, so one whose gateway was started anew goes on as if nothing had been."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from hermes.entry.http.errors import not_found
 from hermes.entry.terminal.door import EmbeddedDoor, Entered, Wish, come_in, local_caller
 from hermes.stream.sse import event
 from hermes.stream.wire import END, HELLO, SEEN, TURN, EntryWords, encode, encode_seen, entry_words
-
 
 # --- a conversation ----------------------------------------------------------------------------------
 

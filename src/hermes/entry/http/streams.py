@@ -63,7 +63,7 @@ class EventStream:
 
     @property
     def resumable(self) -> bool:
-        """Whether its client can come back for the rest: what was asked for with GET can be asked for again."""
+        """Whether its client can come back for the rest: a GET can be asked again."""
         return self._request.method == "GET"
 
     def cut(self) -> None:

@@ -132,12 +132,9 @@ class Chat:
     def hear(self, presence: Presence) -> None:
         """The gateway went away, came back, or is waited for no longer."""
         self._presence = presence
-        self._screen.close_row(None)
         self._screen.note(_PRESENCE[presence])
         if presence is Presence.LOST:
             self.leave(FAILED)
-        elif self._is_row_wanted():
-            self._draw()
 
     def redraw(self) -> None:
         """The process was stopped and goes on."""

@@ -78,8 +78,8 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """Somebody is in: the door, the session if it is an earlier one, and its unfinished turns. `back` waits for
-    a gateway that is `Gone`."""
+    """Somebody is in: the door, the session if it is an earlier one, and its unfinished turns. `back` waits
+    for a gateway that is `Gone`."""
 
     door: Door
     session: Session | None = None

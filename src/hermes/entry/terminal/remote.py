@@ -1,9 +1,9 @@
 """The gateway of another process as an answer to what the terminal asks, through the owner's socket.
 
-The life of the line: one stream stays open and tells that the gateway is there, and of turns that nobody said.
-When it breaks the gateway is away; it is looked for again and again, and after a while no longer. Requests
-fail at once while it is away, only watching waits: it goes on from the last record that was seen. Words that
-were being said meanwhile are safe to say again with their key."""
+The life of the line: one stream stays open and tells that the gateway is there, and of turns that nobody
+said. When it breaks the gateway is away; it is looked for again and again, and after a while no longer.
+Requests fail at once while it is away, only watching waits: it goes on from the last record that was seen.
+Words that were being said meanwhile are safe to say again with their key."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ _ANSWER_SECONDS = 30.0
 _SILENT_SECONDS = 45.0
 """Longer than the gateway leaves a stream without a sign of life."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.05, 1.0
+_NOT_DONE = "The gateway is not there, so this was not done. Try again when it is back."
+_UNSURE = "The gateway went away before it answered; this may or may not have been done."
 _BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 _DRAINING = 503
 
@@ -61,7 +63,7 @@ class Line:
             await asyncio.wait_for(self._wait_here(), _ANSWER_SECONDS)
         except TimeoutError:
             await self.__aexit__()
-            raise Gone("The gateway does not answer") from None
+            raise Gone("The gateway does not answer.") from None
         except BaseException:
             await self.__aexit__()
             raise
@@ -79,15 +81,15 @@ class Line:
     async def ask(self, path: str, body: Mapping[str, Any], kind: type[T]) -> T:
         """One request and its answer; `Gone` if nobody is there to answer it."""
         if self.presence is not Presence.HERE:
-            raise Gone("The gateway is gone")
+            raise Gone(_NOT_DONE)
         headers, timeout = {"Content-Type": "application/json"}, aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
         try:
             async with self._http.post(path, data=encode(body), headers=headers, timeout=timeout) as response:
                 data = await response.read()
         except aiohttp.ClientConnectorError as error:
-            raise Gone("The gateway is gone") from error
+            raise Gone(_NOT_DONE) from error
         except _BROKEN as error:
-            raise Gone("The gateway went away before it answered", maybe_done=True) from error
+            raise Gone(_UNSURE, maybe_done=True) from error
         if response.status != 200:
             raise as_error(response.status, data)
         return decode(kind, data)
@@ -103,7 +105,7 @@ class Line:
                     for event in parser.feed(data):
                         yield event
         except _BROKEN as error:
-            raise Gone("The gateway is gone") from error
+            raise Gone(_NOT_DONE) from error
 
     async def back(self) -> None:
         """Wait until the gateway is there; `Gone` if it is waited for no longer. Never returns at once, so
@@ -274,5 +276,5 @@ def as_error(status: int, data: bytes) -> HermesError:
     except (Refused, LookupError, TypeError):
         return Refused(f"The gateway could not do it ({status}); its log has the details")
     if status == _DRAINING and code == "gateway_draining":
-        return Gone("The gateway is stopping")
+        return Gone(_NOT_DONE)
     return UserError(message) if status < 500 else Refused(message.removesuffix("."))
