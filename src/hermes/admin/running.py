@@ -1,7 +1,7 @@
 """The gateway that runs on a home, as a command finds it: by the lock, and by the socket on which it answers.
 
-A socket alone says nothing (a killed process leaves its file). A lock alone is a gateway that is just starting,
-or a command that is done in a moment; both are waited for a little."""
+A socket alone says nothing (a killed process leaves its file). A lock alone is a gateway that just starts, or
+a command that is done in a moment; both are waited for a little."""
 
 from __future__ import annotations
 

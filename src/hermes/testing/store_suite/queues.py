@@ -9,7 +9,7 @@ from hermes.domain.errors import HermesError, Lost, Refused
 from hermes.domain.ids import TurnId
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports import Tx
-from hermes.domain.rows import InboxRow, OutboxRow, OutState
+from hermes.domain.rows import InboxRow, OutboxRow, OutState, WorkCounts
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import NOW, OpenStore, address, after, inbound, out
 
@@ -164,6 +164,23 @@ async def check_a_key_is_used_once_and_a_place_can_be_written_to(open_store: Ope
         nowhere = replace(out("k2"), to=Address(platform="fake", chat=""))
         await raises(Refused, store.write(lambda tx: tx.outbox.add(nowhere)))
         assert [to.chat for _, to in await store.read(lambda tx: tx.outbox.waiting("fake", 0, 9))] == ["42"]
+
+
+async def check_what_is_unfinished_is_counted(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        assert await store.read(lambda tx: tx.counts.now()) == WorkCounts(inbox=0, turns={}, outbox={})
+        states = (OutState.DUE, OutState.DUE, OutState.UNKNOWN, OutState.SENT, OutState.DEAD)
+
+        def fill(tx: Tx) -> None:
+            tx.inbox.add("fake", [inbound("d1"), inbound("d2")], None, NOW)
+            tx.inbox.finish(tx.inbox.pending(0, 1)[0].n, "turn")
+            for number, state in enumerate(states):
+                tx.outbox.add(replace(out(f"k{number}"), state=state))
+            tx.outbox.add(replace(out("draft"), draft=True, state=OutState.ATTEMPTING))
+
+        await store.write(fill)
+        counts = await store.read(lambda tx: tx.counts.now())
+        assert counts == WorkCounts(inbox=1, turns={}, outbox={"due": 2, "unknown": 1})
 
 
 CHECKS = (
