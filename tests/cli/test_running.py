@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.admin.running import find_running
 from tests.cli.command import Said, gateway, hermes
 
 
@@ -53,6 +54,12 @@ def test_a_turn_is_traced_and_a_session_deleted_while_a_gateway_runs(home: Path)
         otter, walrus = json.loads(hermes(home, "sessions", "list", "--json").out)
         [hit] = json.loads(hermes(home, "sessions", "search", "--json", "the walrus").out)[:1]
         assert hit["session"] == walrus["id"]
+        asking = find_running(home, {})
+        assert asking is not None
+        [found] = asking.get("/control/session", list, name=walrus["id"])
+        turn = found["entries"][0]["turn"]
+        live = hermes(home, "trace", turn)
+        assert live.code == 0 and f"{turn} in {walrus['id']}: done (start 1)" in live.out
         refused = hermes(home, "sessions", "delete", walrus["id"])
         assert refused.code == 1 and "Nobody is here to confirm this." in refused.err
         deleted = hermes(home, "sessions", "delete", walrus["id"], "--yes")

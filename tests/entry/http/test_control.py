@@ -142,7 +142,7 @@ def test_a_runtime_folder_that_is_not_ours_is_refused(trouble: str, tmp_path: Pa
 
 async def test_without_a_socket_the_gateway_runs_all_the_same(tmp_path: Path, short: Path) -> None:
     home = tmp_path / ("deep" * 30) / "home"
-    os.chmod(short, 0o777)  # noqa: PTH101
+    os.chmod(short, 0o777)
     async with ApiWorld(home=home, environ={"XDG_RUNTIME_DIR": str(short)}) as api:
         assert (await api.get("/health")).status == 200
         assert os.listdir(short) == []

@@ -10,8 +10,9 @@ from hermes.domain.ids import TurnId
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports import Tx
 from hermes.domain.rows import InboxRow, OutboxRow, OutState, WorkCounts
+from hermes.domain.turn import TurnState
 from hermes.testing.store_suite.expect import raises
-from hermes.testing.store_suite.samples import NOW, OpenStore, address, after, inbound, out
+from hermes.testing.store_suite.samples import NOW, OpenStore, address, after, inbound, out, session, turn
 
 
 async def check_a_delivery_is_taken_once_per_account(open_store: OpenStore) -> None:
@@ -176,11 +177,15 @@ async def check_what_is_unfinished_is_counted(open_store: OpenStore) -> None:
             tx.inbox.finish(tx.inbox.pending(0, 1)[0].n, "turn")
             for number, state in enumerate(states):
                 tx.outbox.add(replace(out(f"k{number}"), state=state))
-            tx.outbox.add(replace(out("draft"), draft=True, state=OutState.ATTEMPTING))
+            tx.outbox.add(replace(out("draft", draft=True), state=OutState.ATTEMPTING))
+            tx.sessions.add(session())
+            tx.turns.add(turn("t1"))
+            tx.turns.add(turn("t2"))
+            tx.turns.save(replace(turn("t2"), state=TurnState.DONE), attempt=0)
 
         await store.write(fill)
         counts = await store.read(lambda tx: tx.counts.now())
-        assert counts == WorkCounts(inbox=1, turns={}, outbox={"due": 2, "unknown": 1})
+        assert counts == WorkCounts(inbox=1, turns={"accepted": 1}, outbox={"due": 2, "unknown": 1})
 
 
 CHECKS = (
@@ -193,4 +198,5 @@ CHECKS = (
     check_lanes_that_wait_are_listed_by_account,
     check_drafts_are_never_sent_by_a_lane,
     check_a_key_is_used_once_and_a_place_can_be_written_to,
+    check_what_is_unfinished_is_counted,
 )
