@@ -4,6 +4,8 @@ the way through. Never edit a file in `records/`; add one when a kind gains a fi
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import typing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,3 +77,25 @@ def test_times_come_back_to_the_microsecond() -> None:
     ):
         assert unstamp(stamp(at)) == at
     assert inbound("d").at.tzinfo is UTC
+
+
+_RACE = """
+import sys, threading
+sys.setswitchinterval(1e-6)
+from hermes.domain.turn import Earlier, Guidance, Speaker, TurnInput
+from hermes.state.codec import decode, encode
+data = encode(TurnInput(guidance=Guidance(history=(Earlier(by=Speaker.USER, text="a"),))))
+ready = threading.Barrier(4)
+def read():
+    ready.wait()
+    decode(TurnInput, data)
+threads = [threading.Thread(target=read) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_threads_that_read_a_kind_for_the_first_time_do_not_crash() -> None:
+    """Each try needs a process of its own: the decoder is made once. Without its lock half of them crash."""
+    for _ in range(12):
+        assert subprocess.run([sys.executable, "-c", _RACE], check=False).returncode == 0

@@ -3,6 +3,7 @@ take their defaults, so old rows stay readable and a kind's name never changes i
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -41,12 +42,18 @@ def encode(value: object) -> bytes:
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_making = threading.Lock()
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     decoder = _decoders.get(kind)
     if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+        # Two threads that make decoders of the same types at once crash in msgspec: one of them may find what
+        # the other has half put together.
+        with _making:
+            decoder = _decoders.get(kind)
+            if decoder is None:
+                decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     return decoder
 
 

@@ -33,6 +33,7 @@ NOBODY = Principal(name="nobody", scopes=frozenset(), agents=frozenset())
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _GOODBYE_SECONDS = 2.0
 _ROOT = 0
+_CLIENT_GONE = 499
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -229,6 +230,11 @@ async def _speak(
         response = _foreign(error).response()
     except (ApiError, HermesError) as error:
         response = as_api_error(error).response()
+    except ConnectionError:
+        if request.transport is not None and not request.transport.is_closing():
+            raise
+        # The client went away while it was being written to; nobody hears this answer.
+        response = web.Response(status=_CLIENT_GONE)
     seconds = time.perf_counter() - started
     log.debug("http.done path=%s status=%d seconds=%.3f", request.path, response.status, seconds)
     return response
