@@ -15,7 +15,19 @@ from bench.figure import Better, Figure, choose, gather, table
 from bench.machine import machine
 
 ROOT = Path(__file__).resolve().parent.parent
-BENCHES = ("path", "stream", "start", "accept", "burst", "turns", "memory", "recovery", "feed", "text")
+BENCHES = (
+    "path",
+    "stream",
+    "http",
+    "start",
+    "accept",
+    "burst",
+    "turns",
+    "memory",
+    "recovery",
+    "feed",
+    "text",
+)
 
 
 def main() -> int:

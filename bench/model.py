@@ -115,6 +115,7 @@ class Direct:
     """A bare program that asks the same server: one session, one request, the answer read and parsed."""
 
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+        self.base_url = url
         self._url = f"{url}/chat/completions"
         self._session = session
 

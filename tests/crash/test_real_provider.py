@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import random
 import re
-import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hermes.testing.history import check_history
 from hermes.testing.model_script import Call, ModelRequest, Pace, Reply, message_text
 from hermes.testing.model_server import Ended, FakeModelServer
 from tests.crash.lives import Lives
-from tests.crash.test_kill_matrix import CASES, MESSAGES
+from tests.crash.matrix import CASES, MESSAGES, killed_and_whole
+from tests.crash.wire import refused, wire_problems
 
 SAMPLE = set(random.Random("real provider").sample(CASES, 6))
 _TOKEN = re.compile(r"m\d+")
@@ -39,30 +37,11 @@ def obedient(request: ModelRequest) -> Reply:
     return Reply(text=f"answer to {name}: all {done} tools were used as you wished", pace=_PIECES)
 
 
-def wire_problems(messages: list[dict[str, Any]]) -> list[str]:
-    """Why a service would refuse these messages: calls without their results, results without their call."""
-    problems: list[str] = []
-    open_calls: set[str] = set()
-    for number, message in enumerate(messages):
-        if message["role"] == "tool":
-            if message["tool_call_id"] not in open_calls:
-                problems.append(f"{number}: a result of {message['tool_call_id']}, which is not open")
-            open_calls.discard(message["tool_call_id"])
-            continue
-        if open_calls:
-            problems.append(f"{number}: {message['role']} while {sorted(open_calls)} have no result")
-        open_calls = {call["id"] for call in message.get("tool_calls", ())}
-    return problems + [f"at the end {call} has no result" for call in open_calls]
-
-
 def server_problems(server: FakeModelServer) -> list[str]:
     """Requests that a service would refuse, and more answers left unread than a kill explains."""
-    problems = [problem for request in server.requests for problem in wire_problems(request.messages)]
-    refused = [one for one in server.exchanges if one.status not in (200, None)]
     left = sum(one.ended is not Ended.SENT for one in server.exchanges)
     most = len({chat for _, chat in MESSAGES})  # the turns that can run when the process is killed
-    problems += [f"request {one.request} got {one.status}" for one in refused]
-    return problems + ([f"{left} answers were left unread"] if left > most else [])
+    return refused(server) + ([f"{left} answers were left unread"] if left > most else [])
 
 
 @pytest.mark.parametrize(("point", "kind", "occurrence"), CASES, ids=lambda value: str(value))
@@ -73,20 +52,7 @@ async def test_killed_there_with_a_model_server_the_history_stays_whole(
         pytest.skip("in the full run")
     server = FakeModelServer(obedient)
     async with server, Lives(folder=tmp_path, kind=kind, model=server.base_url) as lives:
-        first = lives.world.write(MESSAGES[0][0], chat=MESSAGES[0][1], user="u1")
-        for text, chat in MESSAGES[1:]:
-            lives.world.write(text, chat=chat, user=f"u{chat}")
-        await lives.begin(kill=f"{point}:{occurrence}")
-        if point.startswith(("poll", "accept", "ack")) and occurrence > 1:
-            await lives.until(lambda: lives.world.all_acked)
-            lives.world.write("m7 late", chat="1", user="u1")
-        assert await lives.died() == -signal.SIGKILL, "the point was never passed"
-        lives.world.repeat(first)
-        await lives.begin()
-        await lives.until_answered(7 if len(lives.world.updates) > len(MESSAGES) + 1 else 6)
-        assert await lives.end() == 0
-        assert check_history(lives.world) == []
-        assert await lives.leftovers() == []
+        await killed_and_whole(lives, point, occurrence)
         assert server_problems(server) == []
         assert len(server.requests) >= len(MESSAGES) + 8, "a model call for each round and each answer"
 

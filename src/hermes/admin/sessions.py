@@ -11,6 +11,7 @@ from typing import Any
 
 from hermes.admin.output import Console, ago
 from hermes.admin.shelf import Shelf, open_shelf
+from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
     Answered,
@@ -31,7 +32,7 @@ from hermes.domain.rows import Hit
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
-from hermes.state.session_log import FOLDER, as_messages, log_path
+from hermes.state.session_log import FOLDER, log_path
 from hermes.state.settings import load_settings
 from hermes.state.textfile import replace_text
 

@@ -11,7 +11,7 @@ import msgspec
 
 from hermes.admin.gateway import on_store
 from hermes.admin.running import Running, find_running
-from hermes.control.doors import delete_session, look_up
+from hermes.control.doors import look_up
 from hermes.control.trace import trace_message
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId
@@ -70,8 +70,7 @@ class StoredShelf:
 
     def delete(self, session: Session) -> None:
         def remove(tx: Tx) -> list[None]:
-            if tx.sessions.get(session.id) is not None:
-                delete_session(tx, session.id, unfinished=True)
+            tx.sessions.delete(session.id)
             return []
 
         self._collect(remove, writing=True)

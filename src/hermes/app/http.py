@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes.app.webhooks import WebhookPart
 from hermes.control.gateway import Gateway
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
@@ -22,6 +23,7 @@ from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.host import HostState
 from hermes.entry.http.door import PLATFORM, AgentFacts, Door, HttpOptions
 from hermes.entry.http.keys import ALL_SCOPES, LEAST_CHARS, Key, Keyring, Principal, Scope
+from hermes.entry.http.webhooks.resource import PLATFORM as WEBHOOKS
 from hermes.state.setting_reader import looks_like_placeholder
 from hermes.state.settings import SECRETS_FILE, Loaded
 from hermes.state.settings_write import set_setting
@@ -48,10 +50,17 @@ class Around:
 class HttpPart:
     """Opened with the gateway, closed with it. `tell` hears how it is, as of any platform."""
 
-    def __init__(self, home: Path, loaded: Loaded, tell: Callable[[str, HostState, str], None]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        loaded: Loaded,
+        environ: Mapping[str, str],
+        tell: Callable[[str, HostState, str], None],
+    ) -> None:
         self._home = home
         self._loaded = loaded
         self._tell = tell
+        self._webhooks = WebhookPart(home, loaded, environ)
         self._server: Any = None
         self.address = ""
 
@@ -76,6 +85,7 @@ class HttpPart:
             version=around.version,
             facts=facts,
             aliases=around.aliases,
+            webhooks=self._webhooks.make(around.clock),
         )
         self._server = HttpServer(door)
         try:
@@ -83,8 +93,12 @@ class HttpPart:
         except UserError as error:
             # Without it nobody can attach to this gateway; everything else works.
             log.error("http.no_socket why=%s", error)
-        if not self.is_wanted:
-            return
+        if self.is_wanted:
+            await self._open_port(around, door)
+        if await asyncio.to_thread(self._webhooks.wants_port, bool(self.address)):
+            await self._open_webhooks()
+
+    async def _open_port(self, around: Around, door: Door) -> None:
         try:
             keys = await asyncio.to_thread(self._keys)
             port = await self._server.open_port(Keyring(keys, around.clock.monotonic))
@@ -94,6 +108,15 @@ class HttpPart:
             return
         self.address = f"http://{_host(door.options.host)}:{port}"
         self._tell(PLATFORM, HostState.CONNECTED, self.address)
+
+    async def _open_webhooks(self) -> None:
+        try:
+            port = await self._server.open_webhooks(self._webhooks.host, self._webhooks.port)
+        except UserError as error:
+            log.error("http.webhooks_closed why=%s", error)
+            self._tell(WEBHOOKS, HostState.PARKED, str(error))
+            return
+        self._tell(WEBHOOKS, HostState.CONNECTED, f"http://{_host(self._webhooks.host)}:{port}")
 
     def drain(self) -> None:
         if self._server is not None:

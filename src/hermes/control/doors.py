@@ -128,16 +128,6 @@ def look_up(tx: Tx, name: str) -> list[tuple[Session, list[Entry]]]:
     return [(session, entries) for session in found]
 
 
-def delete_session(tx: Tx, session: SessionId, *, unfinished: bool = False) -> None:
-    """Delete a session that nobody works on; one with `unfinished` turns only where nobody can."""
-    if not unfinished and tx.turns.open_of(session, 1):
-        raise UserError(
-            f"The session {one_line(session, 60)} is at work.",
-            hint="Stop it first (/stop in it), or wait until it is done.",
-        )
-    tx.sessions.delete(session)
-
-
 def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
     line = read_command(text)
     if line is None:

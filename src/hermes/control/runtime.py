@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from hermes.domain.ports import Agent, Store
+from hermes.domain.ports import Agent, Media, Store
 from hermes.domain.settings import Profile
 
 
@@ -16,5 +16,7 @@ class Runtime:
     store: Store
     model: str = ""
     """The model that answers where a session names none, as people call it."""
-    prompt: Callable[[], str] | None = None
-    """Makes the system prompt that a session keeps from its first turn on. Called off the loop."""
+    prompt: Callable[[], Awaitable[str]] | None = None
+    """Gives the system prompt that a session keeps from its first turn on."""
+    media: Media | None = None
+    """Where files are kept that come with messages."""

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from hermes.control.doors import Caller, bound_session
 from hermes.domain.address import Source
-from hermes.domain.errors import UserError
+from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
 from hermes.domain.ports import Tx
@@ -30,6 +30,10 @@ class Conflict(UserError):
 
 class Unknown(UserError):
     """What was named is not there, or not for who asks."""
+
+
+class Taken(UserError):
+    """Something else has this name already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +58,20 @@ BOUND = Place()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A request to come: its id is the turn's with this prefix; the rest is as in `Request`."""
+    """A request to come: its id is the turn's with this prefix; the rest is as in `Request`. One with further
+    keys (`also`) was asked before if any of them is known."""
 
     prefix: str
     owner: str
     key: str | None = None
+    also: tuple[str, ...] = ()
     fingerprint: str = ""
     conversation: str | None = None
     facts: str = "{}"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.also if self.key is None else (self.key, *self.also)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +119,10 @@ class Submitting:
     now: datetime
 
     def unit(self, tx: Tx) -> Submitted:
-        known = self._asked_before(tx)
+        words = self.words
+        known = asked_before(tx, words.request)
         if known is not None:
             return known
-        words = self.words
         known_session = self._known_session(tx)
         session, begun = known_session or self._begin(tx), known_session is None
         if words.place.bind:
@@ -131,40 +141,9 @@ class Submitting:
             ephemeral=words.ephemeral,
         )
         tx.turns.add(turn)
-        return Submitted(turn=turn, request=self._request(tx, turn), begun=begun)
-
-    def _asked_before(self, tx: Tx) -> Submitted | None:
-        named = self.words.request
-        known = tx.requests.by_key(named.owner, named.key) if named is not None and named.key else None
-        if named is None or known is None:
-            return None
-        turn = tx.turns.get(known.turn)
-        if known.fingerprint != named.fingerprint:
-            raise Conflict(
-                f"The key “{one_line(named.key or '', 60)}” was used for another request.",
-                hint="Use a new key for a new request, or repeat the old one unchanged.",
-            )
-        if turn is None:
-            raise Conflict("The request with this key is there, but its answer was deleted.")
-        return Submitted(turn=turn, request=known, fresh=False)
-
-    def _request(self, tx: Tx, turn: Turn) -> Request | None:
-        named = self.words.request
-        if named is None:
-            return None
-        request = Request(
-            id=id_for(named.prefix, turn.id),
-            owner=named.owner,
-            turn=turn.id,
-            session=turn.session,
-            created_at=self.now,
-            key=named.key,
-            fingerprint=named.fingerprint,
-            conversation=named.conversation,
-            facts=named.facts,
-        )
-        tx.requests.add(request)
-        return request
+        named = words.request
+        request = None if named is None else add_request(tx, named, turn, self.now)
+        return Submitted(turn=turn, request=request, begun=begun)
 
     def _known_session(self, tx: Tx) -> Session | None:
         """The session these words go to; None if they begin one of their own."""
@@ -195,7 +174,7 @@ class Submitting:
         key = session_key(words.source, words.agent)
         begun = begin_session(key, words.source, self.now)
         session = replace(begun, id=ident, expires_at=place.until, model=place.model)
-        tx.sessions.add(session)
+        add_session(tx, session)
         return session
 
     def _branch(self, tx: Tx, after: TurnId) -> Session:
@@ -213,6 +192,46 @@ class Submitting:
         return fork_session(tx, session, [entry for entry in entries if entry.seq <= last], self.now)
 
 
+def asked_before(tx: Tx, named: Named | None) -> Submitted | None:
+    """What the owner of a key was given for it before; another question under the same key is refused."""
+    known = None if named is None else find_request(tx, named.owner, named.keys)
+    if named is None or known is None:
+        return None
+    turn = tx.turns.get(known.turn)
+    if known.fingerprint != named.fingerprint:
+        raise Conflict(
+            f"The key “{one_line(named.key or '', 60)}” was used for another request.",
+            hint="Use a new key for a new request, or repeat the old one unchanged.",
+        )
+    if turn is None:
+        raise Conflict("The request with this key is there, but its answer was deleted.")
+    return Submitted(turn=turn, request=known, fresh=False)
+
+
+def find_request(tx: Tx, owner: str, keys: Sequence[str]) -> Request | None:
+    """The request that one of the keys was used for."""
+    return next((request for key in keys for request in tx.requests.find(owner, key=key)), None)
+
+
+def add_request(tx: Tx, named: Named, turn: Turn, now: datetime, *, part: str = "") -> Request:
+    """Keep a request of this turn, under the turn's name and the part of it that is meant."""
+    request = Request(
+        id=id_for(named.prefix, turn.id) + part,
+        owner=named.owner,
+        turn=turn.id,
+        session=turn.session,
+        created_at=now,
+        key=named.key,
+        fingerprint=named.fingerprint,
+        conversation=named.conversation,
+        facts=named.facts,
+    )
+    tx.requests.add(request)
+    for number, key in enumerate(named.also, 1):
+        tx.requests.add(replace(request, id=f"{request.id}.{number}", key=key, conversation=None))
+    return request
+
+
 def no_session(wanted: str) -> Unknown:
     return Unknown(
         f"There is no session “{one_line(wanted, 60)}”.", hint="`hermes sessions list` shows them."
@@ -223,6 +242,14 @@ def check_owner(session: Session, owner: str | None) -> None:
     """To who may not see a session it is as if there were none. Owners are told as in `owner_of`."""
     if owner is not None and not (session.owner or "").startswith(f"{owner}:"):
         raise no_session(session.id)
+
+
+def add_session(tx: Tx, session: Session) -> None:
+    """Ids are one space for all agents; one that is in use, wherever, is refused."""
+    try:
+        tx.sessions.add(session)
+    except Refused as error:
+        raise Taken(f"There is a session “{one_line(session.id, 60)}” already.") from error
 
 
 def fork_session(tx: Tx, session: Session, entries: Sequence[Entry], now: datetime) -> Session:

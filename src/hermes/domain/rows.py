@@ -102,15 +102,6 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkCounts:
-    """What is unfinished: messages that nobody has read yet, turns and messages to be sent by their state."""
-
-    inbox: int
-    turns: Mapping[str, int]
-    outbox: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MediaItem:
     """A fetched file, named by its content."""
 
@@ -119,3 +110,14 @@ class MediaItem:
     size: int
     mime: str
     stored_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenWork:
+    """How much is not done yet: turns and messages on their way by state, happenings nobody has looked at,
+    questions without an answer."""
+
+    turns: Mapping[str, int]
+    outbox: Mapping[str, int]
+    inbox: int
+    questions: int

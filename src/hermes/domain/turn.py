@@ -12,6 +12,9 @@ from hermes.domain.ids import AgentId, CallId, JobId, QuestionId, SessionId, Tur
 from hermes.domain.message import Attachment
 from hermes.domain.tool import ToolCall
 
+CLIENT_GONE = "client gone"
+"""Why a turn is stopped whose client no longer waits for it; nobody is told."""
+
 
 class TurnState(StrEnum):
     """accepted → running ⇄ waiting → done · failed · stopped"""
@@ -49,9 +52,11 @@ class BusyMode(StrEnum):
 
 
 class Action(StrEnum):
-    """What the actor does with a turn's words: say them, or change the transcript first."""
+    """What the actor does with a turn's words: say them, change the transcript first, or pass them on as the
+    answer, without the agent."""
 
     SAY = "say"
+    RELAY = "relay"
     UNDO = "undo"
     RETRY = "retry"
 

@@ -48,12 +48,10 @@ _making = threading.Lock()
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     decoder = _decoders.get(kind)
     if decoder is None:
-        # Two threads that make decoders of the same types at once crash in msgspec: one of them may find what
-        # the other has half put together.
+        # msgspec keeps what it learns of a dataclass at the class, before it has learnt all of it: a second
+        # thread that makes a decoder of the same class meanwhile gets half of it and crashes the process.
         with _making:
-            decoder = _decoders.get(kind)
-            if decoder is None:
-                decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+            decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     return decoder
 
 

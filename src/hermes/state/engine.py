@@ -15,7 +15,7 @@ import apsw
 
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import AgentId
-from hermes.state.counts import CountsTable
+from hermes.state.census import CensusTable
 from hermes.state.db import Damaged, Row
 from hermes.state.inbox import InboxTable
 from hermes.state.jobs import JobsTable
@@ -115,7 +115,7 @@ class SqliteTx:
         self.media = MediaTable(db, agent)
         self.leases = LeasesTable(db)
         self.recovery = RecoveryTable(db)
-        self.counts = CountsTable(db)
+        self.census = CensusTable(db)
 
 
 def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:

@@ -107,9 +107,16 @@ SECOND = (
     "CREATE INDEX sessions_expiry ON sessions (expires_at) WHERE expires_at IS NOT NULL",
 )
 
+THIRD = (
+    """CREATE TABLE guidance (
+        turn TEXT PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, body BLOB NOT NULL)""",
+    "CREATE INDEX guidance_session ON guidance (session)",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
+    Migration(number=3, oldest=3, statements=THIRD),
 )
 NEWEST = MIGRATIONS[-1].number
 

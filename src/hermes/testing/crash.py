@@ -2,8 +2,8 @@
 
 `KillSwitch` sends a real SIGKILL to its own process at the n-th passing of a named point. The points are
 the borders of the ports (every unit of the store, every call to the platform, the model and the tools), so
-nothing in the product knows of them. `StoppingStore` does the same inside a test: after the n-th write
-nothing moves."""
+nothing in the product knows of them: `victim` is a gateway with such borders.
+`StoppingStore` does the same inside a test: after the n-th write nothing moves."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from hermes.domain.event import TextDelta
 from hermes.domain.ids import AgentId
 from hermes.domain.ports import ModelPiece, ModelRequest, Provider, Store, Tx
+from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.testing.model import last_words
 
 T = TypeVar("T")
@@ -41,19 +43,37 @@ _UNITS = {
     "attempt": "attempt",
     "begin_draft": "draft",
     "keep_receipt": "shown",
+    "Submitting.unit": "submit",
+    "absorb": "absorb",
+    "Gateway.start.<locals>.<lambda>": "boot",
+    "Gateway.stop.<locals>.<lambda>": "close",
+    "Gateway.enter.<locals>.<lambda>": "enter",
+    "Gateway.answer.<locals>.<lambda>": "answer",
+    "SessionActor._look.<locals>.<lambda>": "look",
 }
 
 
 @dataclass(slots=True, kw_only=True)
 class KillSwitch:
-    """Kills this process at the `occurrence`-th passing of `point`; an empty point never."""
+    """Kills this process at the `occurrence`-th passing of `point`; an empty point never. Each passing is
+    a line of `log`, if there is one."""
 
     point: str = ""
     occurrence: int = 1
+    log: Path | None = None
     _passed: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def set_to(cls, told: str, log: Path | None = None) -> KillSwitch:
+        """Of `point:n`, as it stands on a command line."""
+        point, _, occurrence = told.partition(":")
+        return cls(point=point, occurrence=int(occurrence or 1), log=log)
 
     def at(self, name: str) -> None:
         self._passed[name] += 1
+        if self.log is not None:
+            with self.log.open("a") as file:
+                file.write(f"{name}:{self._passed[name]}\n")
         if name == self.point and self._passed[name] == self.occurrence:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -79,7 +99,11 @@ class KillingStore:
         return result
 
     async def read(self, query: Callable[[Tx], T]) -> T:
-        return await self._store.read(query)
+        name = unit_name(query)
+        result = await self._store.read(query)
+        if name:
+            self._switch.at(f"{name}.after")
+        return result
 
     def scoped(self, agent: AgentId) -> Store:
         return KillingStore(self._store.scoped(agent), self._switch)
@@ -99,6 +123,18 @@ class KillingProvider:
             if isinstance(piece, TextDelta):
                 self._switch.at("model.middle")
         self._switch.at("model.after")
+
+
+def killing_tool(tool: Tool, switch: KillSwitch) -> Tool:
+    """The tool with a kill point before and after each run, named by its effect."""
+
+    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        switch.at(f"{tool.effect.value}.before")
+        result = await tool.run(context, arguments)
+        switch.at(f"{tool.effect.value}.after")
+        return result
+
+    return replace(tool, run=run)
 
 
 class KillingService:

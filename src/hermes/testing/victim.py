@@ -95,8 +95,7 @@ def main() -> None:
     parser.add_argument("--kill", default="", metavar="POINT:N")
     parser.add_argument("--model", default="", metavar="URL", help="a server that speaks chat completions")
     chosen = parser.parse_args()
-    point, _, occurrence = chosen.kill.partition(":")
-    switch = KillSwitch(point=point, occurrence=int(occurrence or 1))
+    switch = KillSwitch.set_to(chosen.kill)
     asyncio.run(live(chosen.folder, chosen.port, chosen.kind, switch, chosen.model))
     # Exit without waiting for stray threads: the test waits for this process.
     sys.stdout.flush()

@@ -21,7 +21,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Finished, Seen
 from hermes.domain.ids import MAIN_AGENT, TurnId
 from hermes.domain.turn import Turn
-from hermes.entry.http.door import ROUTES
+from hermes.entry.http.door import LOCAL_ROUTES, ROUTES
 from hermes.entry.http.owner_socket import bind_socket, listening, socket_places
 from hermes.entry.http.resources import load_resources
 from hermes.entry.terminal.door import Gone, Presence, Wish, come_in, local_caller
@@ -53,14 +53,13 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def test_there_are_routes_for_the_owner_alone() -> None:
     load_resources()
-    local = {route.path for route in ROUTES if route.local}
-    assert len(local) >= 12 and all(path.startswith("/control/") for path in local)
-    assert not any(route.path.startswith("/control/") for route in ROUTES if not route.local)
+    assert len(LOCAL_ROUTES) >= 12 and all(route.path.startswith("/control/") for route in LOCAL_ROUTES)
+    assert not any(route.path.startswith("/control/") for route in ROUTES)
 
 
 async def test_the_port_does_not_know_them(tmp_path: Path) -> None:
     async with ApiWorld(home=tmp_path / "home") as api:
-        for path in {route.path for route in ROUTES if route.local}:
+        for path in {route.path for route in LOCAL_ROUTES}:
             for method in ("GET", "POST", "DELETE", "OPTIONS"):
                 heard = await api.ask(method, path.replace("{turn}", "turn_1"))
                 assert (heard.status, heard.json["error"]["code"]) == (404, "unknown_url"), path
@@ -263,25 +262,23 @@ async def test_what_another_terminal_watches_is_not_joined(tmp_path: Path) -> No
         assert isinstance(seen[-1], Entry) and isinstance(seen[-1].record, Finished)
 
 
-async def test_a_session_at_work_is_not_deleted(tmp_path: Path) -> None:
+async def test_a_session_at_work_is_stopped_and_deleted(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    hold = asyncio.Event()
-    model = ScriptedModel(lambda request: Say(text="later", hold=hold))
+    model = ScriptedModel(lambda request: Say(text="later", hold=asyncio.Event()))
     async with ApiWorld(home=home, provider=model), Line(home / "gateway.sock") as line:
-        turn = await (await enter_remote(line, Wish())).door.say("hello", "k")
+        door = (await enter_remote(line, Wish())).door
+        turn = await door.say("hello", "k")
         path, query = "http://gateway/control/session", {"agent": "main", "name": turn.session}
         connector = aiohttp.UnixConnector(str(home / "gateway.sock"))
         async with aiohttp.ClientSession(connector=connector) as http:
-            async with http.delete(path, params=query) as response:
-                assert response.status == 400 and "is at work" in await response.text()
-            hold.set()
-            await watched(line, turn)
             async with http.delete(path, params=query) as response:
                 assert response.status == 200
             async with http.get(path, params=query) as response:
                 assert await response.json() == []
             async with http.get(path, params={**query, "agent": "nobody"}) as response:
                 assert response.status == 404
+        with pytest.raises(UserError, match="There is no session"):
+            await door.say("more", "k2")
 
 
 async def test_status_counts_what_is_unfinished(tmp_path: Path) -> None:
@@ -300,4 +297,4 @@ async def test_status_counts_what_is_unfinished(tmp_path: Path) -> None:
             assert told["facts"]["api"] == api.address and told["pid"] == os.getpid()
             hold.set()
             await watched(line, turn)
-            assert (await api.app.gateway.counts()).turns == {}
+            assert (await api.app.gateway.open_work()).turns == {}

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.cli.command import ROOT, environment
@@ -22,10 +22,14 @@ from tests.cli.command import ROOT, environment
 CHILD = ROOT / "tests" / "cli" / "chat_child.py"
 PATIENCE = 20.0
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-REAL = (
-    "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-    "from hermes.cli import main; sys.exit(main())"
+HERMES = "hermes.cli"
+_REAL = (
+    "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from {} import main; sys.exit(main())"
 )
+
+
+class Ended(AssertionError):
+    """The process ended while somebody waited for its words."""
 
 
 class Person:
@@ -70,20 +74,40 @@ class Person:
 
     def until(self, *texts: str, patience: float = PATIENCE) -> str:
         """Wait until the texts stand, in this order, in what was written since the last wait."""
-        end = time.monotonic() + patience
-        while True:
+
+        def come() -> bool:
             place = self._at
             for text in texts:
                 found = self.seen.find(text, place)
                 if found < 0:
-                    break
+                    return False
                 place = found + len(text)
-            else:
-                self._at = place
-                return self.seen
+            self._at = place
+            return True
+
+        self._wait(come, texts, patience)
+        return self.seen
+
+    def _wait(self, come: Callable[[], bool], texts: Sequence[str], patience: float = PATIENCE) -> None:
+        end = time.monotonic() + patience
+        while not come():
             assert time.monotonic() < end, f"not seen: {texts}\n--- since then:\n{self.seen[self._at :]}"
             if not self._read(0.05) and self.process.poll() is not None and not self._read(0.2):
-                raise AssertionError(f"it ended ({self.process.returncode}) without {texts}:\n{self.seen}")
+                raise Ended(f"it ended ({self.process.returncode}) without {texts}:\n{self.seen}")
+
+    def until_one(self, *texts: str) -> str:
+        """Wait until one of the texts stands in what was written since the last wait; which came first."""
+        found: dict[int, str] = {}
+
+        def come() -> bool:
+            places = {self.seen.find(text, self._at): text for text in texts}
+            found.update({place: text for place, text in places.items() if place >= 0})
+            return bool(found)
+
+        self._wait(come, texts)
+        first = min(found)
+        self._at = first + len(found[first])
+        return found[first]
 
     def prompt(self) -> None:
         self.until("❯ ")
@@ -136,9 +160,11 @@ class Person:
 
 
 @contextlib.contextmanager
-def at_terminal(home: Path, *words: str, real: bool = False, **more: str) -> Iterator[Person]:
-    """A person who has just started `hermes chat`, with the model of `chat_child.py` or the real command."""
-    command = [sys.executable, "-P", "-c", REAL] if real else [sys.executable, str(CHILD), str(home)]
+def at_terminal(home: Path, *words: str, real: str = "", **more: str) -> Iterator[Person]:
+    """A person who has just started `hermes chat`, with the model of `chat_child.py` or, `real`, by the
+    `main` of this module."""
+    child = [sys.executable, str(CHILD), str(home)]
+    command = [sys.executable, "-P", "-c", _REAL.format(real)] if real else child
     # A script finds its modules next to itself; ours are found from the root of the checkout.
     path = f"{ROOT / 'src'}:{ROOT}"
     more = {"TERM": "xterm-256color", "PYTHONPATH": path, "HERMES_NO_PROBE": "1", **more}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.entry.terminal.person import Person, at_terminal
+from tests.entry.terminal.person import HERMES, Person, at_terminal
 
 
 @pytest.fixture
@@ -443,7 +443,7 @@ def test_the_first_minute_with_the_demo_model(home: Path) -> None:
     def begin(person: Person) -> None:
         person.until("demo", "❯ ")
 
-    with at_terminal(home, real=True) as person:
+    with at_terminal(home, real=HERMES) as person:
         begin(person)
         person.type("list files")
         person.until("· ", "… done", "❯ ")
@@ -454,7 +454,7 @@ def test_the_first_minute_with_the_demo_model(home: Path) -> None:
         person.type("count to 30")
         person.until("1 2 3")
         person.kill()
-    with at_terminal(home, real=True) as person:
+    with at_terminal(home, real=HERMES) as person:
         person.until("Unfinished: “count to 30”.", "29 30", "❯ ")
         person.keys("\x04")
         assert person.ends() == 0

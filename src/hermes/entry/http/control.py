@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 from aiohttp import web
 
-from hermes.control.doors import Replied, delete_session, look_up
+from hermes.control.doors import Replied, look_up
 from hermes.control.questions import Outcome
 from hermes.control.trace import trace_message
 from hermes.domain.event import Seen, Verdict
@@ -22,7 +22,7 @@ from hermes.domain.ports import Tx
 from hermes.domain.rows import Hit
 from hermes.domain.session import Session
 from hermes.domain.turn import Turn
-from hermes.entry.http.door import Call, route
+from hermes.entry.http.door import Call, local_route
 from hermes.entry.http.errors import not_found
 from hermes.entry.terminal.door import EmbeddedDoor, Entered, Wish, come_in, local_caller
 from hermes.stream.sse import event
@@ -65,32 +65,32 @@ class After(msgspec.Struct, kw_only=True):
     after: int = 0
 
 
-@route("POST", "/control/enter", "Come in to a conversation.", local=True)
+@local_route("POST", "/control/enter", "Come in to a conversation.")
 async def enter(call: Call, body: Wish) -> Entered:
     return await come_in(call.door.gateway, local_caller(), body)
 
 
-@route("POST", "/control/say", "Say something; with the same key it is said once.", local=True)
+@local_route("POST", "/control/say", "Say something; with the same key it is said once.")
 async def say(call: Call, body: SayRequest) -> Turn:
     return await _door(call, body).say(body.text, body.key)
 
 
-@route("POST", "/control/command", "Run a slash command.", local=True)
+@local_route("POST", "/control/command", "Run a slash command.")
 async def command(call: Call, body: CommandRequest) -> Replied:
     return await _door(call, body).command(body.text)
 
 
-@route("POST", "/control/answer", "Answer a question of a turn.", local=True)
+@local_route("POST", "/control/answer", "Answer a question of a turn.")
 async def answer(call: Call, body: AnswerRequest) -> Outcome:
     return await _door(call).answer(QuestionId(body.question), body.verdict, body.text)
 
 
-@route("POST", "/control/stop", "Stop a turn.", local=True)
+@local_route("POST", "/control/stop", "Stop a turn.")
 async def stop(call: Call, body: StopRequest) -> StopAnswer:
     return StopAnswer(stopped=await _door(call).stop(TurnId(body.turn)))
 
 
-@route("GET", "/control/turns/{turn}/events", "Watch a turn from a record on.", local=True)
+@local_route("GET", "/control/turns/{turn}/events", "Watch a turn from a record on.")
 async def watch(call: Call, query: After) -> web.StreamResponse:
     agent, turn = await call.turn(TurnId(call.part("turn")))
     seen = cast(AsyncGenerator[Seen], call.door.gateway.watch(agent, turn.id, query.after))
@@ -104,7 +104,7 @@ def _seen(seen: Seen) -> bytes:
     return event(encode_seen(seen).decode(), name=SEEN)
 
 
-@route("GET", "/control/events", "Hear of turns that nobody said, and that the gateway is there.", local=True)
+@local_route("GET", "/control/events", "Hear of turns that nobody said, and that the gateway is there.")
 async def listen(call: Call) -> web.StreamResponse:
     hello = event(encode(_facts(call)).decode(), name=HELLO)
     stream = await call.door.streams.send(call.request, _woken(call), _turn, headers={}, first=hello)
@@ -179,7 +179,7 @@ class Status(msgspec.Struct, kw_only=True):
     outbox: dict[str, int]
 
 
-@route("GET", "/control/sessions", "The sessions, the latest first.", local=True)
+@local_route("GET", "/control/sessions", "The sessions, the latest first.")
 async def list_sessions(call: Call, query: OfAgents) -> list[Session]:
     found: list[Session] = []
     for agent in _agents(call, query):
@@ -187,7 +187,7 @@ async def list_sessions(call: Call, query: OfAgents) -> list[Session]:
     return sorted(found, key=lambda session: session.updated_at, reverse=True)[: query.limit]
 
 
-@route("GET", "/control/search", "What was said, in all sessions.", local=True)
+@local_route("GET", "/control/search", "What was said, in all sessions.")
 async def search(call: Call, query: Words) -> list[Hit]:
     hits: list[Hit] = []
     for agent in _agents(call, query):
@@ -196,7 +196,7 @@ async def search(call: Call, query: Words) -> list[Hit]:
     return hits[: query.limit]
 
 
-@route("GET", "/control/session", "The sessions that a name fits, and what was said in it.", local=True)
+@local_route("GET", "/control/session", "The sessions that a name fits, and what was said in it.")
 async def find_session(call: Call, query: Named) -> list[FoundSession]:
     found: list[FoundSession] = []
     for agent in _agents(call, query):
@@ -211,14 +211,14 @@ def _find(tx: Tx, name: str) -> list[FoundSession]:
     ]
 
 
-@route("DELETE", "/control/session", "Delete a session for good.", local=True)
+@local_route("DELETE", "/control/session", "Delete a session for good.")
 async def delete(call: Call, query: Named) -> Deleted:
     [agent] = _agents(call, query)
-    await call.door.gateway.write(agent, lambda tx: delete_session(tx, SessionId(query.name)))
+    await call.door.gateway.delete_session(agent, SessionId(query.name))
     return Deleted(id=query.name)
 
 
-@route("GET", "/control/trace", "Where a message is.", local=True)
+@local_route("GET", "/control/trace", "Where a message is.")
 async def trace(call: Call, query: Message) -> list[str]:
     lines: dict[str, None] = {}
     for agent in call.door.agents:
@@ -227,17 +227,17 @@ async def trace(call: Call, query: Message) -> list[str]:
     return list(lines)
 
 
-@route("GET", "/control/status", "How the gateway is at this moment.", local=True)
+@local_route("GET", "/control/status", "How the gateway is at this moment.")
 async def status(call: Call) -> Status:
-    counts = await call.door.gateway.counts()
+    work = await call.door.gateway.open_work()
     return Status(
         pid=os.getpid(),
         version=call.door.version,
         facts=dict(call.door.facts()),
         open_streams=len(call.door.streams),
-        inbox=counts.inbox,
-        turns=dict(counts.turns),
-        outbox=dict(counts.outbox),
+        inbox=work.inbox,
+        turns=dict(work.turns),
+        outbox=dict(work.outbox),
     )
 
 

@@ -29,7 +29,6 @@ from hermes.entry.terminal.keyboard import Keyboard
 from hermes.entry.terminal.keys import PASTE_OFF, PASTE_ON, Key, Press, Typed
 from hermes.entry.terminal.screen import Screen
 from hermes.stream.console import Console
-from hermes.stream.fold import for_people
 
 OK, FAILED, GONE, INTERRUPTED = 0, 1, 129, 130
 OWN_COMMANDS = {
@@ -399,7 +398,7 @@ class Chat:
 
     async def _note(self, entry: Entry) -> None:
         match entry.record:
-            case Asked() as asked if for_people(asked):
+            case Asked() as asked if self._visit.asks(asked):
                 await self._ask(asked)
             case Answered() as answered:
                 self._forget(answered.question)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 from secrets import token_hex
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from hermes.control.doors import Caller, Replied
 from hermes.control.gateway import Gateway
@@ -19,10 +19,11 @@ from hermes.control.questions import Outcome
 from hermes.control.submission import Named, Place, Submission
 from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.event import Seen, Verdict
+from hermes.domain.event import Asked, Record, Seen, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.session import Session
 from hermes.domain.turn import Answer, Turn, TurnInput
+from hermes.stream.fold import for_people
 
 PLATFORM = LOCAL_DOOR
 LOCAL = "local"
@@ -78,21 +79,28 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """Somebody is in: the door, the session if it is an earlier one, and its unfinished turns. `back` waits
-    for a gateway that is `Gone`."""
+    """Somebody is in: the door, the session if it is an earlier one, its unfinished turns, and which of their
+    questions are settled. `back` waits for a gateway that is `Gone`."""
 
     door: Door
     session: Session | None = None
     turns: tuple[Turn, ...] = ()
+    settled: frozenset[QuestionId] = frozenset()
     back: Callable[[], Awaitable[None]] = _never_gone
+
+    def asks(self, record: Record) -> TypeGuard[Asked]:
+        """Whether somebody here is to answer this."""
+        return isinstance(record, Asked) and for_people(record) and record.question not in self.settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entered:
-    """What there is for somebody who comes in: an earlier session with its unfinished turns, or nothing."""
+    """What there is for somebody who comes in: an earlier session with its unfinished turns and which of
+    their questions are settled, or nothing."""
 
     session: Session | None = None
     turns: tuple[Turn, ...] = ()
+    settled: frozenset[QuestionId] = frozenset()
 
 
 Enter = Callable[[Wish], Awaitable[Visit]]
@@ -117,7 +125,9 @@ async def come_in(gateway: Gateway, caller: Caller, wish: Wish) -> Entered:
     if wanted is None:
         return Entered()
     session = await gateway.enter(caller, wanted, wish.model)
-    return Entered(session=session, turns=tuple(await gateway.unfinished(caller, session.id)))
+    turns = await gateway.unfinished(caller, session.id)
+    settled = await gateway.settled(caller.agent, turns)
+    return Entered(session=session, turns=tuple(turns), settled=settled)
 
 
 async def enter_embedded(gateway: Gateway, caller: Caller, wish: Wish) -> Visit:
@@ -125,7 +135,7 @@ async def enter_embedded(gateway: Gateway, caller: Caller, wish: Wish) -> Visit:
     found = await come_in(gateway, caller, wish)
     session = None if found.session is None else found.session.id
     door = EmbeddedDoor(gateway, caller, session, wish.model)
-    return Visit(door=door, session=found.session, turns=found.turns)
+    return Visit(door=door, session=found.session, turns=found.turns, settled=found.settled)
 
 
 class EmbeddedDoor:

@@ -15,7 +15,7 @@ from hermes.entry.terminal.chat import FAILED, INTERRUPTED, OK
 from hermes.entry.terminal.door import Gone, Visit, new_words_key
 from hermes.entry.terminal.screen import Screen
 from hermes.stream.console import Console, QuietConsole
-from hermes.stream.fold import for_people, question_text
+from hermes.stream.fold import question_text
 
 Ask = Callable[[str], Awaitable[str | None]]
 """Show a question to a person and return the line that answers it; None if nobody is there any more."""
@@ -107,7 +107,7 @@ class OneShot:
         async for seen in self.visit.door.watch(turn.id, 0):
             self._show(console, seen)
             record = seen.record if isinstance(seen, Entry) else None
-            if isinstance(record, Asked) and for_people(record):
+            if record is not None and self.visit.asks(record):
                 await self._answer(record)
             elif isinstance(record, Finished | Failed | Stopped):
                 ended = record

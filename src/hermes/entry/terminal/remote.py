@@ -265,7 +265,7 @@ async def enter_remote(line: Line, wish: Wish, *, steady: bool = False) -> Visit
     found = await line.ask("/control/enter", asdict(wish), Entered)
     session = None if found.session is None else found.session.id
     door = RemoteDoor(line, session, wish.model, steady=steady)
-    return Visit(door=door, session=found.session, turns=found.turns, back=line.back)
+    return Visit(door=door, session=found.session, turns=found.turns, settled=found.settled, back=line.back)
 
 
 def as_error(status: int, data: bytes) -> HermesError:

@@ -1,0 +1,46 @@
+"""The `hermes` command, to be killed: everything is real, and the borders of store, model and tools are kill
+points. `HERMES_KILL_AT=point:n` ends it there with a real SIGKILL; `HERMES_KILL_LOG` names a file in which
+each passing of a point becomes a line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import hermes.app
+from hermes import cli
+from hermes.app import App, Watch
+from hermes.domain.ports import Media, Provider, Store
+from hermes.domain.settings import Profile
+from hermes.domain.tool import Tool
+from hermes.state.session_log import SessionLogs
+from hermes.testing.crash import KillingProvider, KillingStore, KillSwitch, killing_tool
+
+KILL_AT, KILL_LOG = "HERMES_KILL_AT", "HERMES_KILL_LOG"
+
+
+def _switch() -> KillSwitch:
+    log = os.environ.get(KILL_LOG)
+    return KillSwitch.set_to(os.environ.get(KILL_AT, ""), Path(log) if log else None)
+
+
+class MortalApp(App):
+    """The composition root with a kill switch at its ports. A process has one."""
+
+    switch = _switch()
+
+    async def _run(self, store: Store, watch: Watch, logs: SessionLogs | None) -> None:
+        await super()._run(KillingStore(store, self.switch), watch, logs)
+
+    def _provider(self, profile: Profile, media: Media) -> Provider:
+        return KillingProvider(super()._provider(profile, media), self.switch)
+
+    def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
+        tools = super()._tools(profile, store, workspace, added)
+        return [killing_tool(tool, self.switch) for tool in tools]
+
+
+def main() -> int:
+    hermes.app.App = MortalApp  # type: ignore[misc]
+    return cli.main()

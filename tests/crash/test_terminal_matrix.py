@@ -1,0 +1,70 @@
+"""The kill matrix through the terminal: the real command in a pty with the real provider, a real SIGKILL at
+each border that a story passes, and the command run again."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import hermes
+from tests.crash.stories import KILLED, STORIES, WAITING, Story, Telling, obliging, whole
+from tests.crash.terminal import serving
+
+# Until its first model call, and when its last turn is done, every story is as the plain one.
+_OPENING = (
+    "boot",
+    "enter",
+    "submit.before:1",
+    "submit.after:1",
+    "claim.before:1",
+    "claim.after:1",
+    "model.before:1",
+)
+
+
+def _is_as_plain(story: Story, point: str) -> bool:
+    last = story.borders["claim"]
+    return point.startswith((*_OPENING, "close", f"claim.before:{last}", f"claim.after:{last}"))
+
+
+CASES = [
+    (name, point)
+    for name, story in STORIES.items()
+    for point in story.points
+    if name == "plain" or not _is_as_plain(story, point)
+] + [("approval", WAITING)]
+SAMPLE = {*random.Random("terminal").sample(CASES, 3), ("approval", WAITING), ("approval", "answer.after:1")}
+
+
+@pytest.mark.parametrize(("name", "point"), CASES, ids=lambda value: str(value))
+async def test_killed_there_the_next_start_goes_on(tmp_path: Path, full: bool, name: str, point: str) -> None:
+    if not full and (name, point) not in SAMPLE:
+        pytest.skip("in the full run")
+    with serving(obliging) as server:
+        telling = Telling(story=STORIES[name], folder=tmp_path, server=server)
+        assert telling.live_until(point) == KILLED, f"the point was never passed: {telling.passed}"
+        telling.live_on()
+        assert await telling.problems() == [], "\n--- and then:\n".join(telling.screens)
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_no_border_is_missing(tmp_path: Path, full: bool, name: str) -> None:
+    """What a story passes when nobody kills it is what it is killed at."""
+    if not full and name != "steer":
+        pytest.skip("in the full run")
+    with serving(obliging) as server:
+        telling = Telling(story=STORIES[name], folder=tmp_path, server=server)
+        assert telling.live_until("") == 0
+        words = {point for point in telling.passed if point.startswith("model.middle")}
+        assert set(telling.passed) == {*STORIES[name].points, *words}
+
+
+def test_a_question_that_was_answered_is_not_asked_again_by_a_one_shot(tmp_path: Path) -> None:
+    with serving(obliging) as server:
+        telling = Telling(story=STORIES["approval"], folder=tmp_path, server=server)
+        assert telling.live_until("answer.after:1") == KILLED
+        said = hermes(telling.home, "--continue", "-q", "m2")
+        assert said.code == 0 and whole("m1") in said.out and whole("m2") in said.out
+        assert "asked" not in said.err
