@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+from hermes.domain.address import Source
 from hermes.domain.errors import Lost
 from hermes.domain.event import (
     Answered,
+    Asked,
     Ending,
     Entry,
     Failed,
@@ -28,9 +30,9 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.ids import CallId, SessionId, TurnId
+from hermes.domain.ids import CallId, SessionId, TurnId, new_question_id
 from hermes.domain.ports import Tx
-from hermes.domain.session import Session
+from hermes.domain.session import Session, SessionKey, begin_session
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
 from hermes.domain.turn import CLIENT_GONE, Action, Answer, BusyMode, Turn, TurnState
@@ -39,6 +41,7 @@ MOST_CRASHES = 3
 QUICK_SECONDS = 30
 UNKNOWN_OUTCOME = "Interrupted while it ran: its outcome is unknown and it was not repeated."
 GIVEN_UP = "This message stopped the gateway three times, so it was given up."
+UNCHANGED = "Nothing was changed."
 NOT_RUN = "Not run: the turn was stopped first."
 
 
@@ -50,6 +53,7 @@ class Next(StrEnum):
     SUSPECT = "suspect"
     RUN = "run"
     ENDED = "ended"
+    PARKED = "parked"
     STOP = "stop"
 
 
@@ -97,7 +101,7 @@ class Claiming:
     def _begin(self, tx: Tx, session: Session, turn: Turn, behind: list[Turn]) -> Claim:
         if turn.ready_at is not None and turn.ready_at > self.now and turn.stop is None:
             return Claim(next=Next.WAIT, seconds=(turn.ready_at - self.now).total_seconds())
-        said = self._opening(turn)
+        said = [_confirmation(turn)] if turn.input.confirm else self._opening(turn)
         reason = turn.stop or ("interrupted" if _interrupts(behind) else None)
         if reason is not None and not ended_by(said):
             said = [*said, Stopped(reason=reason)]
@@ -111,14 +115,16 @@ class Claiming:
     ) -> Claim:
         """Write a new attempt of the turn with its first records; they may already end it."""
         ended = ended_by(said)
-        started = replace(turn, state=ended or TurnState.RUNNING, attempt=turn.attempt + 1, progress=0)
+        parked = bool(said) and isinstance(said[-1], Asked)
+        state = ended or (TurnState.WAITING if parked else TurnState.RUNNING)
+        started = replace(turn, state=state, attempt=turn.attempt + 1, progress=0)
         new = number(self.transcript, turn.id, said, self.now)
         tx.turns.save(started, attempt=turn.attempt, epoch=self.epoch)
         tx.journal.append(self.session, new)
-        if ended is not None:
+        if ended is not None or parked:
             self.conclude(tx, started, [*turn_entries(self.transcript, turn.id), *new])
         return Claim(
-            next=Next.RUN if ended is None else Next.ENDED,
+            next=Next.PARKED if parked else Next.RUN if ended is None else Next.ENDED,
             turn=started,
             session=session,
             new=new,
@@ -144,8 +150,26 @@ class Claiming:
             said += [*cut_off(view, ""), Failed(reason=GIVEN_UP)]
         elif not stop and any(_client_left(view, answered) for answered in answers):
             said += [*cut_off(view, ""), Stopped(reason=CLIENT_GONE)]
+        elif not stop and turn.input.confirm:
+            allowed = bool(answers) and answers[-1].verdict.allows
+            said += self._confirmed(tx, turn) if allowed else [Finished(note=UNCHANGED)]
         claim = self._start(tx, session, turn, said, behind)
         return replace(claim, next=Next.STOP) if stop else claim
+
+    def _confirmed(self, tx: Tx, turn: Turn) -> list[Record]:
+        """What was asked for is done."""
+        if turn.input.action is not Action.NEW:
+            return self._opening(turn)
+        title = turn.input.text or None
+        if title is not None and any(known.title == title for known in tx.sessions.find(title)):
+            return [Finished(note=f"Another session is called “{title}”. Choose another title.")]
+        for key, source in tx.bindings.of(self.session):
+            if turn.source is None or source.address == turn.source.address:
+                session = next_session(tx, key, source, self.now)
+                if title is not None:
+                    tx.sessions.save(replace(session, title=title))
+                title = None
+        return [Finished(note=new_session_words(turn.input.text or None, self.session))]
 
     def _called_back(self, tx: Tx, turn: Turn, behind: list[Turn]) -> bool:
         """Whether a waiting turn has to go on: it is to stop, or other words withdraw its question."""
@@ -182,6 +206,27 @@ class Claiming:
         again = since.record
         assert isinstance(again, UserSaid)
         return [Undone(since=since.seq), again]
+
+
+def next_session(tx: Tx, key: SessionKey, source: Source, now: datetime) -> Session:
+    """A new session that the chat is bound to from now on."""
+    session = begin_session(key, source, now)
+    tx.sessions.add(session)
+    tx.bindings.bind(key, session.id, source, now)
+    return session
+
+
+def new_session_words(title: str | None, before: SessionId) -> str:
+    return f"New session{f' “{title}”' if title else ''}. /resume {before} goes back."
+
+
+def _confirmation(turn: Turn) -> Asked:
+    count = turn.input.count
+    what = "begin a new session" if turn.input.action is Action.NEW else f"forget the last {_turns(count)}"
+    text = f"Shall I {what}?"
+    return Asked(
+        question=new_question_id(), kind=QuestionKind.CONFIRM, text=text, options=("yes", "no"), digest=text
+    )
 
 
 def _run_by_hand(turn: Turn) -> ModelSaid:

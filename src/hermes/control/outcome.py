@@ -26,6 +26,7 @@ from hermes.stream.split import split
 
 REPEAT_MARK = "↻ (this may be a repeat)"
 PARTS_PER_SEGMENT = 1000
+CONFIRM_SECONDS = 300
 _MARK_ROOM = 2 * len(REPEAT_MARK)
 _QUIET_STOPS = (CLIENT_GONE,)
 
@@ -122,6 +123,8 @@ class Outcomes:
             )
         elif asked.kind is QuestionKind.APPROVAL:
             text = f"{asked.text}\n\nReply yes, session, always or no (or /approve, /deny)."
+        elif asked.kind is QuestionKind.CONFIRM:
+            text = f"{asked.text}\n\nReply yes or no."
         pieces = split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)
         last = len(pieces) - 1
         now = self._clock.now()
@@ -155,6 +158,8 @@ class Outcomes:
         """A question expires, except in the terminal, where somebody sits who may take their time."""
         if turn.source is not None and turn.source.address.platform == LOCAL_DOOR:
             return None
+        if kind is QuestionKind.CONFIRM:
+            return self._clock.now() + timedelta(seconds=CONFIRM_SECONDS)
         decided = kind in (QuestionKind.APPROVAL, QuestionKind.CLIENT_TOOL)
         seconds = self._settings.approvals.timeout if decided else self._settings.agent.clarify_timeout
         return self._clock.now() + timedelta(seconds=seconds)

@@ -75,7 +75,9 @@ def _fitting(question: Question, given: Answer) -> Answer:
 
 
 def _is_offered(question: Question, verdict: Verdict) -> bool:
-    if question.kind not in (QuestionKind.APPROVAL, QuestionKind.CONFIRM):
+    if question.kind is QuestionKind.CONFIRM:
+        return verdict in (Verdict.ONCE, Verdict.DENY)
+    if question.kind is not QuestionKind.APPROVAL:
         return True
     return verdict is not Verdict.REPLY and (not question.options or verdict.value in question.options)
 

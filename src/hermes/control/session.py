@@ -117,7 +117,7 @@ class SessionActor:
                 return self._rung
             case Next.WAIT:
                 await self._around.clock.sleep(claim.seconds)
-            case Next.RUN | Next.STOP | Next.ENDED | Next.SUSPECT:
+            case Next.RUN | Next.STOP | Next.ENDED | Next.PARKED | Next.SUSPECT:
                 await self._take(claim)
         return True
 
@@ -162,6 +162,10 @@ class SessionActor:
         self._interrupt = None
         if claim.next is Next.ENDED:
             self._close(turn)
+            return
+        if claim.next is Next.PARKED:
+            self._around.outcomes.ring(turn)
+            self._around.feeds.release(turn.id)
             return
         self._running = turn
         if self._rung:

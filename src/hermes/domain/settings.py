@@ -155,6 +155,9 @@ class ApprovalSettings:
             "Seconds a request for approval, or for the result of a client's tool, stays open.", least=0
         ),
     )
+    destructive_slash_confirm: bool = field(
+        default=False, metadata=about("Ask before `/new` and `/undo` leave something behind.")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,13 +53,14 @@ class BusyMode(StrEnum):
 
 class Action(StrEnum):
     """What the actor does with a turn's words: say them, change the transcript first, pass them on as the
-    answer, without the agent, or run a command as the agent would, without the model."""
+    answer, without the agent, run a command as the agent would, without the model, or begin a new session."""
 
     SAY = "say"
     RELAY = "relay"
     UNDO = "undo"
     RETRY = "retry"
     RUN = "run"
+    NEW = "new"
 
 
 class Speaker(StrEnum):
@@ -107,7 +108,8 @@ NO_GUIDANCE = Guidance()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnInput:
-    """What came in, kept until the turn takes it into the transcript."""
+    """What came in, kept until the turn takes it into the transcript. With `confirm` the person is asked
+    before anything happens."""
 
     text: str = ""
     author: str | None = None
@@ -119,6 +121,7 @@ class TurnInput:
     count: int = 1
     guidance: Guidance = NO_GUIDANCE
     command: str = ""
+    confirm: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ _LATER_IN = {
         task_completion_guidance parallel_tool_call_guidance environment_probe coding_context
         verify_on_stop max_verify_nudges image_input_mode disabled_toolsets gateway_timeout_warning
         gateway_notify_interval restart_drain_timeout gateway_auto_continue_freshness""",
-    "approvals": "cron_mode deny destructive_slash_confirm mcp_reload_confirm",
+    "approvals": "cron_mode deny mcp_reload_confirm",
     "display": """compact personality skin language streaming show_reasoning reasoning_full tool_progress
         tool_preview_length friendly_tool_labels inline_diffs bell_on_complete show_cost resume_display
         interface timestamps final_response_markdown runtime_footer platforms

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hermes.control.claim import new_session_words, next_session
 from hermes.control.commands.registry import Call, Reply, command
 from hermes.control.library import branch_session, search_sessions, stop_turns
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import new_turn_id
-from hermes.domain.session import BACKGROUND, Among, Session, begin_session, owner_of
+from hermes.domain.session import BACKGROUND, Among, Session, owner_of
 from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
 from hermes.domain.turn import Action, BusyMode, Cause, Turn, TurnInput, TurnState
@@ -49,13 +50,20 @@ def new(call: Call) -> Reply:
     title = _title(call.args) if call.args else None
     if title is not None and any(known.title == title for known in call.tx.sessions.find(title)):
         raise UserError(f"Another session is called “{title}”.", hint="Choose another title.")
+    if _has_to_confirm(call):
+        given = TurnInput(action=Action.NEW, text=title or "", confirm=True)
+        return Reply(text="", turn=new_turn(call, given, BusyMode.QUEUE, Cause.COMMAND))
     ask_to_stop(call, "a new session was begun")
-    session = begin_session(call.key, call.source, call.now)
-    call.tx.sessions.add(session)
+    session = next_session(call.tx, call.key, call.source, call.now)
     if title is not None:
         call.tx.sessions.save(replace(session, title=title))
-    call.tx.bindings.bind(call.key, session.id, call.source, call.now)
-    return Reply(text=f"New session{f' “{title}”' if title else ''}. /resume {call.session.id} goes back.")
+    return Reply(text=new_session_words(title, call.session.id))
+
+
+def _has_to_confirm(call: Call) -> bool:
+    """What runs is stopped at once, whoever wants to begin anew; else there is time to ask."""
+    wanted = call.settings.approvals.destructive_slash_confirm and not call.turns
+    return wanted and bool(call.tx.journal.read(call.session.id))
 
 
 @command("stop", "stop what is running here, or a background task", usage="[task]")
@@ -103,7 +111,7 @@ def undo(call: Call) -> Reply:
     count = call.args or "1"
     if not (count.isascii() and count.isdigit() and 1 <= int(count) <= 1000):
         raise UserError(f"“{one_line(count, 20)}” is not a number of turns.", hint="Write /undo or /undo 3.")
-    given = TurnInput(action=Action.UNDO, count=int(count))
+    given = TurnInput(action=Action.UNDO, count=int(count), confirm=_has_to_confirm(call))
     return Reply(text="", turn=new_turn(call, given, BusyMode.QUEUE, Cause.COMMAND))
 
 

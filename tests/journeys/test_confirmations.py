@@ -1,0 +1,83 @@
+"""`/new` and `/undo` ask first where the settings want it; the question survives a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.event import UserSaid
+from hermes.domain.settings import ApprovalSettings
+from hermes.testing.clock import FakeClock
+from hermes.testing.harness import Journey, open_settings
+from hermes.testing.world import World
+
+SETTINGS = open_settings(approvals=ApprovalSettings(destructive_slash_confirm=True))
+
+
+def journey(folder: Path, world: World, kind: str = "plain") -> Journey:
+    return Journey(folder=folder, world=world, settings=SETTINGS, kind=kind)
+
+
+async def talk(chat: Journey, text: str) -> list[str]:
+    chat.world.write(text)
+    await chat.until_seen(f"You said: {text}")
+    await chat.until_idle()
+    entries = chat.model.requests[-1].entries
+    return [entry.record.text for entry in entries if isinstance(entry.record, UserSaid)]
+
+
+async def test_undo_waits_for_a_yes_also_over_a_crash(tmp_path: Path) -> None:
+    chat = journey(tmp_path, World())
+    async with chat:
+        await talk(chat, "one")
+        await talk(chat, "two")
+        chat.world.write("/undo")
+        await chat.until_seen("Shall I forget the last turn?")
+        await chat.until_idle()
+        await chat.abandon()
+    async with journey(tmp_path, chat.world) as again:
+        again.world.write("/approve", user="eve")
+        await again.until_seen("Only the person who was asked")
+        again.world.write("yes")
+        await again.until_seen("Undone: the last turn.")
+        assert await talk(again, "three") == ["one", "three"]
+
+
+@pytest.mark.parametrize("word", ["no", "/deny", "always"])
+async def test_without_a_yes_nothing_changes(tmp_path: Path, word: str) -> None:
+    async with journey(tmp_path, World()) as chat:
+        await talk(chat, "one")
+        chat.world.write("/new Plan")
+        await chat.until_seen("Shall I begin a new session?")
+        chat.world.write(word)
+        await chat.until_taken()
+        await chat.until_idle()
+        chat.world.write("/approve always")
+        await chat.until_taken()
+        sessions = await chat.database.read(lambda tx: tx.sessions.find(""))
+        assert len(sessions) == 1
+
+
+async def test_new_begins_with_a_pressed_yes(tmp_path: Path) -> None:
+    async with journey(tmp_path, World(), kind="edits") as chat:
+        chat.world.write("/new")
+        await chat.until_seen("New session.")
+        await talk(chat, "one")
+        chat.world.write("/new Plan")
+        await chat.until_seen("Shall I begin a new session?")
+        prompt = next(message for message in chat.world.messages.values() if message.buttons)
+        chat.world.write("", button=next(value for value in prompt.buttons if value.endswith(":yes")))
+        await chat.until_seen("New session “Plan”.")
+        assert await talk(chat, "two") == ["two"]
+
+
+async def test_silence_changes_nothing(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with Journey(folder=tmp_path, settings=SETTINGS, kind="plain", clock=clock) as chat:
+        await talk(chat, "one")
+        chat.world.write("/undo")
+        await chat.until_seen("Shall I forget the last turn?")
+        clock.jump(301)
+        await clock.advance(2)
+        await chat.until_seen("Nothing was changed.")
