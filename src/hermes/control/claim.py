@@ -6,8 +6,8 @@ leaves nothing, and a crash after it leaves enough to take the same decision aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -44,6 +44,7 @@ class Next(StrEnum):
 
     NOTHING = "nothing"
     WAIT = "wait"
+    ASK = "ask"
     SUSPECT = "suspect"
     RUN = "run"
     ENDED = "ended"
@@ -72,6 +73,9 @@ class Claiming:
     prompt: str | None = None
     suspects_too: bool = False
     born: datetime | None = None
+    gated: Callable[[Turn], bool] = lambda turn: False
+    rulings: Mapping[TurnId, str] = field(default_factory=dict)
+    """Why a turn that was asked about may not run; an empty reason is consent."""
 
     def unit(self, tx: Tx) -> Claim:
         turns = tx.turns.open_of(self.session)
@@ -94,7 +98,10 @@ class Claiming:
     def _begin(self, tx: Tx, session: Session, turn: Turn, behind: list[Turn]) -> Claim:
         if turn.ready_at is not None and turn.ready_at > self.now and turn.stop is None:
             return Claim(next=Next.WAIT, seconds=(turn.ready_at - self.now).total_seconds())
-        said = self._opening(turn)
+        denied = self.rulings.get(turn.id)
+        if denied is None and turn.stop is None and self.gated(turn):
+            return Claim(next=Next.ASK, turn=turn)
+        said = [Failed(reason=denied)] if denied else self._opening(turn)
         reason = turn.stop or ("interrupted" if _interrupts(behind) else None)
         if reason is not None and not ended_by(said):
             said = [*said, Stopped(reason=reason)]

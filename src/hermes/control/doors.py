@@ -3,14 +3,17 @@ in it, and what a slash command answers. Units of one transaction each; whom to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from hermes.control.commands.registry import Call, perform, read_command
+from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_command
+from hermes.control.hook_context import Told, session_began, session_replaced
+from hermes.control.hooks import Hooks
 from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
-from hermes.domain.ports import Tx
+from hermes.domain.ports import Store, Tx
 from hermes.domain.session import Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
@@ -40,15 +43,18 @@ class Replied:
     session: SessionId
     before: SessionId
     turn: Turn | None = None
+    news: tuple[Told, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What a command may know of the gateway around it."""
+    """What a command may know of the gateway around it, and what hooks say to it, if they were asked."""
 
     settings: Settings
     model: str
     now: datetime
+    hooks: Hooks = field(default_factory=Hooks)
+    ruling: CommandRuling | None = None
 
 
 def bound_session(tx: Tx, caller: Caller, now: datetime) -> Session:
@@ -116,15 +122,32 @@ def wake_session(tx: Tx, session: Session, text: str, now: datetime) -> Turn:
     return turn
 
 
+async def give_command(store: Store, caller: Caller, text: str, about: About) -> Replied:
+    """Run a slash command in one transaction, after hooks were asked and before they are told."""
+    try:
+        replied = await store.write(lambda tx: run_command(tx, caller, text, about))
+    except Unruled as case:
+        ruled = replace(about, ruling=await rule_command(about.hooks, case))
+        replied = await store.write(lambda tx: run_command(tx, caller, text, ruled))
+    about.hooks.tell_all(replied.news)
+    return replied
+
+
 def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
     line = read_command(text)
     if line is None:
         raise UserError(f"“{one_line(text, 40)}” is not a command.", hint="/help lists the commands.")
-    session = bound_session(tx, caller, about.now)
+    known = _bound(tx, caller)
+    session = known or _begin(tx, caller, about.now)
+    news: tuple[Told, ...] = () if known is not None else (session_began(caller.source, session, caller.key),)
+    ruling = about.ruling or find_ruling(about.hooks, caller.source, session, caller.key, line)
+    if ruling.line is None:
+        return Replied(text=ruling.text, session=session.id, before=session.id, news=news)
+    name, args = ruling.line
     call = Call(
         tx=tx,
-        name=line[0],
-        args=line[1],
+        name=name,
+        args=args,
         source=caller.source,
         key=caller.key,
         session=session,
@@ -135,7 +158,9 @@ def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
     )
     reply = perform(call)
     bound = tx.bindings.get(caller.key) or session.id
-    return Replied(text=reply.text, session=bound, before=session.id, turn=reply.turn)
+    if reply.begun is not None:
+        news += session_replaced(caller.source, session, reply.begun, caller.key)
+    return Replied(text=reply.text, session=bound, before=session.id, turn=reply.turn, news=news)
 
 
 def _bound(tx: Tx, caller: Caller) -> Session | None:

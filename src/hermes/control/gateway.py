@@ -23,11 +23,14 @@ from hermes.control.doors import (
     Replied,
     choose_model,
     enter_session,
+    give_command,
     open_turns,
-    run_command,
     wake_session,
 )
 from hermes.control.feed import Feed, Feeds
+from hermes.control.gates import agent_chooser
+from hermes.control.hook_context import session_began
+from hermes.control.hooks import Hooks
 from hermes.control.intake import Intake, IntakeWorld
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
@@ -75,6 +78,7 @@ class Parts:
     clock: Clock
     capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
     select: SelectAgent | None = None
+    hooks: Hooks = field(default_factory=Hooks)
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Names that a turn may give as its model, and the models behind them."""
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
@@ -126,6 +130,7 @@ class Gateway:
             clock=parts.clock,
             epoch=boot.epoch,
             committed=self._committed,
+            hooks=parts.hooks,
         )
         world = IntakeWorld(
             store=parts.store,
@@ -135,7 +140,8 @@ class Gateway:
             capabilities=self.capabilities,
             ring_session=self._ring_session,
             ring_lane=self._delivery.ring,
-            select=parts.select,
+            select=parts.select or agent_chooser(parts.hooks),
+            hooks=parts.hooks,
         )
         self._intake = Intake(world)
         expiry = Expiry(store=parts.store, clock=parts.clock, ring=self._ring_known)
@@ -237,6 +243,7 @@ class Gateway:
             turn = submitted.turn
             self.feeds.drive(turn.id)
             self._ring_session(words.agent, turn.session, submitted.begun)
+        self._parts.hooks.tell_all(submitted.news)
         return submitted
 
     def _catch_up(self) -> None:
@@ -273,8 +280,9 @@ class Gateway:
     async def command(self, caller: Caller, text: str) -> Replied:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
         runtime = self._runtime(caller.agent)
-        about = About(settings=self._parts.settings, model=runtime.model, now=self._parts.clock.now())
-        replied = await runtime.store.write(lambda tx: run_command(tx, caller, storable(text), about))
+        parts = self._parts
+        about = About(settings=parts.settings, model=runtime.model, now=parts.clock.now(), hooks=parts.hooks)
+        replied = await give_command(runtime.store, caller, storable(text), about)
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session}:
@@ -305,7 +313,12 @@ class Gateway:
         """Put a door into a session: the one it wants by id or title, or a new one."""
         now = self._parts.clock.now()
         store = self._runtime(caller.agent).store
-        return await store.write(lambda tx: choose_model(tx, enter_session(tx, caller, wanted, now), model))
+        session = await store.write(
+            lambda tx: choose_model(tx, enter_session(tx, caller, wanted, now), model)
+        )
+        if session.created_at == now:
+            self._parts.hooks.tell_all([session_began(caller.source, session, caller.key)])
+        return session
 
     async def bound(self, caller: Caller) -> SessionId | None:
         """The session that a door was in last."""

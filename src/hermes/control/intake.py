@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from hermes.control import commands
 from hermes.control.access import decide
 from hermes.control.commands.registry import Call, perform, read_command
+from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_command
+from hermes.control.hook_context import Told, session_began, session_replaced
+from hermes.control.hooks import Hooks
 from hermes.control.questions import answer, as_answer, pressed
 from hermes.control.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
@@ -38,12 +41,13 @@ _NEAR_LIMIT = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What became of a row, and whom to wake for it."""
+    """What became of a row, whom to wake for it, and what hooks are to be told."""
 
     outcome: str
     session: SessionId | None = None
     fresh: bool = False
     replied: bool = False
+    news: tuple[Told, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,7 @@ class IntakeWorld:
     ring_session: Callable[[AgentId, SessionId, bool], None]
     ring_lane: Callable[[Address], None]
     select: SelectAgent | None = None
+    hooks: Hooks = field(default_factory=Hooks)
 
 
 class Intake:
@@ -127,8 +132,14 @@ class Intake:
         routed = await route(row.inbound, world.settings, world.runtimes, world.select)
         runtime = world.runtimes[routed.agent]
         taking = Taking(row=row, agent=routed.agent, world=world)
-        taken = await runtime.store.write(taking.unit)
+        try:
+            taken = await runtime.store.write(taking.unit)
+        except Unruled as open_case:
+            # A crash takes the ruling with it; the row is still there and is asked about again.
+            ruling = await rule_command(world.hooks, open_case)
+            taken = await runtime.store.write(replace(taking, ruling=ruling).unit)
         log.debug("intake.took n=%d outcome=%s", row.n, taken.outcome)
+        world.hooks.tell_all(taken.news)
         if taken.session is not None:
             world.ring_session(routed.agent, taken.session, taken.fresh)
         if taken.replied:
@@ -142,6 +153,7 @@ class Taking:
     row: InboxRow
     agent: AgentId
     world: IntakeWorld
+    ruling: CommandRuling | None = None
 
     @property
     def inbound(self) -> Inbound:
@@ -179,12 +191,14 @@ class Taking:
         )
         key = session_key(self.inbound.source, self.agent, isolation)
         session, fresh = self._session(tx, key)
+        began = (session_began(self.inbound.source, session, key),) if fresh else ()
         prefix = self.world.capabilities(self.inbound.source.address).command_prefix
         line = read_command(self.inbound.text, prefix)
         if line is not None:
-            return replace(self._command(tx, key, session, line), fresh=fresh)
+            taken = self._command(tx, key, session, line)
+            return replace(taken, fresh=fresh, news=began + taken.news)
         answered = None if fresh else self._answer(tx, session)
-        return answered or self._turn(tx, session, fresh)
+        return replace(answered or self._turn(tx, session, fresh), news=began)
 
     def _session(self, tx: Tx, key: SessionKey) -> tuple[Session, bool]:
         bound = tx.bindings.get(key)
@@ -200,7 +214,12 @@ class Taking:
     # --- the ends a row can have ---
 
     def _command(self, tx: Tx, key: SessionKey, session: Session, line: tuple[str, str]) -> Taken:
-        name, args = line
+        source, hooks = self.inbound.source, self.world.hooks
+        ruling = self.ruling or find_ruling(hooks, source, session, key, line)
+        if ruling.line is None:
+            taken = Taken(outcome=f"command: {line[0]}, {ruling.outcome}", session=session.id)
+            return self._say(tx, taken, ruling.text)
+        name, args = ruling.line
         call = Call(
             tx=tx,
             name=name,
@@ -218,8 +237,11 @@ class Taking:
         turn = None if reply.turn is None else reply.turn.id
         if turn is not None:
             tx.inbox.finish(self.row.n, f"command: {name}", turn)
-        taken = Taken(outcome="" if turn is not None else f"command: {name}", session=session.id)
-        return self._say(tx, taken, reply.text)
+        news: tuple[Told, ...] = ()
+        if reply.begun is not None:
+            news = session_replaced(self.inbound.source, session, reply.begun, key)
+        outcome = "" if turn is not None else f"command: {name}"
+        return self._say(tx, Taken(outcome=outcome, session=session.id, news=news), reply.text)
 
     def _press(self, tx: Tx) -> Taken:
         given = pressed(self.inbound.button or "", self.inbound.source.person)

@@ -23,7 +23,7 @@ FOLDER = "scripts"
 MOST_OUTPUT = 1 << 20
 _INTERPRETERS = {".py": (sys.executable,), ".sh": ("/bin/sh",)}
 _LAST_WORDS_SECONDS = 1.0
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
+KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Scripts:
     def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
         self._home = home
         self._folder = home / FOLDER
-        self._environ = {name: environ[name] for name in _KEPT if name in environ}
+        self._environ = {name: environ[name] for name in KEPT if name in environ}
 
     def find(self, name: str) -> Path:
         """The script of this name. One that leads out of the folder is none."""

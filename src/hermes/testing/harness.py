@@ -11,7 +11,9 @@ from pathlib import Path
 
 from hermes.agent.loop import AgentLoop, LoopLimits
 from hermes.agent.pictures import Illustrated
+from hermes.control.gates import gate_tools
 from hermes.control.gateway import Gateway, Parts
+from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
@@ -54,6 +56,7 @@ class Journey:
     tools: Sequence[Tool] | None = None
     limits: LoopLimits | None = None
     agents: Sequence[str] = ("main",)
+    hooks: Hooks = field(default_factory=Hooks)
     wrap_store: Callable[[Store], Store] = lambda store: store
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     model: ScriptedModel = field(init=False)
@@ -79,6 +82,7 @@ class Journey:
                 settings=self.settings,
                 clock=self.clock,
                 capabilities={"fake": KINDS[self.kind]},
+                hooks=self.hooks,
             )
         )
         await self.gateway.start()
@@ -110,7 +114,7 @@ class Journey:
         media = MediaFiles(self.folder / "media", store, self.clock)
         loop = AgentLoop(
             provider=Illustrated(self.model, media),
-            tools=tools,
+            tools=gate_tools(self.hooks, tools),
             model="scripted",
             system="You are a test.",
             clock=self.clock,

@@ -39,10 +39,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a command answers; `turn` is a turn it created."""
+    """What a command answers; `turn` is a turn it created, `begun` a session that took the place of the one
+    before."""
 
     text: str
     turn: Turn | None = None
+    begun: Session | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,14 @@ def resolve(name: str) -> SlashCommand:
     near = get_close_matches(name, list(COMMANDS), n=1)
     hint = f"Did you mean /{near[0]}?" if near else "/help lists the commands."
     raise UserError(f"There is no command /{name}.", hint=f"{hint} To send it as text, leave out the slash.")
+
+
+def known_name(name: str) -> str:
+    """The name of the command that is meant; as it is written if there is none."""
+    try:
+        return resolve(name).name
+    except UserError:
+        return name
 
 
 def perform(call: Call) -> Reply:

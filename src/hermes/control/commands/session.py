@@ -50,7 +50,8 @@ def new(call: Call) -> Reply:
     if title is not None:
         call.tx.sessions.save(replace(session, title=title))
     call.tx.bindings.bind(call.key, session.id, call.source, call.now)
-    return Reply(text=f"New session{f' “{title}”' if title else ''}. /resume {call.session.id} goes back.")
+    text = f"New session{f' “{title}”' if title else ''}. /resume {call.session.id} goes back."
+    return Reply(text=text, begun=session)
 
 
 @command("stop", "stop what is running here")
