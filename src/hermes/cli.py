@@ -26,6 +26,8 @@ COMMANDS: dict[str, str] = {
     "webhook list": "the webhook routes",
     "webhook remove": "remove a webhook route",
     "webhook test": "send a signed event to the running gateway",
+    "hooks list": "the hooks of this home, and how they are",
+    "hooks test": "call the hooks that follow an event",
     "config show": "the settings that count now",
     "config get": "one setting",
     "config set": "change one setting",

@@ -246,11 +246,13 @@ class StateFile:
         self._facts: dict[str, Any] = {**facts, "platforms": {}}
         self._writing: asyncio.Task[None] | None = None
         self._changed = False
+        self._ready = False
 
     def tell(self, state: str, **facts: Any) -> None:
         self._facts.update(facts, gateway_state=state)
         self._write()
-        if state == "running":
+        if state == "running" and not self._ready:
+            self._ready = True
             agents, accounts = ", ".join(facts["agents"]), ", ".join(facts["accounts"]) or "none"
             place = f"home {self._home}, agents {agents}, platforms {accounts}, model {facts['model']}"
             self._say(f"ready: {place}")

@@ -24,10 +24,13 @@ from hermes.agent.pictures import Illustrated
 from hermes.agent.routes import Route, RoutedProvider
 from hermes.agent.tools import Workbench, default_tools
 from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker
+from hermes.app.hooks import HookPart
 from hermes.app.http import Around, HttpPart
 from hermes.app.prompt import SystemPrompt, zone_of
 from hermes.app.vitals import Vitals
+from hermes.control.gates import gate_tools
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
+from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock, SystemClock
@@ -90,7 +93,8 @@ class Given:
     """What a test or an embedding program brings along, instead of what settings and plugins say.
 
     `workspace` is where the agents' commands start, `toolsets` are the main agent's, `change` has the last
-    word on the settings, `inject` on what a model is told, and `in_memory` keeps nothing."""
+    word on the settings, `inject` on what a model is told, `in_memory` keeps nothing, and only where it
+    `boots` do hooks hear of the start and BOOT.md runs."""
 
     provider: Provider | None = None
     tools: Sequence[Tool] | None = None
@@ -101,6 +105,7 @@ class Given:
     change: Callable[[Settings], Settings] | None = None
     inject: Inject | None = None
     in_memory: bool = False
+    boots: bool = True
 
 
 class App:
@@ -127,6 +132,7 @@ class App:
         self._routes: dict[str, Route] = {}
         self._waking: set[asyncio.Task[Turn | None]] = set()
         self._backends: list[Backend] = []
+        self._hooks: HookPart | None = None
 
     @property
     def gateway(self) -> Gateway:
@@ -191,6 +197,8 @@ class App:
         try:
             await self._run(store, watch, logs)
         finally:
+            if self._hooks is not None:
+                await self._hooks.close()
             for backend in self._backends:
                 await backend.close()
             await self._models.close()
@@ -204,6 +212,8 @@ class App:
         vitals = Vitals(self._home, self.loaded, watch, clock)
         vitals.store = self.store.facts
         await self._choose(settings)
+        if not self._given.in_memory:
+            self._hooks = await asyncio.to_thread(HookPart, self._home, self._environ, clock)
         runtimes = await asyncio.to_thread(self._runtimes, store, settings)
         self._gateway = gateway = Gateway(
             Parts(
@@ -212,6 +222,7 @@ class App:
                 settings=settings,
                 clock=clock,
                 capabilities=self._capabilities(),
+                hooks=self._own_hooks,
                 aliases={name: route.model for name, route in self._routes.items()},
                 committed=_tell_nobody if logs is None else logs.committed,
                 forgotten=_forget_nothing if logs is None else logs.forget,
@@ -228,7 +239,10 @@ class App:
         ]
         names = [account.name for account in accounts]
         told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
-        vitals.tell("running", **told)
+        hooks = self._hooks
+        vitals.tell("running", **told, hooks=[] if hooks is None else hooks.facts())
+        if hooks is not None and self._given.boots:
+            hooks.begin(gateway, names, vitals.tell_hooks)
         try:
             await self._stop.wait()
         finally:
@@ -236,6 +250,10 @@ class App:
             http.drain()
             await self._drain(gateway, hosts)
             await http.close()
+
+    @property
+    def _own_hooks(self) -> Hooks:
+        return Hooks() if self._hooks is None else self._hooks.hooks
 
     def _model_name(self, agent: AgentId, runtime: Runtime) -> str:
         choice = self._choices.get(agent)
@@ -341,7 +359,7 @@ class App:
         media = MediaFiles(profile.home / MEDIA, store, self._given.clock)
         loop = AgentLoop(
             provider=self._provider(profile, media),
-            tools=tools,
+            tools=gate_tools(self._own_hooks, tools),
             model=model,
             system=lambda session: prompt.build(),
             clock=self._given.clock,

@@ -43,8 +43,8 @@ class Unruled(Exception):
 def find_ruling(
     hooks: Hooks, source: Source, session: Session, key: SessionKey, line: tuple[str, str]
 ) -> CommandRuling:
-    """The ruling on a command that nobody was asked about yet. By now it is known that it may be given at all,
-    so hooks hear only of those who may speak."""
+    """The ruling on a command that nobody was asked about yet. By now it is known that its author may
+    speak, so hooks hear of nobody else."""
     known = known_name(line[0])
     if not hooks.follows(f"{COMMAND}:{known}"):
         return CommandRuling(line=line)

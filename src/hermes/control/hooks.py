@@ -25,6 +25,7 @@ MOST_FAILURES = 3
 OPEN_SECONDS = 60.0
 MOST_WAITING = 1000
 _LONGEST_MESSAGE = 4000
+_LAST_SECONDS = 2.0
 Context = Mapping[str, object]
 
 
@@ -145,8 +146,11 @@ class Hooks:
         return None
 
     async def close(self) -> None:
+        """What happened last is still told, if that does not take long."""
         self._closing = True
         telling = [kept.telling for kept in self._kept if kept.telling is not None]
+        if telling:
+            await asyncio.wait(telling, timeout=_LAST_SECONDS)
         for task in telling:
             task.cancel()
         if telling:
@@ -240,7 +244,7 @@ def read_ruling(name: str, answer: object) -> Ruling:
     if not isinstance(answer, Mapping):
         raise Unreachable(f"it answered a {type(answer).__name__}, not a mapping with a decision")
     said = answer.get("decision", Decision.ALLOW.value)
-    if said not in set(Decision):
+    if said not in tuple(Decision):
         raise Unreachable(f"its decision “{one_line(str(said), 40)}” is none of {', '.join(Decision)}")
     message = answer.get("message", answer.get("reason", ""))
     if not isinstance(message, str):
