@@ -235,6 +235,39 @@ async def test_a_turn_gate_that_crashes_denies(tmp_path: Path) -> None:
         await chat.hooks.close()
 
 
+# --- messages ---
+
+SENDS = """
+def handle(event, context):
+    text = context["text"]
+    if "password" in text:
+        return {"decision": "deny"}
+    if "shout" in text:
+        return {"decision": "rewrite", "text": text.upper()}
+    if "too much" in text:
+        return {"decision": "rewrite", "text": "x" * 100_000}
+    if "hang" in text:
+        import time; time.sleep(600)
+"""
+
+
+async def test_a_message_is_denied_or_changed_before_anybody_sees_it(tmp_path: Path) -> None:
+    home = home_with(tmp_path, gate=("gate:send", SENDS))
+    seen: set[str] = set()
+
+    def script(request: ModelRequest) -> Say:
+        return say(f"I say {last_words(request)}", pieces=5)
+
+    async with Journey(folder=tmp_path, script=script, hooks=hooks_of(home)) as chat:
+        for words in ("the password", "hang", "too much", "shout", "goodbye"):
+            chat.world.write(words)
+            await chat.until_idle()
+            seen |= set(chat.world.seen())
+        assert seen == {"I SAY SHOUT", "I say goodbye"}
+        assert not any("password" in entry.text for entry in chat.world.did(Deed.SENT))
+        await chat.hooks.close()
+
+
 # --- which agent ---
 
 

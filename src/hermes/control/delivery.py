@@ -7,12 +7,14 @@ import logging
 
 from hermes.control.draft import Draft
 from hermes.control.feed import Feed
+from hermes.control.hooks import Hooks
 from hermes.control.lane import Lane, LaneWorld
 from hermes.control.tally import Tally
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
+from hermes.domain.hooks import GATE_SEND
 from hermes.domain.message import Body
 from hermes.domain.ports import Platform, Store
 from hermes.domain.rows import OutboxRow
@@ -27,11 +29,12 @@ _REPORT = "report:"
 
 
 class Delivery:
-    def __init__(self, *, store: Store, clock: Clock, settings: Settings, tally: Tally) -> None:
+    def __init__(self, *, store: Store, clock: Clock, settings: Settings, tally: Tally, hooks: Hooks) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
         self._tally = tally
+        self._hooks = hooks
         self._platforms: dict[str, Platform] = {}
         self._reports: set[asyncio.Task[None]] = set()
         world = LaneWorld(
@@ -40,6 +43,7 @@ class Delivery:
             settings=settings,
             platform=self._platforms.get,
             undeliverable=self._report,
+            hooks=hooks,
         )
         self._lanes: Workers[Address] = Workers(
             start=lambda to: Lane(to, world), page=self._page, places=_LANES, name="lane"
@@ -72,7 +76,7 @@ class Delivery:
 
     def begin(self, turn: Turn, feed: Feed) -> None:
         """A turn starts to run: show it as it speaks, where the chat can."""
-        if turn.reply is None:
+        if turn.reply is None or self._hooks.follows(GATE_SEND):  # nothing is shown before it was asked about
             return
         platform = self._platforms.get(turn.reply.to.credential)
         pace = None if platform is None else draft_pace(self._settings.streaming, platform.capabilities)

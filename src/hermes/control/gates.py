@@ -10,9 +10,11 @@ from hermes.control.hook_context import about_chat, about_command, about_inbound
 from hermes.control.hooks import Context, Decision, Hooks, Ruling, no_answer
 from hermes.control.routing import SelectAgent
 from hermes.domain.address import Source
-from hermes.domain.errors import UserError
-from hermes.domain.hooks import COMMAND, GATE_TOOL, GATE_TURN, SELECT_AGENT
-from hermes.domain.message import Inbound
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.errors import Refused, UserError
+from hermes.domain.hooks import COMMAND, GATE_SEND, GATE_TOOL, GATE_TURN, SELECT_AGENT
+from hermes.domain.message import Body, Inbound
+from hermes.domain.rows import OutboxRow
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.text import storable
 from hermes.domain.tool import Tool, ToolContext, ToolResult
@@ -92,6 +94,29 @@ async def rule_turn(hooks: Hooks, turn: Turn) -> str:
     if ruling.decision is Decision.ALLOW:
         return ""
     return ruling.message or f"This was not allowed by the hook “{ruling.by}”."
+
+
+async def rule_message(hooks: Hooks, row: OutboxRow, able: Capabilities) -> Body:
+    """A message as it may be sent; one that may not be is refused."""
+    if not hooks.follows(GATE_SEND):
+        return row.body
+    told = {
+        "platform": row.to.platform,
+        "account": row.to.account,
+        "chat_id": row.to.chat,
+        "thread_id": row.to.thread,
+        "turn_id": row.turn,
+        "text": row.body.text,
+    }
+    ruling = await hooks.ask(GATE_SEND, told)
+    text = ruling.answer.get("text")
+    if ruling.decision is Decision.ALLOW:
+        return row.body
+    if ruling.decision is not Decision.REWRITE:
+        raise Refused(f"not allowed by the hook “{ruling.by}”")
+    if not isinstance(text, str) or not text.strip() or able.unit.measure(text) > able.max_text:
+        raise Refused(f"the hook “{ruling.by}” rewrote it as nothing that can be sent")
+    return row.body.with_text(storable(text))
 
 
 def gate_tools(hooks: Hooks, tools: Sequence[Tool]) -> list[Tool]:

@@ -94,7 +94,7 @@ class Gateway:
         self.tally = Tally()
         self._warm = WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE)
         self._delivery = Delivery(
-            store=parts.store, clock=parts.clock, settings=parts.settings, tally=self.tally
+            store=parts.store, clock=parts.clock, settings=parts.settings, tally=self.tally, hooks=parts.hooks
         )
         self._outcomes = Outcomes(
             settings=parts.settings,

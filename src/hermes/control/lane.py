@@ -12,10 +12,12 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from hermes.control.draft import Draft
+from hermes.control.gates import rule_message
+from hermes.control.hooks import Hooks
 from hermes.control.outcome import PARTS_PER_SEGMENT, REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
@@ -42,6 +44,7 @@ class LaneWorld:
     settings: Settings
     platform: Callable[[str], Platform | None]
     undeliverable: Callable[[OutboxRow], None]
+    hooks: Hooks = field(default_factory=Hooks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +142,14 @@ class Lane:
         row = head.row
         assert row is not None
         try:
+            body = await rule_message(self._world.hooks, row, platform.capabilities)
+        except Refused as error:
+            # Nobody is told what it said: that is what the hook is for.
+            log.warning("lane.denied to=%s key=%s why=%s", self._to, row.key, error)
+            return replace(row, state=OutState.DEAD, error=str(error))
+        try:
             async with asyncio.timeout(SEND_SECONDS):
-                receipt = await self._put(platform, row, head)
+                receipt = await self._put(platform, replace(row, body=body), head)
                 await self._tidy(platform, row, head.siblings)
         except TimeoutError:
             return self._later(row, Unreachable("no answer", maybe_done=True))
