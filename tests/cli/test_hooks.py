@@ -1,4 +1,4 @@
-"""`hermes hooks`, and hooks of a gateway that runs: status tells of those that need a look, BOOT.md is done."""
+"""`hermes hooks`, and the hooks of a gateway that runs: how they are is told, and BOOT.md is done."""
 
 from __future__ import annotations
 

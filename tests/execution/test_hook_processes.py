@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.admin.gateway import loop_factory
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import Hook
 from hermes.execution.hook_processes import HookProcesses
@@ -65,6 +66,24 @@ async def test_sync_and_async_handlers_answer(tmp_path: Path, processes: HookPro
     )
     assert (await processes.call(plain, "agent:end", {"n": 1})).answer == {"event": "agent:end", "n": 2}
     assert (await processes.call(later, "agent:end", {})).answer == "done"
+
+
+def test_on_the_loop_of_the_gateway(tmp_path: Path) -> None:
+    loop = loop_factory()
+    if loop is None:
+        pytest.skip("uvloop is not installed")
+    hanging = hook(tmp_path, "import time\ndef handle(event, context): time.sleep(context['n'])", timeout=1.0)
+
+    async def calls() -> object:
+        processes = HookProcesses(tmp_path, {"PATH": os.environ["PATH"]})
+        with pytest.raises(Unreachable, match="no answer within 1 s"):
+            await processes.call(hanging, "agent:end", {"n": 600})
+        heard = await processes.call(hook_with(hanging, 10.0), "agent:end", {"n": 0})
+        await processes.close()
+        return heard.answer
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(calls()) is None
 
 
 async def test_one_process_lives_on(tmp_path: Path, processes: HookProcesses) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.admin.gateway import loop_factory
 from hermes.domain.errors import UserError
 from hermes.execution.scripts import FOLDER, MOST_OUTPUT, Scripts
 
@@ -27,6 +28,15 @@ async def test_words_in_words_out(tmp_path: Path) -> None:
     end = await own.run("a.sh", b"hello", 20)
     assert (end.code, end.output) == (3, b"hello!\n")
     assert (await own.run("b.py", b"hello", 20)).output == b"HELLO\n"
+
+
+def test_on_the_loop_of_the_gateway(tmp_path: Path) -> None:
+    loop = loop_factory()
+    if loop is None:
+        pytest.skip("uvloop is not installed")
+    own = scripts(tmp_path, a_sh="cat")
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(own.run("a.sh", b"hello", 20)).output == b"hello"
 
 
 async def test_one_with_its_own_interpreter(tmp_path: Path) -> None:

@@ -117,8 +117,8 @@ _HOOK_CONTEXT = {
     "session:reset": ("Somebody asked for a new session.", "those of `session:end`"),
     "agent:start": (
         "A turn begins.",
-        "platform, user_id, agent_id, chat_id, thread_id, chat_type (dm, group, channel, thread, api, webhook,"
-        " job), session_id, turn_id, message (at most 500 characters)",
+        "platform, user_id, agent_id, chat_id, thread_id, chat_type (dm, group, channel, thread, api,"
+        " webhook, job), session_id, turn_id, message (at most 500 characters)",
     ),
     "agent:step": (
         "The model answered once.",
@@ -243,8 +243,8 @@ def hooks_page() -> str:
         + _MADE.format("`src/hermes/domain/hooks.py`")
         + "A hook is a folder `hooks/<name>/` in the home with two files: `HOOK.yaml` (`name`, `description`,"
         " `events`, a list of names from this page, and `timeout`, the seconds one call may take) and"
-        " `handler.py` with a function `handle(event_type, context)`, plain or `async`. `agent:*` follows every"
-        " event that begins with `agent:`. The guide is [Hooks](../guides/hooks.md).\n\n"
+        " `handler.py` with a function `handle(event_type, context)`, plain or `async`. `agent:*` follows"
+        " every event that begins with `agent:`. The guide is [Hooks](../guides/hooks.md).\n\n"
         + _rows(("Event", "When", "Context"), rows)
         + "\nWhat is asked may be answered with `{decision: allow|deny|handled|rewrite, message}`; nothing is"
         " `allow`, and the first answer that is not `allow` counts. `handled` and, with `command_name` and"

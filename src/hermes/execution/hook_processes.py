@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import cast
 
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import Heard, Hook
@@ -173,15 +174,14 @@ class _Life(asyncio.SubprocessProtocol):
 
     def _write(self, words: Mapping[str, object]) -> None:
         assert self._transport is not None
-        stdin = self._transport.get_pipe_transport(0)
-        assert isinstance(stdin, asyncio.WriteTransport)
+        stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
         stdin.write(json.dumps(words).encode() + b"\n")
 
     # --- what comes from it ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport = transport
+        # Another loop's transports are of their own family, so there is nothing to check here.
+        self._transport = cast(asyncio.SubprocessTransport, transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if not self.lives:
