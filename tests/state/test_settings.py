@@ -130,24 +130,22 @@ telegram:
   free_response_channels: [a, b]
   mention_patterns: ["x{1,2}", y]
   channel_prompts: {"5": short}
+  watch_list: ["x{1,2}", y]
   bot_token: "12345:abcdef"
 """
     loaded = load(tmp_path, config)
     block = loaded.settings.platforms["telegram"]
     assert (block.enabled, block.allowed_users) == (True, ("2",))
     assert (block.home_channel, block.home_thread) == ("-100", "7")
-    assert block.extra == {
-        "require_mention": "true",
-        "free_response_channels": "a,b",
-        "mention_patterns": "x{1,2}\ny",
-        "channel_prompts.5": "short",
-    }
+    assert block.require_mention is True and block.free_response_channels == ("a", "b")
+    assert block.mention_patterns == ("x{1,2}", "y")
+    assert block.extra == {"watch_list": "x{1,2}\ny", "channel_prompts.5": "short"}
     assert set(block.secrets) == {"bot_token", "proxy"}
     for word in ("hidden-word", "abcdef"):
         assert word not in repr(loaded)
     assert loaded.secrets.redact("with hidden-word and 12345:abcdef") == "with *** and ***"
-    mention = loaded.find("telegram", "TELEGRAM_REQUIRE_MENTION")
-    assert mention is not None and mention.reveal() == "true"
+    watched = loaded.find("telegram", "TELEGRAM_WATCH_LIST")
+    assert watched is not None and watched.reveal() == "x{1,2}\ny"
     assert loaded.find("telegram", "TELEGRAM_NOTHING") is None
 
 

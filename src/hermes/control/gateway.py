@@ -267,7 +267,12 @@ class Gateway:
     async def command(self, caller: Caller, text: str) -> Replied:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
         runtime = self._runtime(caller.agent)
-        about = About(settings=self._parts.settings, model=runtime.model, now=self._parts.clock.now())
+        about = About(
+            settings=self._parts.settings,
+            model=runtime.model,
+            now=self._parts.clock.now(),
+            platforms=tuple(self._parts.capabilities),
+        )
         replied = await runtime.store.write(lambda tx: run_command(tx, caller, storable(text), about))
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)

@@ -18,6 +18,7 @@ from hermes.domain.clock import Clock as Clock
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Body, Inbound, Receipt
+from hermes.domain.pairing import PairingCodes, Pairings
 from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow, Slot
 from hermes.domain.session import EVERY_SESSION, Among, Session, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall
@@ -204,6 +205,10 @@ class Tx(Protocol):
     def media(self) -> MediaIndex: ...
     @property
     def leases(self) -> Leases: ...
+    @property
+    def pairings(self) -> Pairings: ...
+    @property
+    def pairing_codes(self) -> PairingCodes: ...
     @property
     def recovery(self) -> Recovery: ...
     @property
