@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.continuing import Continued
 from hermes.control.delivery import Delivery
 from hermes.control.doors import (
     About,
@@ -256,6 +257,11 @@ class Gateway:
             size = f"{len(text):,} characters; {most:,} are the most"
             raise UserError(f"Your message has {size}.", hint="Put it into a file and name the file.")
 
+    @property
+    def keeps(self) -> timedelta:
+        """How long a request can be come back to."""
+        return timedelta(days=self._parts.settings.gateway.dedupe_days)
+
     async def read(self, agent: AgentId, query: Callable[[Tx], T]) -> T:
         """Ask something of an agent's part of the store."""
         return await self._runtime(agent).store.read(query)
@@ -364,6 +370,20 @@ class Gateway:
             self._ring_known(agent, outcome.session)
         return outcome
 
+    async def resume(self, agent: AgentId, unit: Callable[[Tx], Submitted]) -> Submitted:
+        """Write what lets a parked turn go on, and wake its session."""
+        submitted = await self._runtime(agent).store.write(unit)
+        if submitted.fresh:
+            self._ring_known(agent, submitted.turn.session)
+        return submitted
+
+    async def go_on(self, agent: AgentId, unit: Callable[[Tx], Continued | None]) -> Continued | None:
+        """Go on with a turn that waits; `unit` is a method of `Continuing` with what the client brings."""
+        continued = await self._runtime(agent).store.write(unit)
+        if continued is not None:
+            self._ring_known(agent, continued.turn.session)
+        return continued
+
     async def stop_turn(self, agent: AgentId, turn: TurnId, reason: str) -> bool:
         """Ask a turn to stop; False if it had ended already."""
         stopping = await self._runtime(agent).store.write(lambda tx: stop_turn(tx, turn, reason))
@@ -425,10 +445,9 @@ class Gateway:
 
     async def _upkeep(self) -> None:
         """Forget settled rows by age, in bites, so that no bite holds up the writer for long."""
-        days = timedelta(days=self._parts.settings.gateway.dedupe_days)
         while True:
             now = self._parts.clock.now()
-            pruned = await self._parts.store.write(partial(_prune, now - days, now))
+            pruned = await self._parts.store.write(partial(_prune, now - self.keeps, now))
             await self._parts.clock.sleep(0 if pruned else _UPKEEP_SECONDS)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -52,11 +52,6 @@ def answer(tx: Tx, given: Answer) -> Outcome:
         return Outcome(closed=False, text=_true_state(question))
     resume(tx, question)
     return Outcome(closed=True, text=_thanks(given.verdict), session=question.session)
-
-
-def answer_together(tx: Tx, given: Sequence[Answer]) -> list[Outcome]:
-    """Several answers at once; each closes its question or not, as alone."""
-    return [answer(tx, one) for one in given]
 
 
 def resume(tx: Tx, question: Question) -> None:

@@ -2,8 +2,7 @@
 
 A store hands out transactions. A unit of work is a function of a `Tx`: it runs in the writer, inside
 its own savepoint, so what it reads it may decide on. `Tx` is scoped to one agent: sessions, turns,
-transcripts, questions and search are that agent's alone; the queues belong to the gateway.
-"""
+transcripts, questions and search are that agent's alone; the queues belong to the gateway."""
 
 from __future__ import annotations
 
@@ -109,8 +108,7 @@ class Questions(Protocol):
     def close(self, answer: Answer) -> bool:
         """True for the answer that closed it; an answer to a closed question changes nothing."""
 
-    def open_of(self, session: SessionId | None) -> list[Question]:
-        """The open questions of a session; of all sessions if None."""
+    def open_of(self, session: SessionId | None) -> list[Question]: ...  # None: of every session
 
 
 class Requests(Protocol):

@@ -3,7 +3,8 @@
 The journal is the truth and a log is a copy of it: line n is the n-th message. Its life: what was committed
 is noted without waiting, a task writes it a moment later, off the loop. A session that is new to this process
 is compared first: a torn last line is cut away, what a crash kept from being written is taken from the
-journal. A log that cannot be written is told of and made good at the session's next write."""
+journal. A log that cannot be written is told of and made good at the session's next write. A session that is
+to be forgotten has no log, unless somebody comes back to it: then it is written whole."""
 
 from __future__ import annotations
 
@@ -98,8 +99,11 @@ class SessionLogs:
         if last is not None and entries[0].seq > last + 1:
             last = None
         try:
-            if last is None and entries[0].seq > 1:
-                entries = await self._store.scoped(agent).read(partial(_journal, session))
+            if last is None:
+                kept = await self._store.scoped(agent).read(partial(_to_write, session, entries))
+                if kept is None:
+                    return
+                entries = kept
             job = _Job(path=log_path(self._folder, session), entries=entries, after=last)
             await asyncio.to_thread(job.run, self._redact)
         except (OSError, HermesError) as error:
@@ -111,8 +115,12 @@ class SessionLogs:
             self._known.popitem(last=False)
 
 
-def _journal(session: SessionId, tx: Tx) -> list[Entry]:
-    return tx.journal.read(session)
+def _to_write(session: SessionId, noted: Sequence[Entry], tx: Tx) -> Sequence[Entry] | None:
+    """What belongs into the log of a session that is new to this process; None if it gets none."""
+    known = tx.sessions.get(session)
+    if known is None or known.expires_at is not None:
+        return None
+    return tx.journal.read(session) if noted[0].seq > 1 else noted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

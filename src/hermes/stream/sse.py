@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as quoted
 from typing import assert_never
@@ -37,7 +37,7 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.ids import CallId, client_call_id
+from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold import (
     SAID_AGAIN,
@@ -273,10 +273,23 @@ class ChatChunks:
     The end record closes the stream, and so does the last call that is asked of the client: those come when
     all other calls of the reply are settled. A turn that waits for a person is closed by its door with `end`.
     `seq` is the last record that was seen. A stream that goes on with a turn is given the whole feed, and as
-    `after` the record up to which another stream has told it."""
+    `after` the record up to which another stream has told it. Approvals are events of their own beside the
+    answer, told with `about`; with `usage_apart` the usage is a chunk of its own."""
 
-    def __init__(self, *, id: str, model: str, created: int, after: int = -1) -> None:
+    def __init__(
+        self,
+        *,
+        id: str,
+        model: str,
+        created: int,
+        after: int = -1,
+        about: Mapping[str, str] | None = None,
+        usage_apart: bool = False,
+    ) -> None:
         self.ended = False
+        self._about = dict(about or {})
+        self._usage_apart = usage_apart
+        self._approvals: set[QuestionId] = set()
         self.seq = -1
         self._after = after
         self._spoken = Spoken()
@@ -286,6 +299,7 @@ class ChatChunks:
         self._running: dict[CallId, str] = {}
         self._client_calls = 0
         self._begun = False
+        self._spoke = False
         self._gap = False
         head = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model}
         self._head = f"data: {_json(head)[:-1]}"
@@ -325,21 +339,28 @@ class ChatChunks:
         if self.ended:
             return b""
         self.ended = True
-        usage = _usage(self._said, "prompt_tokens", "completion_tokens")
+        usage = {"usage": _usage(self._said, "prompt_tokens", "completion_tokens")}
         choice = {"index": 0, "delta": {}, "finish_reason": reason}
         extra = {"hermes": trouble} if trouble else {}
-        last = _json({"choices": [choice], "usage": usage, **extra})
-        return self.start() + f"{self._head},{last[1:]}\n\n".encode("ascii") + DONE
+        last = {"choices": [choice], **({} if self._usage_apart else usage), **extra}
+        written = self.start() + self._chunk(last)
+        if self._usage_apart:
+            written += self._chunk({"choices": [], **usage})
+        return written + DONE
+
+    def _chunk(self, data: Mapping[str, object]) -> bytes:
+        return f"{self._head},{_json(data)[1:]}\n\n".encode("ascii")
 
     def _words(self, words: str) -> bytes:
         before = b"" if self._begun else self.start()
+        self._spoke = True
         if self._gap:
             self._gap = False
             words = "\n\n" + words
         return before + f"{self._prefix}{quoted(words)}{self._suffix}".encode("ascii")
 
     def _paragraph(self, words: str) -> bytes:
-        self._gap = self._gap or self._begun
+        self._gap = self._gap or self._spoke
         written = self._words(words)
         self._gap = True
         return written
@@ -372,7 +393,9 @@ class ChatChunks:
                 return self.end("error", trouble=self._trouble(reason, failed=True))
             case Stopped(reason=reason):
                 return self.end("stop", trouble=self._trouble(reason, failed=False))
-            case UserSaid() | Answered() | Summarised() | Undone():
+            case Answered():
+                return self._approved(record)
+            case UserSaid() | Summarised() | Undone():
                 return b""
             case _:
                 assert_never(record)
@@ -410,9 +433,30 @@ class ChatChunks:
         }
         return self.start() + json_event(data, name="hermes.tool.progress")
 
+    def _approve(self, asked: Asked) -> bytes:
+        self._approvals.add(asked.question)
+        call = self._calls.get(asked.call) if asked.call else None
+        data = {
+            "id": asked.question,
+            "kind": asked.kind.value,
+            "text": asked.text,
+            "action": command_text(call.arguments) if call else asked.text,
+            "options": list(choices(asked)),
+            **self._about,
+        }
+        return self.start() + json_event(data, name="hermes.approval.request")
+
+    def _approved(self, answered: Answered) -> bytes:
+        if answered.question not in self._approvals:
+            return b""
+        data = {"id": answered.question, "choice": answered.verdict.value, **self._about}
+        return json_event(data, name="hermes.approval.responded")
+
     def _ask(self, asked: Asked) -> bytes:
-        if for_people(asked):
+        if asked.kind is QuestionKind.CLARIFY:
             return self._paragraph(question_text(asked))
+        if for_people(asked):
+            return self._approve(asked)
         call = self._calls.get(asked.call) if asked.call else None
         if asked.kind is not QuestionKind.CLIENT_TOOL or call is None:
             return b""

@@ -19,7 +19,7 @@ from hermes.stream.sse import Parser
 from hermes.testing.api import KEY, ApiWorld
 
 PIECE = "word " * 400
-PIECES = 400
+PIECES = 250
 
 
 class Talker:
@@ -110,7 +110,7 @@ async def test_many_watchers_and_some_asleep(
 ) -> None:
     awake, sleeping = (450, 50) if full else (20, 4)
     if not full:
-        monkeypatch.setattr(streams, "STALLED_SECONDS", 0.5)
+        monkeypatch.setattr(streams, "STALLED_SECONDS", 4.0)
         monkeypatch.setattr(streams, "_LOOK_SECONDS", 0.1)
     model = Talker()
     async with ApiWorld(home=tmp_path / "home", provider=model) as api:
@@ -143,6 +143,24 @@ async def test_many_watchers_and_some_asleep(
             await asyncio.gather(*reading)
         assert all(reader.words == model.text for reader in (*readers, *back))
         assert all(reader.names[-1] == "run.completed" for reader in (*readers, *back))
+
+
+async def test_a_client_that_leaves_is_no_fault_of_ours(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = Talker()
+    async with ApiWorld(home=tmp_path / "home", provider=model) as api:
+        run = (await api.post("/v1/runs", {"input": "talk"})).json["run_id"]
+        path = f"/v1/runs/{run}/events"
+        asleep = [await sleeper(api, path) for _ in range(5)]
+        model.go.set()
+        for connection in asleep:
+            connection.close()
+        model.end.set()
+        reader = Reader(model.text)
+        await reader.read(api, path)
+        assert reader.words == model.text
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_a_quiet_stream_is_kept_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

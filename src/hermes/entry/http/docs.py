@@ -130,12 +130,12 @@ def _endpoint(method: str, path: str, operation: Json, schemas: Json, address: s
 def _answers(responses: Json) -> Iterator[str]:
     rows, refused = [], []
     for status, told in sorted(responses.items()):
-        schemas = [content["schema"] for content in told["content"].values()]
+        schemas = [content.get("schema", {}) for content in told["content"].values()]
         if any(schema.get("$ref", "").endswith("/ErrorBody") for schema in schemas):
             refused.append((f"<code>{status}</code>", _words(told["description"])))
             continue
         shapes = [
-            f"{_shape(content['schema'])} <small>{escape(media)}</small>"
+            f"{_shape(content['schema']) if content else 'events'} <small>{escape(media)}</small>"
             for media, content in told["content"].items()
         ]
         headers = ", ".join(f"<code>{escape(name)}</code>" for name in told.get("headers", {}))

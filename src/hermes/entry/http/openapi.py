@@ -41,7 +41,10 @@ HEADERS: Mapping[str, tuple[str, Json]] = {
     CHAT_ID: ("The chat, at the client's side, in which this is said.", _NAME),
     USER_ID: ("The person, at the client's side, who says it.", _NAME),
     THREAD_ID: ("The thread of that chat.", _NAME),
-    LAST_EVENT: ("The id of the last event that was seen; the stream goes on after it.", _NAME),
+    LAST_EVENT: (
+        "The id of the last event that was seen; the stream goes on after it.",
+        {"type": "string", "pattern": r"^\d{1,15}$"},
+    ),
     RUN_ID: ("The run that answers, for `/v1/runs/{id}`.", {"type": "string"}),
     "Retry-After": ("Seconds after which it is worth trying again.", {"type": "string"}),
     "WWW-Authenticate": ("How a key is sent.", {"type": "string"}),
@@ -118,7 +121,7 @@ def errors(one: Route) -> dict[int, str]:
     if one.scope is not None:
         statuses |= {401, 429, 503}
     if one.body is not None:
-        statuses |= {413, 415}
+        statuses |= {404, 413, 415}
     if _PART.search(one.path):
         statuses.add(404)
     return {status: _ERRORS[status] for status in sorted(statuses)}
@@ -171,9 +174,9 @@ def _operation(one: Route, schemas: _Schemas) -> Json:
 
 def _answer(one: Route, status: int, schemas: _Schemas) -> Json:
     content: Json = {}
-    for kind in one.gives:
+    for kind in one.gives if status != HTTPStatus.NO_CONTENT else ():
         if kind is web.StreamResponse:
-            content[EVENTS] = {"schema": {"type": "string"}}
+            content[EVENTS] = {}
         elif kind is web.Response and one.wire.media:
             content[one.wire.media] = {"schema": {"type": "string"}}
         elif _is_response(kind):

@@ -17,7 +17,7 @@ from hermes.entry.http.answering import (
     answer_question,
     find_question,
 )
-from hermes.entry.http.door import Call, route
+from hermes.entry.http.door import Call, Wire, route
 
 MOST = 200
 
@@ -52,7 +52,12 @@ async def read_question(call: Call) -> QuestionState:
     return (await find_question(call, call.part("question"))).state
 
 
-@route("POST", "/v1/questions/{question}", "Answer a question.")
+@route(
+    "POST",
+    "/v1/questions/{question}",
+    "Answer a question.",
+    wire=Wire(refuses=(409,), example={"choice": "once"}),
+)
 async def give_answer(call: Call, body: QuestionAnswer) -> QuestionState:
     return await answer_question(call, await find_question(call, call.part("question")), body)
 

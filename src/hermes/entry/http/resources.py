@@ -6,6 +6,7 @@ from importlib import import_module
 
 RESOURCES = [
     "chat",
+    "responses",
     "runs",
     "sessions",
     "session_chat",

@@ -26,8 +26,8 @@ from hermes.entry.http.answering import (
     read_answer,
     unbroken,
 )
-from hermes.entry.http.asking import Wish, ask, turn_headers
-from hermes.entry.http.door import Call, route
+from hermes.entry.http.asking import ASKS, Wish, ask, turn_headers
+from hermes.entry.http.door import Call, Wire, route
 from hermes.entry.http.errors import ApiError, bad_request, not_found
 from hermes.entry.http.messages import Conversation, Message, read_messages
 from hermes.entry.http.models import default_name, pick
@@ -36,6 +36,8 @@ from hermes.stream.run_facts import last_event, tokens_spent
 from hermes.stream.sse import RunEvents
 
 LAST_EVENT = "Last-Event-ID"
+BEGINS = Wire(headers=ASKS.headers, refuses=ASKS.refuses, example={"input": "What can you do?"})
+ANSWERS = Wire(refuses=(409,), example={"choice": "once"})
 STOPPED = "stopped by the client"
 RETRY = b"retry: 1000\n\n"
 _RESPONSE_PREFIX = "resp_"
@@ -147,7 +149,7 @@ class RunStopped(msgspec.Struct, kw_only=True):
     status: RunStatus
 
 
-@route("POST", "/v1/runs", "Begin a run; it goes on without its client.", status=202)
+@route("POST", "/v1/runs", "Begin a run; it goes on without its client.", status=202, wire=BEGINS)
 async def start(call: Call, body: RunRequest) -> RunStarted:
     picked = pick(call, body.model)
     said = _read(body)
@@ -186,7 +188,12 @@ async def read(call: Call) -> Run:
     return await _shown(call, agent, turn)
 
 
-@route("GET", "/v1/runs/{run_id}/events", "A run as it happens, from its beginning or from an event on.")
+@route(
+    "GET",
+    "/v1/runs/{run_id}/events",
+    "A run as it happens, from its beginning or from an event on.",
+    wire=Wire(headers=(LAST_EVENT,), returns=ASKS.returns, also=(204,)),
+)
 async def watch(call: Call, query: EventsQuery) -> web.StreamResponse:
     agent, turn = await _find(call)
     after = _last_seen(call, query)
@@ -205,7 +212,7 @@ async def watch(call: Call, query: EventsQuery) -> web.StreamResponse:
     return stream.response
 
 
-@route("POST", "/v1/runs/{run_id}/approval", "Allow or deny what a run asks for.")
+@route("POST", "/v1/runs/{run_id}/approval", "Allow or deny what a run asks for.", wire=ANSWERS)
 async def approve(call: Call, body: ApprovalRequest) -> ApprovalResponse:
     given = QuestionAnswer(choice=body.choice)
     agent, turn = await _find(call)
@@ -216,7 +223,12 @@ async def approve(call: Call, body: ApprovalRequest) -> ApprovalResponse:
     return ApprovalResponse(run_id=call.part("run_id"), choice=verdict.value, resolved=resolved)
 
 
-@route("POST", "/v1/runs/{run_id}/clarify", "Answer what a run wants to know.")
+@route(
+    "POST",
+    "/v1/runs/{run_id}/clarify",
+    "Answer what a run wants to know.",
+    wire=Wire(refuses=(409,), example={"text": "The blue one."}),
+)
 async def clarify(call: Call, body: ClarifyRequest) -> ClarifyResponse:
     if (body.text is None) == (body.choice is None):
         raise bad_request("Send either text or choice.", param="text")

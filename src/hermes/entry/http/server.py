@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from hermes.control.submission import Conflict, Taken, Unknown
+from hermes.control.continuing import StillOpen
+from hermes.control.submission import Conflict, Taken, Unfinished, Unknown
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.entry.http.door import ROUTES, Call, Door, Route, decode_query, wrong
 from hermes.entry.http.errors import ApiError, bad_request
@@ -34,6 +35,7 @@ OWNER = Principal(name="owner")
 NOBODY = Principal(name="nobody", scopes=frozenset(), agents=frozenset())
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _GOODBYE_SECONDS = 2.0
+_CLIENT_LEFT = 499
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -46,7 +48,10 @@ CORS_HEADERS = (
     "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Hermes-Session-Id, X-Hermes-Session-Key,"
     " X-Hermes-Chat-Id, X-Hermes-User-Id, X-Hermes-Thread-Id"
 )
-EXPOSED_HEADERS = "X-Hermes-Session-Id, X-Hermes-Session-Key, X-Hermes-Run-Id, Retry-After"
+EXPOSED_HEADERS = (
+    "X-Hermes-Session-Id, X-Hermes-Session-Key, X-Hermes-Run-Id, X-Hermes-Completed, X-Hermes-Partial,"
+    " X-Hermes-Error, Retry-After"
+)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -243,6 +248,9 @@ def _speaking(traffic: Traffic) -> Any:
             response = await _answered(request, handler)
             status = response.status
             return response
+        except ConnectionError:
+            # Nobody hears this answer; without one, aiohttp would log a fault of ours.
+            return web.Response(status=_CLIENT_LEFT)
         finally:
             seconds = time.perf_counter() - started
             resource = request.match_info.route.resource
@@ -316,8 +324,12 @@ def as_api_error(error: ApiError | HermesError) -> ApiError:
             return ApiError(404, "not_found", str(error))
         case Taken():
             return ApiError(409, "session_exists", str(error))
+        case StillOpen():
+            return ApiError(409, "question_open", str(error))
         case Conflict():
             return ApiError(422, "idempotency_key_reused", str(error))
+        case Unfinished():
+            return ApiError(409, "still_running", str(error))
         case UserError():
             return bad_request(str(error))
         case Unreachable():

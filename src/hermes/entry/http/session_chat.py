@@ -16,8 +16,8 @@ from hermes.domain.ids import AgentId
 from hermes.domain.session import Session
 from hermes.domain.turn import Turn
 from hermes.entry.http.answering import RUN_PREFIX, PendingQuestion, open_questions
-from hermes.entry.http.asking import Wish, ask, turn_headers
-from hermes.entry.http.door import Call, route
+from hermes.entry.http.asking import ASKS, Wish, ask, turn_headers
+from hermes.entry.http.door import Call, Wire, route
 from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.messages import Conversation, Part, read_parts
 from hermes.entry.http.models import Picked, default_name
@@ -26,6 +26,8 @@ from hermes.entry.http.sessions import find_session
 from hermes.stream.fold import answer_text
 from hermes.stream.run_facts import tokens_spent
 from hermes.stream.session_events import SessionEvents
+
+SAYS = Wire(headers=ASKS.headers, refuses=ASKS.refuses, example={"message": "And bread?"})
 
 
 class SessionChatRequest(msgspec.Struct, kw_only=True):
@@ -72,7 +74,12 @@ class _Asked:
     words: str
 
 
-@route("POST", "/api/sessions/{session_id}/chat", "Say something in a conversation and hear the answer.")
+@route(
+    "POST",
+    "/api/sessions/{session_id}/chat",
+    "Say something in a conversation and hear the answer.",
+    wire=SAYS,
+)
 async def chat(call: Call, body: SessionChatRequest) -> SessionChat:
     asked = await _say(call, body)
     entries: list[Entry] = []
@@ -92,7 +99,10 @@ async def chat(call: Call, body: SessionChatRequest) -> SessionChat:
 
 
 @route(
-    "POST", "/api/sessions/{session_id}/chat/stream", "Say something in a conversation and follow the answer."
+    "POST",
+    "/api/sessions/{session_id}/chat/stream",
+    "Say something in a conversation and follow the answer.",
+    wire=SAYS,
 )
 async def chat_stream(call: Call, body: SessionChatRequest) -> web.StreamResponse:
     asked, clock = await _say(call, body), call.door.clock

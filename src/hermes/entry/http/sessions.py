@@ -29,12 +29,15 @@ from hermes.domain.ports import Tx
 from hermes.domain.session import Among, Session, begin_session, session_key
 from hermes.domain.transcript import visible
 from hermes.entry.http.answering import RUN_PREFIX, unbroken
-from hermes.entry.http.door import Call, route, session_name
+from hermes.entry.http.door import Call, Wire, route, session_name
 from hermes.entry.http.errors import bad_request, not_found
 from hermes.entry.http.messages import CallMade
 from hermes.entry.http.models import pick
 
 Title = Annotated[str, msgspec.Meta(max_length=LONGEST_TITLE)]
+
+BEGINS = Wire(refuses=(409,), example={"title": "Groceries"})
+CHANGES = Wire(refuses=(409,), example={"title": "Groceries, this week"})
 
 
 class SessionsQuery(msgspec.Struct, kw_only=True):
@@ -152,7 +155,7 @@ async def list_sessions(call: Call, query: SessionsQuery) -> SessionList:
     )
 
 
-@route("POST", "/api/sessions", "Begin a conversation.", status=201)
+@route("POST", "/api/sessions", "Begin a conversation.", status=201, wire=BEGINS)
 async def create(call: Call, body: NewSession) -> SessionFacts:
     picked, now = pick(call, body.model), call.door.clock.now()
     ident = SessionId(f"api_{new_session_id(now)}") if body.id is None else session_name(body.id)
@@ -174,7 +177,12 @@ async def read(call: Call) -> SessionFacts:
     return session_facts(FoundSession(session=session))
 
 
-@route("PATCH", "/api/sessions/{session_id}", "Change a conversation's title, or say that it has ended.")
+@route(
+    "PATCH",
+    "/api/sessions/{session_id}",
+    "Change a conversation's title, or say that it has ended.",
+    wire=CHANGES,
+)
 async def change(call: Call, body: SessionChange) -> SessionFacts:
     if body.title is msgspec.UNSET and body.end_reason is msgspec.UNSET:
         raise bad_request("There is nothing to change: send title or end_reason.")
