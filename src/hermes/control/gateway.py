@@ -270,6 +270,10 @@ class Gateway:
         """Change something in an agent's part of the store that no actor has to hear of."""
         return await self._runtime(agent).store.write(unit)
 
+    def deliver(self, to: Address) -> None:
+        """Something was put into the outbox for this chat."""
+        self._delivery.ring(to)
+
     async def command(self, caller: Caller, text: str) -> Replied:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
         runtime = self._runtime(caller.agent)

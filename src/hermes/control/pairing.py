@@ -208,7 +208,7 @@ def overview(tx: Tx, now: datetime) -> Overview:
     return Overview(paired=tx.pairings.list(), waiting=waiting)
 
 
-def take_over(tx: Tx, label: str, people: list[Paired], now: datetime) -> int:
+def take_over(tx: Tx, label: str, people: list[Paired]) -> int:
     """Let in whom another program had let in; once for each label, so that nobody revoked comes back."""
     done = f"imported:{label}"
     if tx.pairing_codes.mark(done) is not None:
