@@ -50,6 +50,7 @@ from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.turn import Turn
 from hermes.entry.host import Account, Host, HostState
+from hermes.entry.http.door import AgentFacts
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 from hermes.state.engine import StoreOptions
 from hermes.state.media import MediaFiles
@@ -249,7 +250,12 @@ class App:
             gateway=gateway,
             clock=self._given.clock,
             default=self.loaded.settings.default_agent,
-            models={agent: self._model_name(agent, runtime) for agent, runtime in runtimes.items()},
+            agents={
+                agent: AgentFacts(
+                    agent=agent, model=self._model_name(agent, runtime), tools=tuple(runtime.tools)
+                )
+                for agent, runtime in runtimes.items()
+            },
             version=self._version,
             aliases=gateway.aliases,
         )
@@ -352,7 +358,13 @@ class App:
         )
         known_as = model if choice is None else f"{choice.model} ({choice.provider})"
         return Runtime(
-            profile=profile, agent=loop, store=store, model=known_as, prompt=prompt.current, media=media
+            profile=profile,
+            agent=loop,
+            store=store,
+            model=known_as,
+            prompt=prompt.current,
+            tools=tools,
+            media=media,
         )
 
     def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:

@@ -43,7 +43,7 @@ class Around:
     gateway: Gateway
     clock: Clock
     default: AgentId
-    models: Mapping[AgentId, str]
+    agents: Mapping[AgentId, AgentFacts]
     version: str
     aliases: Mapping[str, str] = field(default_factory=dict)
 
@@ -82,7 +82,7 @@ class HttpPart:
             clock=around.clock,
             options=self._options(),
             default=around.default,
-            agents={agent: AgentFacts(agent=agent, model=model) for agent, model in around.models.items()},
+            agents=around.agents,
             version=around.version,
             facts=facts,
             aliases=around.aliases,

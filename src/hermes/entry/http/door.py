@@ -22,6 +22,7 @@ from hermes.control.submission import Unknown
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.clock import Clock
 from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.tool import Tool
 from hermes.domain.turn import Turn
 from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.keys import Principal, Scope
@@ -53,10 +54,11 @@ class HttpOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFacts:
-    """An agent as clients see it: the model behind it, by its own name."""
+    """An agent as clients see it: the model behind it, by its own name, and what it can do."""
 
     agent: AgentId
     model: str
+    tools: tuple[Tool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
