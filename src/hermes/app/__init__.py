@@ -232,6 +232,7 @@ class App:
         ]
         names = [account.name for account in accounts]
         told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
+        told["workspace"] = str(self._workspace(runtimes[MAIN_AGENT].profile))
         vitals.tell("running", **told)
         try:
             await self._stop.wait()
@@ -333,7 +334,7 @@ class App:
 
     def _runtime(self, profile: Profile, store: Store, added: Sequence[Tool]) -> Runtime:
         settings = profile.settings
-        workspace = self._given.workspace or profile.home / WORKSPACE
+        workspace = self._workspace(profile)
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         tools = self._given.tools
         if tools is None:
@@ -366,6 +367,9 @@ class App:
             tools=tools,
             media=media,
         )
+
+    def _workspace(self, profile: Profile) -> Path:
+        return self._given.workspace or profile.home / WORKSPACE
 
     def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
         backend = LocalBackend(

@@ -196,6 +196,8 @@ class Route:
 
 
 ROUTES: list[Route] = []
+LOCAL_ROUTES: list[Route] = []
+"""Those on the owner's socket alone; clients of the API are not told of them."""
 
 
 def route(
@@ -215,6 +217,18 @@ def route(
             method=method, path=path, told=told, answer=answer, scope=scope, status=status, tag=tag, wire=wire
         )
         ROUTES.append(made)
+        return answer
+
+    return declare
+
+
+def local_route(method: str, path: str, told: str) -> Callable[[Answer], Answer]:
+    """As `route`, on the owner's socket alone."""
+
+    def declare(answer: Answer) -> Answer:
+        scope, tag = Scope.ADMIN, answer.__module__.rsplit(".", 1)[-1]
+        made = Route(method=method, path=path, told=told, answer=answer, scope=scope, status=200, tag=tag)
+        LOCAL_ROUTES.append(made)
         return answer
 
     return declare
