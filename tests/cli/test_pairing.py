@@ -134,3 +134,11 @@ def test_people_of_the_existing_product_are_let_in_once(home: Path) -> None:
 def test_a_source_that_cannot_be_read_is_told(home: Path, words: list[str], says: str) -> None:
     said = hermes(home, "access", "explain", *words)
     assert said.code == 1 and says in said.err and said.clean
+
+
+def test_a_platform_that_is_half_open_does_not_start(home: Path) -> None:
+    (home / "config.yaml").write_text("telegram: {dm_policy: open}\n")
+    said = hermes(home, "gateway", "run")
+    assert (
+        said.code == 78 and "telegram.dm_policy is open, but telegram.allow_all_users is not set." in said.err
+    )

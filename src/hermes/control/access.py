@@ -400,3 +400,13 @@ def _list_step(case: _Case, rule: str, listed: tuple[str, ...], said: str) -> St
     if is_listed(case.source, listed):
         return Step(rule=rule, said=said, outcome=Outcome.ALLOWED)
     return Step(rule=rule, said="not listed" if listed else "empty")
+
+
+def half_open(settings: Settings) -> list[str]:
+    """Policies that say `open` where the flag that opens is missing: somebody must say which one is meant."""
+    return [
+        f"{platform}.{key} is open, but {platform}.allow_all_users is not set."
+        for platform, block in sorted(settings.platforms.items())
+        for key, policy in (("dm_policy", block.dm_policy), ("group_policy", block.group_policy))
+        if policy == "open" and not block.allow_all_users and block.enabled is not False
+    ]

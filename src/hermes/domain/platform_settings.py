@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes.domain.setting_words import NONE_LISTED, Secret, about
+from hermes.domain.setting_words import NONE_LISTED, Secret, about, closed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,31 +48,37 @@ class PlatformSettings:
     )
     dm_policy: str = field(
         default="",
-        metadata=about(
-            "Private chats: `pairing` and `allowlist` say what strangers get, `disabled` answers nobody, "
-            "`open` needs `allow_all_users` as well.",
-            env=("<P>_DM_POLICY",),
-            choices=("", "pairing", "allowlist", "open", "disabled"),
-            instead="disabled",
+        metadata=closed(
+            "disabled",
+            about(
+                "Private chats: `pairing` and `allowlist` say what strangers get, `disabled` answers nobody, "
+                "`open` needs `allow_all_users` as well.",
+                env=("<P>_DM_POLICY",),
+                choices=("", "pairing", "allowlist", "open", "disabled"),
+            ),
         ),
     )
     unauthorized_dm_behavior: str = field(
         default="",
-        metadata=about(
-            "What a stranger in a private chat gets: a pairing code, or nothing; empty = as for all "
-            "platforms.",
-            choices=("", "pair", "ignore"),
-            instead="ignore",
+        metadata=closed(
+            "ignore",
+            about(
+                "What a stranger in a private chat gets: a pairing code, or nothing; empty = as for all "
+                "platforms.",
+                choices=("", "pair", "ignore"),
+            ),
         ),
     )
     group_policy: str = field(
         default="",
-        metadata=about(
-            "Groups: `allowlist` answers only in the chats and to the people of the group lists, `disabled` "
-            "nowhere, `open` needs `allow_all_users` as well.",
-            env=("<P>_GROUP_POLICY",),
-            choices=("", "allowlist", "open", "disabled"),
-            instead="disabled",
+        metadata=closed(
+            "disabled",
+            about(
+                "Groups: `allowlist` answers only the chats and people of the group lists, `disabled` "
+                "nowhere, `open` needs `allow_all_users` as well.",
+                env=("<P>_GROUP_POLICY",),
+                choices=("", "allowlist", "open", "disabled"),
+            ),
         ),
     )
     group_allowed_users: tuple[str, ...] = field(
@@ -85,23 +91,27 @@ class PlatformSettings:
     )
     allowed_chats: tuple[str, ...] = field(
         default=(),
-        metadata=about(
-            "The only groups, channels or rooms it answers in; empty = all.",
-            env=(
-                "<P>_ALLOWED_CHATS",
-                "<P>_ALLOWED_CHANNELS",
-                "<P>_ALLOWED_ROOMS",
-                "<P>_ALLOWED_GROUPS",
+        metadata=closed(
+            NONE_LISTED,
+            about(
+                "The only groups, channels or rooms it answers in; empty = all.",
+                env=(
+                    "<P>_ALLOWED_CHATS",
+                    "<P>_ALLOWED_CHANNELS",
+                    "<P>_ALLOWED_ROOMS",
+                    "<P>_ALLOWED_GROUPS",
+                ),
             ),
-            instead=NONE_LISTED,
         ),
     )
     allowed_topics: tuple[str, ...] = field(
         default=(),
-        metadata=about(
-            "The only topics or threads it answers in; what is in none counts as `1`; empty = all.",
-            env=("<P>_ALLOWED_TOPICS",),
-            instead=NONE_LISTED,
+        metadata=closed(
+            NONE_LISTED,
+            about(
+                "The only topics or threads it answers in; what is in none counts as `1`; empty = all.",
+                env=("<P>_ALLOWED_TOPICS",),
+            ),
         ),
     )
     ignored_channels: tuple[str, ...] = field(
@@ -109,18 +119,22 @@ class PlatformSettings:
     )
     require_mention: bool | None = field(
         default=None,
-        metadata=about(
-            "In groups it answers only who mentions it or replies to it; empty = as the platform does.",
-            env=("<P>_REQUIRE_MENTION",),
-            instead=True,
+        metadata=closed(
+            True,
+            about(
+                "In groups it answers only who mentions it or replies to it; empty = as the platform does.",
+                env=("<P>_REQUIRE_MENTION",),
+            ),
         ),
     )
     thread_require_mention: bool = field(
         default=False,
-        metadata=about(
-            "The same in threads it already takes part in.",
-            env=("<P>_THREAD_REQUIRE_MENTION", "<P>_STRICT_MENTION"),
-            instead=True,
+        metadata=closed(
+            True,
+            about(
+                "The same in threads it already takes part in.",
+                env=("<P>_THREAD_REQUIRE_MENTION", "<P>_STRICT_MENTION"),
+            ),
         ),
     )
     free_response_channels: tuple[str, ...] = field(
@@ -143,10 +157,12 @@ class PlatformSettings:
     )
     allow_admin_from: tuple[str, ...] = field(
         default=(),
-        metadata=about(
-            "Who may use every command in private chats; empty = everybody.",
-            env=("<P>_ALLOW_ADMIN_FROM",),
-            instead=NONE_LISTED,
+        metadata=closed(
+            NONE_LISTED,
+            about(
+                "Who may use every command in private chats; empty = everybody.",
+                env=("<P>_ALLOW_ADMIN_FROM",),
+            ),
         ),
     )
     user_allowed_commands: tuple[str, ...] = field(
@@ -158,10 +174,12 @@ class PlatformSettings:
     )
     group_allow_admin_from: tuple[str, ...] = field(
         default=(),
-        metadata=about(
-            "Who may use every command in groups; empty = everybody.",
-            env=("<P>_GROUP_ALLOW_ADMIN_FROM",),
-            instead=NONE_LISTED,
+        metadata=closed(
+            NONE_LISTED,
+            about(
+                "Who may use every command in groups; empty = everybody.",
+                env=("<P>_GROUP_ALLOW_ADMIN_FROM",),
+            ),
         ),
     )
     group_user_allowed_commands: tuple[str, ...] = field(

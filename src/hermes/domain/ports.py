@@ -48,8 +48,7 @@ class Turns(Protocol):
     def open_of(self, session: SessionId, limit: int = 64) -> list[Turn]: ...
 
     def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
-        """Write what may change (`input.guidance` may not); `Lost` if the turn has ended or was started again
-        since."""
+        """Write what may change, `input.guidance` may not; `Lost` if it has ended or was started again."""
 
     def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
         """Count new records and move the state; `Lost` as in `save`."""
@@ -396,7 +395,6 @@ class Processes(Protocol):
 
     async def write(self, session: str, process: str, data: bytes, *, close: bool = False) -> None:
         """To its standard input; `close` ends the input after that."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -449,7 +447,6 @@ class Files(Protocol):
 
     async def write(self, session: str, path: str, data: bytes) -> None:
         """Whole and at once: a reader sees the old file or the new one. Keeps the mode, makes folders."""
-        ...
 
     async def stat(self, session: str, path: str) -> FileView | None: ...
 
@@ -479,7 +476,6 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """End every process; nothing is left afterwards."""
-        ...
 
 
 class Media(Protocol):

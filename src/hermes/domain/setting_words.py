@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 NONE_LISTED = ("(none)",)
@@ -59,9 +59,12 @@ def about(
     least: float | None = None,
     most: float | None = None,
     form: str = "",
-    instead: Any = None,
 ) -> dict[str, Any]:
-    """Metadata of one field. `form` names a further check: `url`, `timezone` or `patterns`; `instead` counts
-    for a wrong value where the default would allow more."""
-    told = About(doc=doc, env=env, choices=choices, least=least, most=most, form=form, instead=instead)
+    """Metadata of one field. `form` names a further check: `url`, `timezone` or `patterns`."""
+    told = About(doc=doc, env=env, choices=choices, least=least, most=most, form=form)
     return {"about": told, "doc": doc, "env": env}
+
+
+def closed(instead: Any, metadata: dict[str, Any]) -> dict[str, Any]:
+    """The same for a field whose default allows more than others: a wrong value counts as `instead`."""
+    return {**metadata, "about": replace(metadata["about"], instead=instead)}

@@ -15,6 +15,7 @@ from hermes.domain.platform_settings import PlatformSettings as PlatformSettings
 from hermes.domain.setting_words import About as About
 from hermes.domain.setting_words import Secret as Secret
 from hermes.domain.setting_words import about as about
+from hermes.domain.setting_words import closed
 from hermes.domain.turn import BusyMode
 
 NAME_RULE = "small letters, digits, “-” and “_”, at most 64, beginning with a letter or a digit"
@@ -260,11 +261,13 @@ class Settings:
     )
     unauthorized_dm_behavior: str = field(
         default="pair",
-        metadata=about(
-            "What a stranger in a private chat gets: a pairing code (unless there is a list of who may "
-            "write), or nothing.",
-            choices=("pair", "ignore"),
-            instead="ignore",
+        metadata=closed(
+            "ignore",
+            about(
+                "What a stranger in a private chat gets: a pairing code (unless there is a list of who may "
+                "write), or nothing.",
+                choices=("pair", "ignore"),
+            ),
         ),
     )
 

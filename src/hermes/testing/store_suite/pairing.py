@@ -40,6 +40,18 @@ def _code(ident: str = "c1", account: Account = HERE, user: str | None = "u1") -
     )
 
 
+def _let_in(paired: Paired, tx: Tx) -> None:
+    tx.pairings.add(paired)
+
+
+def _open(code: PairingCode, tx: Tx) -> None:
+    tx.pairing_codes.add(code)
+
+
+def _mark(mark: Mark, tx: Tx) -> None:
+    tx.pairing_codes.put_mark(mark)
+
+
 def _save(row: OutboxRow, tx: Tx) -> None:
     tx.outbox.save(row)
 
@@ -47,7 +59,8 @@ def _save(row: OutboxRow, tx: Tx) -> None:
 async def check_people_are_kept_by_account(open_store: OpenStore) -> None:
     async with open_store() as store:
         people = [_paired(), _paired(account=WORK), _paired("u2"), replace(_paired(), name="Anna")]
-        await store.write(lambda tx: [tx.pairings.add(one) for one in people])
+        for one in people:
+            await store.write(partial(_let_in, one))
         found = await store.scoped(AgentId("coder")).read(lambda tx: tx.pairings.get(HERE, "u1"))
         assert found == replace(_paired(), name="Anna")
         assert [(one.account, one.user) for one in await store.read(lambda tx: tx.pairings.list())] == [
@@ -62,7 +75,8 @@ async def check_people_are_kept_by_account(open_store: OpenStore) -> None:
 async def check_a_code_is_taken_once(open_store: OpenStore) -> None:
     async with open_store() as store:
         codes = [_code(), _code("c2", WORK, None)]
-        await store.write(lambda tx: [tx.pairing_codes.add(code) for code in codes])
+        for code in codes:
+            await store.write(partial(_open, code))
         assert await store.read(lambda tx: tx.pairing_codes.list()) == codes
         await raises(Refused, store.write(lambda tx: tx.pairing_codes.add(_code())))
         assert await store.write(lambda tx: tx.pairing_codes.remove("c1"))
@@ -73,7 +87,8 @@ async def check_a_code_is_taken_once(open_store: OpenStore) -> None:
 async def check_old_codes_and_marks_are_forgotten(open_store: OpenStore) -> None:
     async with open_store() as store:
         marks = [Mark(name="a", count=1, until=NOW), Mark(name="b", count=2)]
-        await store.write(lambda tx: [tx.pairing_codes.put_mark(mark) for mark in marks])
+        for mark in marks:
+            await store.write(partial(_mark, mark))
         assert await store.read(lambda tx: tx.pairing_codes.mark("a")) == marks[0]
         assert await store.read(lambda tx: tx.pairing_codes.mark("c")) is None
         await store.write(lambda tx: tx.pairing_codes.add(_code()))
