@@ -25,6 +25,7 @@ from hermes.agent.routes import Route, RoutedProvider
 from hermes.agent.tools import Workbench, default_tools
 from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker
 from hermes.app.http import Around, HttpPart
+from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt, zone_of
 from hermes.app.vitals import Vitals
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
@@ -218,6 +219,8 @@ class App:
                 forgotten=_forget_nothing if logs is None else logs.forget,
             )
         )
+        if not self._given.in_memory:
+            await import_people(self._home, store)
         await gateway.start()
         accounts = list(self._accounts(store))
         http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)

@@ -106,7 +106,8 @@ class Delivery:
         except UserError as error:
             log.warning("delivery.home_channel problem=%s", error)
             return
-        text = f"⚠️ A message to {row.to} could not be delivered ({row.error}): {one_line(row.body.text, 120)}"
+        said = "(not kept)" if row.body.fleeting else one_line(row.body.text, 120)
+        text = f"⚠️ A message to {row.to} could not be delivered ({row.error}): {said}"
         report = OutboxRow(key=_REPORT + row.key, to=home, body=Body(text=text), created_at=self._clock.now())
         task = asyncio.create_task(self._write_report(report), name="undeliverable report")
         self._reports.add(task)

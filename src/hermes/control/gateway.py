@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.access import Knock, Verdict
 from hermes.control.continuing import Continued
 from hermes.control.delivery import Delivery
 from hermes.control.doors import (
@@ -27,6 +28,7 @@ from hermes.control.doors import (
     run_command,
     wake_session,
 )
+from hermes.control.explain import explain
 from hermes.control.feed import Feed, Feeds
 from hermes.control.intake import Intake, IntakeWorld
 from hermes.control.library import remove_session, stop_turn, stop_turns
@@ -270,10 +272,24 @@ class Gateway:
         """Change something in an agent's part of the store that no actor has to hear of."""
         return await self._runtime(agent).store.write(unit)
 
+    async def explain(self, knock: Knock) -> Verdict:
+        """Whether such a message would be answered, and why."""
+        settings, able = self._parts.settings, self.capabilities
+        return await self._parts.store.read(lambda tx: explain(tx, knock, settings, able))
+
+    def deliver(self, to: Address) -> None:
+        """Something was put into the outbox for this chat."""
+        self._delivery.ring(to)
+
     async def command(self, caller: Caller, text: str) -> Replied:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
         runtime = self._runtime(caller.agent)
-        about = About(settings=self._parts.settings, model=runtime.model, now=self._parts.clock.now())
+        about = About(
+            settings=self._parts.settings,
+            model=runtime.model,
+            now=self._parts.clock.now(),
+            platforms=tuple(self._parts.capabilities),
+        )
         replied = await runtime.store.write(lambda tx: run_command(tx, caller, storable(text), about))
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from hermes.control import commands
-from hermes.control.access import decide
-from hermes.control.commands.registry import Call, perform, read_command
+from hermes.control.access import Knock, Outcome, Verdict, decide
+from hermes.control.commands.registry import Call, is_command, perform, read_command
+from hermes.control.pairing import is_paired, meet
 from hermes.control.questions import answer, as_answer, pressed
 from hermes.control.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
-from hermes.domain.address import Address
+from hermes.domain.address import Address, Kind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.event import QuestionKind
@@ -155,9 +156,9 @@ class Taking:
 
     def _taken(self, tx: Tx) -> Taken:
         inbound = self.inbound
-        decision = decide(inbound.source, self.world.settings)
-        if not decision.allowed:
-            return Taken(outcome=f"denied: {decision.reason}")
+        verdict = decide(self._knock(tx), self.world.settings)
+        if not verdict.allowed:
+            return self._turn_away(tx, verdict)
         if inbound.what is What.BUTTON:
             return self._press(tx)
         if inbound.what is not What.MESSAGE:
@@ -171,13 +172,43 @@ class Taking:
             return self._say(tx, Taken(outcome="refused: too long"), text)
         return self._message(tx)
 
-    def _message(self, tx: Tx) -> Taken:
+    @property
+    def key(self) -> SessionKey:
         settings = self.world.settings
         isolation = Isolation(
             groups_per_user=settings.group_sessions_per_user,
             threads_per_user=settings.thread_sessions_per_user,
         )
-        key = session_key(self.inbound.source, self.agent, isolation)
+        return session_key(self.inbound.source, self.agent, isolation)
+
+    def _knock(self, tx: Tx) -> Knock:
+        inbound, source = self.inbound, self.inbound.source
+        able = self.world.capabilities(source.address)
+        line = read_command(inbound.text, able.command_prefix)
+        return Knock(
+            source=source,
+            text=inbound.text,
+            paired=is_paired(tx, source),
+            mentioned=inbound.mentions_me,
+            replied=inbound.reply_to is not None and inbound.reply_to.mine,
+            joined=source.kind is Kind.THREAD and tx.bindings.get(self.key) is not None,
+            called=inbound.what is What.BUTTON or (line is not None and is_command(line[0])),
+            able=able,
+        )
+
+    def _turn_away(self, tx: Tx, verdict: Verdict) -> Taken:
+        """Nobody hears of it, but a stranger in a private chat, who may be given a code or bring one."""
+        met = None
+        if verdict.stranger and self.inbound.what is What.MESSAGE:
+            offer = verdict.outcome is Outcome.NEEDS_PAIRING
+            now = self.world.clock.now()
+            met = meet(tx, self.inbound.source, self.inbound.text, now, offer=offer)
+        if met is None:
+            return Taken(outcome=str(verdict))
+        return self._say(tx, Taken(outcome=met.outcome), met.text, fleeting=met.fleeting)
+
+    def _message(self, tx: Tx) -> Taken:
+        key = self.key
         session, fresh = self._session(tx, key)
         prefix = self.world.capabilities(self.inbound.source.address).command_prefix
         line = read_command(self.inbound.text, prefix)
@@ -219,7 +250,7 @@ class Taking:
         if turn is not None:
             tx.inbox.finish(self.row.n, f"command: {name}", turn)
         taken = Taken(outcome="" if turn is not None else f"command: {name}", session=session.id)
-        return self._say(tx, taken, reply.text)
+        return self._say(tx, taken, reply.text, fleeting=reply.fleeting)
 
     def _press(self, tx: Tx) -> Taken:
         given = pressed(self.inbound.button or "", self.inbound.source.person)
@@ -309,7 +340,7 @@ class Taking:
             cut=able.unit.measure(self.inbound.text) >= able.max_text * _NEAR_LIMIT,
         )
 
-    def _say(self, tx: Tx, taken: Taken, text: str) -> Taken:
+    def _say(self, tx: Tx, taken: Taken, text: str, *, fleeting: bool = False) -> Taken:
         """A reply of the gateway itself, cut to the platform's size like any other."""
         if not text:
             return taken
@@ -319,7 +350,7 @@ class Taking:
                 OutboxRow(
                     key=f"reply:{self.row.n}:{place}",
                     to=self.inbound.source.address,
-                    body=Body(text=piece.text),
+                    body=Body(text=piece.text, fleeting=fleeting),
                     created_at=self.world.clock.now(),
                     reply_to=self.inbound.ref if place == 0 else None,
                 )

@@ -17,6 +17,7 @@ from hermes.domain.clock import Clock as Clock
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Body, Inbound, Receipt
+from hermes.domain.pairing import PairingCodes, Pairings
 from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow, Slot
 from hermes.domain.session import EVERY_SESSION, Among, Session, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall
@@ -47,8 +48,7 @@ class Turns(Protocol):
     def open_of(self, session: SessionId, limit: int = 64) -> list[Turn]: ...
 
     def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
-        """Write what may change (`input.guidance` may not); `Lost` if the turn has ended or was started again
-        since."""
+        """Write what may change, `input.guidance` may not; `Lost` if it has ended or was started again."""
 
     def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
         """Count new records and move the state; `Lost` as in `save`."""
@@ -202,6 +202,10 @@ class Tx(Protocol):
     def media(self) -> MediaIndex: ...
     @property
     def leases(self) -> Leases: ...
+    @property
+    def pairings(self) -> Pairings: ...
+    @property
+    def pairing_codes(self) -> PairingCodes: ...
     @property
     def recovery(self) -> Recovery: ...
     @property
@@ -391,7 +395,6 @@ class Processes(Protocol):
 
     async def write(self, session: str, process: str, data: bytes, *, close: bool = False) -> None:
         """To its standard input; `close` ends the input after that."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,7 +447,6 @@ class Files(Protocol):
 
     async def write(self, session: str, path: str, data: bytes) -> None:
         """Whole and at once: a reader sees the old file or the new one. Keeps the mode, makes folders."""
-        ...
 
     async def stat(self, session: str, path: str) -> FileView | None: ...
 
@@ -474,7 +476,6 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """End every process; nothing is left afterwards."""
-        ...
 
 
 class Media(Protocol):

@@ -24,6 +24,7 @@ from hermes.state.leases import LeasesTable
 from hermes.state.media import MediaTable
 from hermes.state.migrate import check_version, migrate
 from hermes.state.outbox import OutboxTable
+from hermes.state.pairing import PairingCodesTable, PairingsTable
 from hermes.state.questions import QuestionsTable
 from hermes.state.recovery import RecoveryTable
 from hermes.state.requests import RequestsTable
@@ -117,6 +118,8 @@ class SqliteTx:
         self.search = SearchTable(db, agent)
         self.media = MediaTable(db, agent)
         self.leases = LeasesTable(db)
+        self.pairings = PairingsTable(db)
+        self.pairing_codes = PairingCodesTable(db)
         self.recovery = RecoveryTable(db)
         self.census = CensusTable(db)
 

@@ -113,10 +113,23 @@ THIRD = (
     "CREATE INDEX guidance_session ON guidance (session)",
 )
 
+PAIRING = (
+    """CREATE TABLE pairings (
+        platform TEXT NOT NULL, account TEXT NOT NULL, user TEXT NOT NULL, name TEXT NOT NULL,
+        approved_at REAL NOT NULL, approved_by TEXT NOT NULL,
+        PRIMARY KEY (platform, account, user)) WITHOUT ROWID""",
+    """CREATE TABLE pairing_codes (
+        n INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, platform TEXT NOT NULL,
+        account TEXT NOT NULL, salt BLOB NOT NULL, digest BLOB NOT NULL, created_at REAL NOT NULL,
+        expires_at REAL NOT NULL, user TEXT, name TEXT NOT NULL, place TEXT, made_by TEXT NOT NULL)""",
+    "CREATE TABLE pairing_marks (name TEXT PRIMARY KEY, count INTEGER NOT NULL, until REAL) WITHOUT ROWID",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
     Migration(number=3, oldest=3, statements=THIRD),
+    Migration(number=4, oldest=4, statements=PAIRING),
 )
 NEWEST = MIGRATIONS[-1].number
 
