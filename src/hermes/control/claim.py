@@ -159,6 +159,8 @@ class Claiming:
                     context=given.context,
                 )
             ]
+        if given.action is Action.RELAY:
+            return [Finished(note=given.text)]
         asked = _user_turns(self.transcript)
         if not asked:
             return [Finished(note=f"There is nothing to {given.action.value}.")]

@@ -16,12 +16,13 @@ from hermes.domain.address import Address, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock as Clock
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
-from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
+from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
+from hermes.domain.job import JobRuns, Jobs
 from hermes.domain.message import Body, Inbound, Receipt
-from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OutboxRow, Slot
+from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OutboxRow
 from hermes.domain.session import Session, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall
-from hermes.domain.turn import Answer, Earlier, Job, Question, Request, Turn, TurnState
+from hermes.domain.turn import Answer, Earlier, Question, Request, Turn, TurnState
 
 T = TypeVar("T")
 
@@ -124,16 +125,12 @@ class Requests(Protocol):
     def remove(self, request: str) -> None: ...
 
 
-class Jobs(Protocol):
-    def save(self, job: Job) -> None: ...
+class Facts(Protocol):
+    """What the gateway has to remember of itself, by name."""
 
-    def get(self, job: JobId) -> Job | None: ...
+    def get(self, name: str) -> str | None: ...
 
-    def list(self) -> list[Job]: ...
-
-    def claim(self, slot: Slot) -> bool: ...
-
-    def remove(self, job: JobId) -> None: ...
+    def put(self, name: str, value: str) -> None: ...
 
 
 class Search(Protocol):
@@ -189,6 +186,10 @@ class Tx(Protocol):
     def requests(self) -> Requests: ...
     @property
     def jobs(self) -> Jobs: ...
+    @property
+    def job_runs(self) -> JobRuns: ...
+    @property
+    def facts(self) -> Facts: ...
     @property
     def search(self) -> Search: ...
     @property

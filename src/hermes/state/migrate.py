@@ -107,9 +107,19 @@ SECOND = (
     "CREATE INDEX sessions_expiry ON sessions (expires_at) WHERE expires_at IS NOT NULL",
 )
 
+THIRD = (
+    "ALTER TABLE job_slots ADD COLUMN agent TEXT",
+    "ALTER TABLE job_slots ADD COLUMN state TEXT NOT NULL DEFAULT 'over'",
+    "ALTER TABLE job_slots ADD COLUMN body BLOB",
+    "CREATE INDEX job_slots_open ON job_slots (agent, due) WHERE state != 'over'",
+    "CREATE INDEX job_slots_recent ON job_slots (agent, due)",
+    "CREATE INDEX jobs_due ON jobs (agent, next_due) WHERE next_due IS NOT NULL",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
+    Migration(number=3, oldest=3, statements=THIRD),
 )
 NEWEST = MIGRATIONS[-1].number
 
