@@ -7,9 +7,10 @@ it anew. Nothing is remembered here between two looks at the transcript, so a cr
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from hermes.agent.allowed import allowed_tools
 from hermes.agent.calls import Bench, Settle, call_steps, given_up
 from hermes.agent.context import CONTINUE
 from hermes.agent.progress import Progress, read_progress
@@ -79,8 +80,7 @@ class AgentLoop:
     ) -> None:
         self._provider = provider
         self._limits = limits or LoopLimits()
-        self._tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
-        self._bench = Bench(tools=self._tools, most_calls=self._limits.calls)
+        self._bench = Bench(tools={tool.name: tool for tool in tools}, most_calls=self._limits.calls)
         self._model = model
         self._system = system
         self._clock = clock
@@ -92,6 +92,7 @@ class AgentLoop:
         return self._system if isinstance(self._system, str) else self._system(session)
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
+        bench = replace(self._bench, tools=allowed_tools(self._bench.tools, run.turn.input.guidance))
         leftovers = given_up(view_turn(run.transcript, run.turn.id))
         if leftovers:
             yield leftovers
@@ -100,7 +101,7 @@ class AgentLoop:
             if view.ended is not None:
                 return
             if view.open_calls:
-                settle = Settle(run=run, bench=self._bench)
+                settle = Settle(run=run, bench=bench)
                 async for event in settle.steps(view):
                     yield event
                 if settle.asked:
@@ -111,7 +112,7 @@ class AgentLoop:
             if end is not None and not view.heard_since:
                 yield (end,)
                 return
-            async for event in self._speak(run, view, progress):
+            async for event in self._speak(run, bench, view, progress):
                 yield event
 
     def _end(self, progress: Progress, view: TurnView) -> Finished | Failed | None:
@@ -131,14 +132,16 @@ class AgentLoop:
     def _fed_up(self, progress: Progress) -> bool:
         return progress.empty > self._limits.empty
 
-    async def _speak(self, run: Run, view: TurnView, progress: Progress) -> AsyncIterator[AgentEvent]:
+    async def _speak(
+        self, run: Run, bench: Bench, view: TurnView, progress: Progress
+    ) -> AsyncIterator[AgentEvent]:
         """One reply of the model, with retries, and what follows from it in the same commit."""
         closing = self._closing_words(progress)
         request = ModelRequest(
-            model=run.session.model or self._model,
+            model=run.turn.input.guidance.model or run.session.model or self._model,
             system=self.system_prompt(run.session),
             entries=visible(run.transcript),
-            tools=() if closing else tuple(self._tools.values()),
+            tools=() if closing else tuple(bench.tools.values()),
             note=closing or self._nudge(progress),
             shared=run.session.owner is None,
             memory=run.memory,
@@ -152,11 +155,11 @@ class AgentLoop:
         if speech.said is None:
             yield _broken_off(speech)
             return
-        calls = () if closing else repair_calls(speech.said.calls, self._tools, progress.ids)
+        calls = () if closing else repair_calls(speech.said.calls, bench.tools, progress.ids)
         said = replace(speech.said, calls=calls)
         if speech.said.calls and not calls:
             said = replace(said, ending=Ending.STOP)
-        yield self._after(run, said, view, progress)
+        yield self._after(run, bench, said, view, progress)
 
     def _closing_words(self, progress: Progress) -> str:
         """What the model is told when it gets no tools any more; empty while it does."""
@@ -178,9 +181,11 @@ class AgentLoop:
             return REPEATING.format(tool=progress.repeated, times=progress.repeats)
         return ""
 
-    def _after(self, run: Run, said: ModelSaid, view: TurnView, progress: Progress) -> tuple[Record, ...]:
+    def _after(
+        self, run: Run, bench: Bench, said: ModelSaid, view: TurnView, progress: Progress
+    ) -> tuple[Record, ...]:
         if said.calls:
-            return (said, *call_steps(run, said, self._bench))
+            return (said, *call_steps(run, said, bench))
         progress.hear(said)
         end = self._end(progress, view)
         return (said,) if end is None else (said, end)

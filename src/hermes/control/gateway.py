@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.cron import Cron, CronWorld
 from hermes.control.delivery import Delivery
 from hermes.control.doors import (
     About,
@@ -27,6 +28,8 @@ from hermes.control.doors import (
 )
 from hermes.control.feed import Feed, Feeds
 from hermes.control.intake import Intake, IntakeWorld
+from hermes.control.job_targets import ResolveTargets, resolve_targets
+from hermes.control.jobs import JobDesk
 from hermes.control.outcome import Outcomes
 from hermes.control.questions import Expiry, Outcome, answer
 from hermes.control.routing import SelectAgent
@@ -43,10 +46,11 @@ from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Inbound
 from hermes.domain.ports import Platform, Store, Tx
+from hermes.domain.rows import OutboxRow
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.text import storable
-from hermes.domain.turn import Answer, Turn, TurnState
+from hermes.domain.turn import Answer, ReplyPlace, Turn, TurnState
 
 log = logging.getLogger("hermes.gateway")
 T = TypeVar("T")
@@ -66,6 +70,10 @@ class Parts:
     clock: Clock
     capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
     select: SelectAgent | None = None
+    targets: ResolveTargets = resolve_targets
+    """Where the answers of jobs go."""
+    owner: str = "gateway"
+    """Who holds the lease of the ticker."""
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
     """Told of every record once it is stored; must return at once."""
 
@@ -85,6 +93,19 @@ class Gateway:
         )
         self._actors: Workers[ActorKey] = Workers(
             start=self._actor, page=self._due, places=parts.settings.gateway.max_running, name="session"
+        )
+        self.cron = Cron(
+            CronWorld(
+                store=parts.store,
+                runtimes=parts.runtimes,
+                settings=parts.settings,
+                clock=parts.clock,
+                parts=self._job_parts,
+                ring_session=self._ring_known,
+                ring_lane=self._delivery.ring,
+                owner=parts.owner,
+                targets=parts.targets,
+            )
         )
         self._around: Surroundings | None = None
         self._intake: Intake | None = None
@@ -108,7 +129,7 @@ class Gateway:
             outcomes=self._outcomes,
             clock=parts.clock,
             epoch=boot.epoch,
-            committed=parts.committed,
+            committed=self._committed,
         )
         world = IntakeWorld(
             store=parts.store,
@@ -118,6 +139,7 @@ class Gateway:
             capabilities=self.capabilities,
             ring_session=self._ring_session,
             ring_lane=self._delivery.ring,
+            ring_jobs=self.cron.ring,
             select=parts.select,
         )
         self._intake = Intake(world)
@@ -126,6 +148,7 @@ class Gateway:
             asyncio.create_task(self._intake.live(), name="intake"),
             asyncio.create_task(expiry.live(), name="expiry"),
             asyncio.create_task(self._upkeep(), name="upkeep"),
+            asyncio.create_task(self.cron.live(), name="cron"),
         ]
         self._actors.search()
 
@@ -138,6 +161,7 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._intake.close()
         await self._actors.close(grace, self._hurry)
+        await self.cron.close()
         await self._delivery.close(grace, self._hurry)
         now = self._parts.clock.now()
         await self._parts.store.write(lambda tx: tx.recovery.close(self._epoch, now))
@@ -214,6 +238,7 @@ class Gateway:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session}:
             self._ring_known(caller.agent, session)
+        self.cron.ring()
         return replied
 
     async def wake(self, agent: AgentId, session: SessionId, text: str) -> Turn | None:
@@ -324,6 +349,18 @@ class Gateway:
             known = ", ".join(sorted(self._parts.runtimes))
             raise UserError(f"There is no agent “{agent}”.", hint=f"Known: {known}.")
         return runtime
+
+    def jobs(self, agent: AgentId) -> JobDesk:
+        """The jobs of an agent, to look at and to change."""
+        self._runtime(agent)
+        return self.cron.desk(agent)
+
+    def _committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
+        self._parts.committed(agent, session, entries)
+        self.cron.heard(agent, session, entries)
+
+    def _job_parts(self, reply: ReplyPlace, text: str, turn: TurnId, place: int) -> tuple[OutboxRow, ...]:
+        return self._outcomes.parts(reply, text, turn=turn, segment=place)
 
     def _actor(self, key: ActorKey) -> SessionActor:
         agent, session = key

@@ -1,16 +1,17 @@
-"""Where the answers of a job go: from what its `deliver` says to addresses. Names of channels and home channels
-that were set by a command are the business of whoever is given in its place."""
+"""Where the answers of a job go: from what its `deliver` says to addresses. Names of channels, and home
+channels that a command has set, are the business of whoever is given in its place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes.domain.address import LOCAL_DOOR, Address, Source
+from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
 
-LOCAL, ORIGIN, ALL = "local", "origin", "all"
+LOCAL, ORIGIN = "local", "origin"
+_CHATS = (Kind.PRIVATE, Kind.GROUP, Kind.CHANNEL, Kind.THREAD)
 ResolveTargets = Callable[[str, Source | None, Settings], tuple[Address, ...]]
 """The addresses that `deliver` means, for who made the job; a `UserError` says what is wrong with it."""
 
@@ -27,11 +28,11 @@ def _targets(word: str, origin: Source | None, settings: Settings) -> list[Addre
         case "local":
             return []
         case "origin":
-            if origin is None or origin.address.platform == LOCAL_DOOR or not origin.address.chat:
-                return []
-            return [origin.address]
+            if origin is not None and origin.kind in _CHATS and origin.address.platform != LOCAL_DOOR:
+                return [origin.address]
+            return _homes(settings)[:1]
         case "all":
-            return [_home(name, settings) for name in settings.platforms if _has_home(name, settings)]
+            return _homes(settings)
         case name if ":" not in name:
             return [_home(name, settings)]
         case _:
@@ -45,6 +46,10 @@ def _address(word: str) -> Address:
             f"The channel “{one_line(rest, 60)}” is not known here.", hint=f"Give its id: {platform}:<id>."
         )
     return Address.parse(word)
+
+
+def _homes(settings: Settings) -> list[Address]:
+    return [_home(name, settings) for name in settings.platforms if _has_home(name, settings)]
 
 
 def _has_home(name: str, settings: Settings) -> bool:

@@ -39,9 +39,9 @@ class Context:
 def prompt_words(job: Job, due: datetime, script: ScriptReport | None, contexts: Sequence[Context]) -> str:
     """The words of a run's turn. What comes from scripts and other jobs is marked as data."""
     parts = [
-        f"[Scheduled job “{title(job)}” ({job.id}), planned for {due:%Y-%m-%d %H:%M %Z}. Nobody waits in a chat:"
-        " do the work and end with the answer; it is delivered for you, so do not send it yourself. Nobody can be"
-        f" asked. If there is nothing worth telling, answer exactly {SILENT}.]"
+        f"[Scheduled job “{title(job)}” ({job.id}), planned for {due:%Y-%m-%d %H:%M %Z}. Nobody waits in a"
+        " chat, and nobody can be asked: do the work and end with the answer; it is delivered for you, so do"
+        f" not send it yourself. If there is nothing worth telling, answer exactly {SILENT}.]"
     ]
     if script is not None:
         parts.append(_script_words(job.script, script))

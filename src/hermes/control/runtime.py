@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from hermes.domain.job import JobWorld
 from hermes.domain.ports import Agent, Store
 from hermes.domain.settings import Profile
 
@@ -18,3 +19,5 @@ class Runtime:
     """The model that answers where a session names none, as people call it."""
     prompt: Callable[[], Awaitable[str]] | None = None
     """Gives the system prompt that a session keeps from its first turn on."""
+    jobs: JobWorld | None = None
+    """Where the scripts, folders and outputs of its jobs are."""

@@ -15,6 +15,7 @@ from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
+from hermes.domain.job import JobWorld
 from hermes.domain.ports import Agent, ModelRequest, Store, Tx
 from hermes.domain.settings import PlatformSettings, Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
@@ -52,6 +53,7 @@ class Journey:
     tools: Sequence[Tool] | None = None
     limits: LoopLimits | None = None
     agents: Sequence[str] = ("main",)
+    jobs: JobWorld | None = None
     wrap_store: Callable[[Store], Store] = lambda store: store
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     model: ScriptedModel = field(init=False)
@@ -113,7 +115,8 @@ class Journey:
             limits=self.limits,
         )
         profile = Profile(agent=agent, home=self.folder, settings=self.settings)
-        return Runtime(profile=profile, agent=self.wrap_agent(loop), store=self.store.scoped(agent))
+        core, store = self.wrap_agent(loop), self.store.scoped(agent)
+        return Runtime(profile=profile, agent=core, store=store, jobs=self.jobs)
 
     # --- the platform's connection ---
 
