@@ -23,6 +23,7 @@ from hermes.agent.models import Models
 from hermes.agent.tools import Workbench, default_tools
 from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker
 from hermes.app.http import Around, HttpPart
+from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
 from hermes.app.prompt import SystemPrompt, zone_of
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
 from hermes.control.runtime import Runtime
@@ -195,9 +196,12 @@ class App:
                 settings=settings,
                 clock=clock,
                 capabilities=self._capabilities(),
+                owner=str(self._home),
                 committed=_tell_nobody if logs is None else logs.committed,
             )
         )
+        for runtime in runtimes.values() if not self._given.in_memory else ():
+            await take_over_jobs(runtime, clock)
         await gateway.start()
         accounts = list(self._accounts(store))
         http = HttpPart(self._home, self.loaded, watch.tell_platform)
@@ -307,8 +311,13 @@ class App:
         workspace = self._given.workspace or profile.home / WORKSPACE
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         tools = self._given.tools
+        backend: Backend | None = None
         if tools is None:
-            tools = self._tools(profile, store, workspace, added)
+            backend = LocalBackend(
+                home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
+            )
+            self._backends.append(backend)
+            tools = self._tools(profile, store, backend, workspace, added)
         choice = self._choices.get(profile.agent)
         model = settings.model.default if choice is None else choice.model
         prompt = SystemPrompt(
@@ -327,13 +336,14 @@ class App:
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
         )
         known_as = model if choice is None else f"{choice.model} ({choice.provider})"
-        return Runtime(profile=profile, agent=loop, store=store, model=known_as, prompt=prompt.current)
-
-    def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
-        backend = LocalBackend(
-            home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
+        jobs = None if self._given.in_memory else HomeJobs(profile.home, self._environ, backend)
+        return Runtime(
+            profile=profile, agent=loop, store=store, model=known_as, prompt=prompt.current, jobs=jobs
         )
-        self._backends.append(backend)
+
+    def _tools(
+        self, profile: Profile, store: Store, backend: Backend, workspace: Path, added: Sequence[Tool]
+    ) -> list[Tool]:
         bench = Workbench(
             backend=backend,
             recall=recall_from(store, zone_of(profile.settings.timezone)),
@@ -343,6 +353,7 @@ class App:
             own_pids=(os.getpid(),),
             asks=profile.settings.approvals.mode != "off",
             ended=self._tell_ended,
+            jobs=None if self._given.in_memory else job_tool(lambda: self._gateway),
         )
         chosen = self._given.toolsets
         hosted = profile.settings.agents.get(profile.agent)
