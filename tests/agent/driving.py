@@ -18,7 +18,7 @@ from hermes.domain.ports import Provider, Run
 from hermes.domain.session import Session
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.transcript import view_turn
-from hermes.domain.turn import Cause, Turn, TurnInput
+from hermes.domain.turn import NO_GUIDANCE, Cause, Guidance, Turn, TurnInput
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 EAGER = Patience(first=0.01, longest=0.02)
@@ -39,6 +39,7 @@ class Driver:
     live: list[Live] = field(default_factory=list)
     memory: dict[str, object] = field(default_factory=dict)
     turns: int = 0
+    guidance: Guidance = NO_GUIDANCE
 
     def turn(self) -> Turn:
         return Turn(
@@ -46,7 +47,7 @@ class Driver:
             session=self.session.id,
             agent=self.session.agent,
             cause=Cause.MESSAGE,
-            input=TurnInput(),
+            input=TurnInput(guidance=self.guidance),
             created_at=AT,
         )
 

@@ -34,6 +34,7 @@ from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports import ModelRequest
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import visible
+from hermes.domain.turn import Earlier, Speaker
 from tests.agent.driving import AT
 
 TEXTS = st.sampled_from(
@@ -46,6 +47,11 @@ CALLS = st.builds(
     name=st.sampled_from(["read_file", "no such tool!", "", "x" * 100]),
     arguments=st.sampled_from(["{}", '{"a": 1}', "", '{"a', "[1]", "no"]),
 )
+PICTURES = (
+    Attachment(kind=MediaKind.IMAGE, ref="https://example.org/cat.png"),
+    Attachment(kind=MediaKind.IMAGE, ref="r", mime="image/png", sha256="ab"),
+    Attachment(kind=MediaKind.IMAGE, ref="r", mime="image/png", sha256="lost"),
+)
 FILE = Attachment(kind=MediaKind.IMAGE, ref="r", name="cat.jpg", mime="image/jpeg", size=12)
 QUESTION = QuestionId("q")
 RECORDS: st.SearchStrategy[Record] = st.one_of(
@@ -53,7 +59,7 @@ RECORDS: st.SearchStrategy[Record] = st.one_of(
         UserSaid,
         text=TEXTS,
         author=st.sampled_from([None, "Ann"]),
-        attachments=st.sampled_from([(), (FILE,)]),
+        attachments=st.sampled_from([(), (FILE,), PICTURES[:1], PICTURES]),
         steering=st.booleans(),
         context=st.sampled_from(["", "known: blue"]),
     ),
@@ -73,6 +79,18 @@ RECORDS: st.SearchStrategy[Record] = st.one_of(
     st.sampled_from([Finished(), Failed(reason="x"), Stopped()]),
 )
 TRANSCRIPTS = st.lists(RECORDS, max_size=14)
+HISTORIES = st.lists(
+    st.builds(
+        Earlier,
+        by=st.sampled_from(Speaker),
+        text=TEXTS,
+        calls=st.lists(CALLS, max_size=2).map(tuple),
+        call=st.none() | IDS,
+        attachments=st.sampled_from([(), PICTURES[1:]]),
+    ),
+    max_size=6,
+).map(tuple)
+IMAGES = {"ab": "data:image/png;base64,AAAA"}
 
 
 def number(records: list[Record]) -> list[Entry]:
@@ -89,6 +107,15 @@ def wire(request: ModelRequest) -> list[dict]:
     return json.loads(b"[" + encode_messages(request) + b"]")
 
 
+def has_content(content: str | list[dict]) -> bool:
+    """Words, or parts of which the first is words if there are any and none is empty."""
+    if isinstance(content, str):
+        return bool(content.strip())
+    kinds = [part["type"] for part in content]
+    assert kinds and kinds == sorted(kinds, reverse=True) and kinds.count("text") <= 1
+    return all(part["text"].strip() if "text" in part else part["image_url"]["url"] for part in content)
+
+
 def check_valid(sent: list[dict]) -> None:
     assert sent[0]["role"] == "system"
     open_calls: list[str] = []
@@ -102,7 +129,7 @@ def check_valid(sent: list[dict]) -> None:
             assert not open_calls, "a call has no result"
             assert role != before, f"two {role} messages in a row"
             assert before != "system" or role == "user", "the model speaks first"
-            assert "tool_calls" in message or content.strip()
+            assert "tool_calls" in message or has_content(content)
         if "tool_calls" in message:
             assert role == "assistant" and message["tool_calls"]
             open_calls = [call["id"] for call in message["tool_calls"]]
@@ -115,21 +142,33 @@ def check_valid(sent: list[dict]) -> None:
 
 
 @given(
-    TRANSCRIPTS, st.sampled_from(["", "  ", "said before"]), st.sampled_from(["", "[note]"]), st.booleans()
+    TRANSCRIPTS,
+    st.sampled_from(["", "  ", "said before"]),
+    st.sampled_from(["", "[note]"]),
+    st.booleans(),
+    HISTORIES,
 )
 def test_any_transcript_is_valid_on_the_wire(
-    records: list[Record], said: str, note: str, shared: bool
+    records: list[Record], said: str, note: str, shared: bool, history: tuple[Earlier, ...]
 ) -> None:
-    check_valid(wire(request_of(number(records), said=said, note=note, shared=shared)))
+    request = request_of(number(records), said=said, note=note, shared=shared)
+    check_valid(wire(replace(request, history=history, images=IMAGES)))
 
 
-@given(TRANSCRIPTS, st.lists(st.booleans(), min_size=14, max_size=14), st.booleans())
-def test_the_kept_encoding_is_the_fresh_one(records: list[Record], asked: list[bool], shared: bool) -> None:
+@given(
+    TRANSCRIPTS,
+    st.lists(st.booleans(), min_size=14, max_size=14),
+    st.booleans(),
+    st.lists(HISTORIES, min_size=14, max_size=14),
+)
+def test_the_kept_encoding_is_the_fresh_one(
+    records: list[Record], asked: list[bool], shared: bool, histories: list[tuple[Earlier, ...]]
+) -> None:
     memory: dict[str, object] = {}
     entries = number(records)
     for end in range(1, len(entries) + 1):
         if asked[end - 1]:
-            request = request_of(entries[:end], shared=shared)
+            request = request_of(entries[:end], shared=shared, history=histories[end - 1], images=IMAGES)
             kept = encode_request(replace(request, memory=memory, said="so far"), {"stream": True})
             assert kept == encode_request(replace(request, said="so far"), {"stream": True})
             assert encode_messages(replace(request, memory=memory)) == encode_messages(request)
@@ -156,6 +195,72 @@ def test_a_long_warm_session_encodes_only_what_is_new() -> None:
     encode_messages(request)
     warm = time.process_time() - begun
     assert warm < fresh / 3, f"{warm * 1e3:.2f} ms after {fresh * 1e3:.2f} ms"
+
+
+def test_a_warm_session_costs_no_more_for_what_a_client_tells_each_time() -> None:
+    """The transcript's bytes stay kept, however the history before it changes."""
+    talk = [UserSaid(text="question " * 40), ModelSaid(text="answer " * 40), Finished()]
+    entries = number(talk * 2_000)
+    memory: dict[str, object] = {}
+    begun = time.process_time()
+    encode_messages(request_of(entries, memory=memory))
+    fresh = time.process_time() - begun
+    spent = []
+    for turn in range(5):
+        history = (Earlier(by=Speaker.USER, text=f"words of turn {turn}"),)
+        request = request_of(entries, memory=memory, history=history)
+        begun = time.process_time()
+        sent = encode_messages(request)
+        spent.append(time.process_time() - begun)
+        assert f"words of turn {turn}".encode() in sent
+    assert min(spent) < fresh / 3, f"{min(spent) * 1e3:.2f} ms after {fresh * 1e3:.2f} ms"
+
+
+def test_pictures_are_not_kept_with_a_warm_session() -> None:
+    picture = "data:image/png;base64," + "A" * 100_000
+    said = UserSaid(text="look", attachments=(PICTURES[1],))
+    entries = number([said, ModelSaid(text="a cat"), UserSaid(text="and now?")])
+    memory: dict[str, object] = {}
+    request = request_of(entries, memory=memory, images={"ab": picture})
+    for _ in range(2):
+        assert picture.encode() in encode_messages(request)
+        assert "A" * 100 not in repr(memory["chat_request"])
+    gone = wire(request_of(entries, memory=memory))
+    (words,) = gone[1]["content"]
+    assert words["text"].startswith("look") and "could not be fetched" in words["text"]
+
+
+def test_history_stands_before_the_transcript_and_its_last_words_join_the_first() -> None:
+    history = (
+        Earlier(by=Speaker.AGENT, text="Hello."),
+        Earlier(by=Speaker.TOOL, call=CallId("nobody's"), text="lost"),
+        Earlier(by=Speaker.USER, text="Look it up."),
+        Earlier(by=Speaker.AGENT, calls=(ToolCall(id=CallId("c1"), name="look"),)),
+        Earlier(by=Speaker.TOOL, call=CallId("c1"), text="found"),
+        Earlier(by=Speaker.USER, text="Thanks."),
+    )
+    sent = wire(request_of(number([UserSaid(text="And now?")]), history=history))
+    assert [(one["role"], one["content"]) for one in sent] == [
+        ("system", "s"),
+        ("user", "(The conversation goes on.)"),
+        ("assistant", "Hello."),
+        ("user", "Look it up."),
+        ("assistant", None),
+        ("tool", "found"),
+        ("user", "Thanks.\n\nAnd now?"),
+    ]
+    entries = number([UserSaid(text="And now?"), ModelSaid(text="Now."), UserSaid(text="More.")])
+    sent = wire(request_of(entries, history=history[-1:]))
+    assert [one["content"] for one in sent] == ["s", "Thanks.\n\nAnd now?", "Now.", "More."]
+
+
+def test_images_are_parts_beside_the_words() -> None:
+    said = UserSaid(text="what is this?", attachments=(*PICTURES, FILE))
+    (_, sent) = wire(request_of(number([said]), images=IMAGES))
+    words, *shown = sent["content"]
+    assert [part["image_url"]["url"] for part in shown] == ["https://example.org/cat.png", IMAGES["ab"]]
+    assert words["text"].startswith("what is this?\n\n[attached: image, cat.jpg, image/jpeg, 12 bytes]")
+    assert words["text"].count("could not be fetched") == 1
 
 
 def test_results_stand_in_the_order_of_the_calls() -> None:

@@ -275,6 +275,7 @@ DANGEROUS = [
     "hermes gateway restart",
     "rm ~/.hermes/state.db",
     "cat ~/.hermes/.env",
+    "cat ~/.hermes/webhook_subscriptions.json",
     'eval $(echo "rm -rf /" )',
     "eval `echo cm0K|base64 -d`",
     "ech''o x | b''ash",

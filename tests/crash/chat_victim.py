@@ -11,7 +11,7 @@ from pathlib import Path
 import hermes.app
 from hermes import cli
 from hermes.app import App, Watch
-from hermes.domain.ports import Provider, Store
+from hermes.domain.ports import Media, Provider, Store
 from hermes.domain.settings import Profile
 from hermes.domain.tool import Tool
 from hermes.state.session_log import SessionLogs
@@ -33,8 +33,8 @@ class MortalApp(App):
     async def _run(self, store: Store, watch: Watch, logs: SessionLogs | None) -> None:
         await super()._run(KillingStore(store, self.switch), watch, logs)
 
-    def _provider(self, profile: Profile) -> Provider:
-        return KillingProvider(super()._provider(profile), self.switch)
+    def _provider(self, profile: Profile, media: Media) -> Provider:
+        return KillingProvider(super()._provider(profile, media), self.switch)
 
     def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
         tools = super()._tools(profile, store, workspace, added)

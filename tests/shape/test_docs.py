@@ -16,6 +16,7 @@ from tests.shape.tree import FOLDERS, PACKAGE, ROOT, constant, load, sources
 NOT_NAMED = {
     "platforms.<name>.extra": "stands for the platform's own keys, told by its manifest",
     "platforms.<name>.secrets": "the same, for those that are secret",
+    "platforms.<name>.trees": "the same, for those that hold more than one value",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from importlib import metadata
@@ -13,7 +14,14 @@ from packaging.utils import canonicalize_name
 
 from tests.shape.tree import ROOT, pyproject
 
-LOCKS = ["requirements.lock", "requirements-dev.lock", "tools/bootstrap-pip.lock", "tools/bootstrap-uv.lock"]
+FOREIGN = [f"tests/foreign/{name}.lock" for name in ("openai", "openai-1", "llm", "litellm", "node")]
+LOCKS = [
+    "requirements.lock",
+    "requirements-dev.lock",
+    "tools/bootstrap-pip.lock",
+    "tools/bootstrap-uv.lock",
+    *FOREIGN,
+]
 ADDRESS = re.compile(
     r"https?:|file:|ssh:|git\+|^\s*-[ief]\b|--(index|extra|find|trusted|proxy)|@\s*\w"
     r"|\b[a-z0-9-]+\.(com|org|net|io|dev|cloud|internal|local|example)\b",
@@ -107,6 +115,13 @@ def test_what_is_tested_is_what_runs() -> None:
     runtime, tested = _pins("requirements.lock"), _pins("requirements-dev.lock")
     different = [name for name, pin in runtime.items() if tested[name].specifier != pin.specifier]
     assert not different, f"the two locks differ in {different}: run tools/lock"
+
+
+def test_the_lock_of_node_names_no_place_and_pins_by_hash() -> None:
+    packages = json.loads((ROOT / "tests/foreign/node/package-lock.json").read_text())["packages"]
+    installed = [told for place, told in packages.items() if place]
+    assert installed
+    assert all("resolved" not in told and told["integrity"].startswith("sha512-") for told in installed)
 
 
 def test_no_other_lock_file() -> None:

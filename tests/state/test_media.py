@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.rows import MediaItem
-from hermes.state.media import read_file, store_file
+from hermes.state.media import MediaFiles, read_file, store_file
+from hermes.state.sqlite import SqliteStore
 from hermes.state.wholefile import write_whole
 from hermes.testing.clock import START, FakeClock
 
@@ -61,3 +63,19 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_scrap(
         write_whole(path, b"new")
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
     assert path.read_bytes() == b"old"
+
+
+async def test_a_kept_file_is_there_after_a_restart_and_for_its_agent_alone(tmp_path: Path) -> None:
+    folder, clock = tmp_path / "media", FakeClock()
+    async with SqliteStore(tmp_path / "state.db") as store:
+        files = MediaFiles(folder, store.scoped(MAIN_AGENT), clock)
+        item = await files.put(b"picture", "image/png")
+        assert (item.size, item.mime) == (7, "image/png")
+        assert await files.put(b"picture", "image/png") == item
+    async with SqliteStore(tmp_path / "state.db") as store:
+        assert await MediaFiles(folder, store.scoped(MAIN_AGENT), clock).open(item.sha256) == b"picture"
+        with pytest.raises(UserError, match="There is no file"):
+            await MediaFiles(folder, store.scoped(AgentId("other")), clock).open(item.sha256)
+        (folder / item.path).unlink()
+        with pytest.raises(UserError, match="no longer"):
+            await MediaFiles(folder, store.scoped(MAIN_AGENT), clock).open(item.sha256)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from hermes.domain.chat_format import as_message, as_messages
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
     Asked,
@@ -32,7 +33,7 @@ from hermes.domain.session import Session
 from hermes.domain.tool import Effect, ToolCall
 from hermes.state import session_log
 from hermes.state.secrets import Secrets
-from hermes.state.session_log import SessionLogs, as_message, as_records, content_text, log_path
+from hermes.state.session_log import SessionLogs, as_records, content_text, log_path
 from hermes.state.sqlite import SqliteStore
 
 S = SessionId("20260101_000000_abcdef01")
@@ -77,7 +78,7 @@ class Shelf:
         return [json.loads(line) for line in self.path.read_text().splitlines()]
 
     def check(self) -> None:
-        assert self.lines() == session_log.as_messages(self.entries)
+        assert self.lines() == as_messages(self.entries)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import UserError
-from hermes.domain.settings import HostedAgent, PlatformSettings, Route, RouteMatch, Settings
+from hermes.domain.settings import HostedAgent, PlatformSettings, Route, RouteMatch, Secret, Settings
 from hermes.state.setting_names import is_key_like, is_later
 from hermes.state.settings import Loaded, key_variable, load_settings
 
@@ -149,6 +149,35 @@ telegram:
     mention = loaded.find("telegram", "TELEGRAM_REQUIRE_MENTION")
     assert mention is not None and mention.reveal() == "true"
     assert loaded.find("telegram", "TELEGRAM_NOTHING") is None
+
+
+def test_what_is_nested_in_a_block_keeps_its_shape_and_its_secrets(tmp_path: Path) -> None:
+    config = """
+webhook:
+  extra:
+    port: 9000
+    routes:
+      token-watch:
+        secret: ${HOOK_SECRET}
+        other: {secret: changeme, proxy: "http://me:hidden-word@host"}
+        events: [push, "1", 1, 1.5, true, null, ~, 007]
+        filters: [{field: a.b, in: [x, "y,z"]}, {not: {field: c, equals: false}}]
+        prompt: ${NOT_SET} {a.b}
+"""
+    (tmp_path / "config.yaml").write_text(config)
+    loaded = load_settings(tmp_path, {"HOOK_SECRET": "open sesame"})
+    route = loaded.settings.platforms["webhook"].trees["routes"]["token-watch"]
+    assert route == {
+        "secret": Secret("open sesame"),
+        "other": {"secret": Secret(""), "proxy": Secret("http://me:hidden-word@host")},
+        "events": ["push", "1", 1, 1.5, True, None, None, 7],
+        "filters": [{"field": "a.b", "in": ["x", "y,z"]}, {"not": {"field": "c", "equals": False}}],
+        "prompt": None,
+    }
+    assert loaded.settings.platforms["webhook"].extra["port"] == "9000"
+    assert ["placeholder" in str(problem) for problem in loaded.problems] == [True, False]
+    for word in ("open sesame", "hidden-word"):
+        assert word not in repr(loaded)
 
 
 def test_variables_of_platforms_and_their_exceptions(tmp_path: Path) -> None:

@@ -125,7 +125,11 @@ def _assert_plans(path: Path) -> None:
     tx.recovery.due(0, 256)
     assert _plan(explaining) == ["SEARCH turns USING INDEX turns_due (n>?)"]
     tx.turns.open_of(SessionId("s1"))
-    assert _plan(explaining) == ["SEARCH turns USING INDEX turns_open (session=?)"]
+    assert _plan(explaining) == [
+        "SEARCH turns USING INDEX turns_open (session=?)",
+        "CORRELATED SCALAR SUBQUERY 1",
+        "SEARCH guidance USING INDEX sqlite_autoindex_guidance_1 (turn=?)",
+    ]
     tx.outbox.head(address("7"))
     assert _plan(explaining) == ["SEARCH outbox USING INDEX outbox_open (lane=?)"]
     tx.outbox.waiting("fake", 0, 256)

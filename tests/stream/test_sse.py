@@ -38,7 +38,8 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.sse import ChatChunks, Event, Parser, RunEvents, comment, event, json_event, parse
+from hermes.stream.sse import ChatChunks, RunEvents, comment, event, json_event
+from hermes.stream.sse_parser import Event, Parser, parse
 
 MANY = settings(
     max_examples=2000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 150,
@@ -340,12 +341,73 @@ def test_words_that_went_out_are_said_again_visibly() -> None:
 def test_a_client_tool_and_a_question() -> None:
     wanted = Asked(question=QuestionId("q"), kind=QuestionKind.CLIENT_TOOL, text="", call=CallId("c1"))
     asked = Asked(question=QuestionId("r"), kind=QuestionKind.CLARIFY, text="Which?", options=("a", "b"))
-    events = chat_events([entry(1, ModelSaid(calls=(call(),))), entry(2, wanted)], end="tool_calls")
+    events = chat_events([entry(1, ModelSaid(calls=(call(),))), entry(2, wanted)])
     calls = json.loads(events[1].data)["choices"][0]["delta"]["tool_calls"]
     function = {"name": "terminal", "arguments": '{"command": "ls -l"}'}
-    assert calls == [{"index": 0, "id": "c1", "type": "function", "function": function}]
+    assert calls == [{"index": 0, "id": "call_q", "type": "function", "function": function}]
+    assert events[-1].data == "[DONE]"
     assert json.loads(events[-2].data)["choices"][0]["finish_reason"] == "tool_calls"
     assert content(chat_events([entry(1, asked)])) == "Which?\n\n1. a\n2. b"
+
+
+def test_a_chat_stream_ends_with_the_last_call_that_is_asked_of_the_client() -> None:
+    calls = tuple(call(id=f"c{place}") for place in range(1, 4))
+    wanted = [
+        Asked(question=QuestionId(f"q_{one.id}"), kind=QuestionKind.CLIENT_TOOL, text="", call=one.id)
+        for one in calls[1:]
+    ]
+    feed: list[Seen] = [
+        entry(1, ModelSaid(calls=calls)),
+        entry(2, started()),
+        entry(3, ToolFinished(call=CallId("c1"), text="ok")),
+        entry(4, wanted[0]),
+    ]
+    assert chat_events(feed)[-1].data != "[DONE]"
+    chunks = ChatChunks(id="chatcmpl-1", model="m", created=9)
+    events = list(parse([chunks.see(item) for item in [*feed, entry(5, wanted[1]), entry(6, Finished())]]))
+    assert chunks.ended and chunks.seq == 5
+    asked = [json.loads(one.data)["choices"][0]["delta"] for one in events[:-1] if one.name == "message"]
+    ids = [(part["index"], part["id"]) for delta in asked for part in delta.get("tool_calls", [])]
+    assert ids == [(0, "call_q_c2"), (1, "call_q_c3")]
+    assert [json.loads(events[-2].data)["choices"][0]["finish_reason"], events[-1].data] == [
+        "tool_calls",
+        "[DONE]",
+    ]
+
+
+def test_a_chat_stream_that_goes_on_with_a_turn_tells_only_what_is_new() -> None:
+    """The first stream ended with an approval; the calls that are asked of the client come afterwards."""
+    calls = (call(), call(id="c2"), call(id="c3"))
+    may_i = Asked(question=QuestionId("q_0"), kind=QuestionKind.APPROVAL, text="May I?", call=CallId("c1"))
+    wanted = [
+        Asked(question=QuestionId(f"q_{one.id}"), kind=QuestionKind.CLIENT_TOOL, text="", call=one.id)
+        for one in calls[1:]
+    ]
+    feed: list[Seen] = [
+        entry(1, ModelSaid(text="Let me ask.", calls=calls)),
+        entry(2, may_i),
+        entry(3, Answered(question=QuestionId("q_0"), verdict=Verdict.ONCE)),
+        entry(4, started()),
+        entry(5, ToolFinished(call=CallId("c1"), text="ok")),
+        entry(6, wanted[0]),
+        entry(7, wanted[1]),
+    ]
+    chunks = ChatChunks(id="chatcmpl-1", model="m", created=9, after=2)
+    events = list(parse([chunks.see(item) for item in feed]))
+    assert chunks.ended and content(events) == ""
+    deltas = [json.loads(one.data)["choices"][0]["delta"] for one in events[:-1] if one.name == "message"]
+    assert [part["id"] for delta in deltas for part in delta.get("tool_calls", [])] == [
+        "call_q_c2",
+        "call_q_c3",
+    ]
+    again = ChatChunks(id="chatcmpl-1", model="m", created=9, after=7)
+    results: list[Seen] = [
+        entry(8, ToolFinished(call=CallId("c2"), text="x")),
+        entry(9, ToolFinished(call=CallId("c3"), text="y")),
+        entry(10, ModelSaid(text="Both.")),
+        entry(11, Finished()),
+    ]
+    assert content(list(parse([again.see(item) for item in [*feed, *results]]))) == "Both."
 
 
 @MANY

@@ -104,7 +104,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, StrEnum):
         return value.value
     if is_dataclass(value):
-        return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
+        # What stands in `trees` stands flattened in `extra` and `secrets` as well.
+        names = [item.name for item in fields(value) if item.name != "trees"]
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items()}
     return [plain(inner) for inner in value] if isinstance(value, tuple) else value
@@ -145,11 +147,23 @@ def _set(home: Path, environ: Mapping[str, str], key: str, value: str, out: Text
 
 
 def _check(loaded: Loaded, out: TextIO) -> int:
-    for problem in loaded.problems:
-        out.write(loaded.secrets.redact(showable(str(problem))) + "\n")
+    found = [*map(str, loaded.problems), *_webhook_problems(loaded)]
+    for problem in found:
+        out.write(loaded.secrets.redact(showable(problem)) + "\n")
     for note in loaded.notes:
         out.write("note: " + loaded.secrets.redact(showable(str(note))) + "\n")
-    if loaded.problems:
+    if found:
         return PROBLEMS
     out.write("config ok\n")
     return OK
+
+
+def _webhook_problems(loaded: Loaded) -> list[str]:
+    """What only the reader of webhook routes understands."""
+    block = loaded.settings.platforms.get("webhook")
+    if block is None or "routes" not in block.trees:
+        return []
+    from hermes.entry.http.webhooks.routes import problems, read_routes
+
+    shared = loaded.find("webhook", "WEBHOOK_SECRET") or Secret("")
+    return list(problems(read_routes(block.trees["routes"], shared)))

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from hermes.admin.gateway import on_store
 from hermes.admin.output import Console, ago
+from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
     Answered,
@@ -35,7 +36,7 @@ from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
-from hermes.state.session_log import FOLDER, as_messages, log_path
+from hermes.state.session_log import FOLDER, log_path
 from hermes.state.settings import load_settings
 from hermes.state.sqlite import SqliteStore
 from hermes.state.textfile import replace_text

@@ -4,13 +4,15 @@ Calls that may run together form a group; any other call is a group of its own. 
 commit, then its tools run, then each result is a commit as it comes. A call found started but not finished
 is the trace of a crash: `read` and `keyed` ones run again under the same key, `once` ones never do. A call
 that cannot run at all (no such tool, unreadable arguments, too many) is answered without being started.
+Calls of the client's own tools are the last group: they are asked for together, in one commit, once all
+others are settled, and the client's answers are their results.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from hermes.agent.handover import Handover
 from hermes.agent.repair import is_cut_short, read_arguments
@@ -31,11 +33,13 @@ from hermes.domain.ports import Run
 from hermes.domain.text import one_line, storable
 from hermes.domain.tool import Approval, Ask, Effect, Tool, ToolCall, ToolContext, ToolResult
 from hermes.domain.transcript import CallState, TurnView, session_grants
+from hermes.domain.turn import ClientTool
 
 UNKNOWN_OUTCOME = (
     "Interrupted: this call was started and its outcome is unknown. It was not repeated. "
     "Check the state before you try again."
 )
+NO_RESULT = "The client gave no result for this call."
 NO_ANSWER = "Nobody answered. Silence is not consent: do not go on as if it had been allowed."
 CUT_SHORT = "The arguments of {name} break off before their end. Send the call again, or in smaller steps."
 NOT_JSON = "The arguments of {name} are not one JSON object. Send the call again with arguments that are."
@@ -45,10 +49,19 @@ CALLS_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """The tools a run may use, and how many calls of one reply are run."""
+    """The tools a run may use, those of them that are the client's, and how many calls of a reply are run."""
 
     tools: Mapping[str, Tool]
     most_calls: int = 64
+    client: frozenset[str] = frozenset()
+
+    def beside(self, brought: Sequence[ClientTool]) -> Bench:
+        """With a client's tools too. One that is called as an own tool stands in its place for this turn: it
+        was asked for by name, and both under one name would leave the model no choice."""
+        if not brought:
+            return self
+        tools = {**self.tools, **{tool.name: _client_tool(tool) for tool in brought}}
+        return replace(self, tools=tools, client=frozenset(tool.name for tool in brought))
 
     def fault(self, call: ToolCall, place: int) -> str:
         """Why a call cannot run at all, told to the model; empty if it can."""
@@ -59,6 +72,14 @@ class Bench:
             words = CUT_SHORT if is_cut_short(call.arguments) else NOT_JSON
             return words.format(name=call.name)
         return TOO_MANY.format(most=self.most_calls) if place >= self.most_calls else ""
+
+
+def _client_tool(tool: ClientTool) -> Tool:
+    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        raise UserError(f"{tool.name} is the client's and is not run here.")
+
+    parameters = read_arguments(tool.parameters) or {}
+    return Tool(name=tool.name, description=tool.description, parameters=parameters, run=run)
 
 
 def call_steps(run: Run, said: ModelSaid, bench: Bench) -> tuple[Record, ...]:
@@ -137,7 +158,9 @@ class _Group:
         open_states = [state for state in states if state.finished is None]
         self.members = [state for state in open_states if state.started is not None]
         if not self.members:
-            self._gather(open_states)
+            self._gather([state for state in open_states if not self._is_clients(state.call)])
+        if not self.members:
+            self.members = open_states
 
     def opening(self) -> list[Record]:
         """The records that must be on disk before anything of this group happens; none if all are there."""
@@ -157,6 +180,9 @@ class _Group:
             if to_run >= CALLS_AT_ONCE:
                 return
 
+    def _is_clients(self, call: ToolCall) -> bool:
+        return call.name in self._bench.client and not self._fault(call)
+
     def _fault(self, call: ToolCall) -> str:
         return self._bench.fault(call, self._places[call.id])
 
@@ -175,6 +201,8 @@ class _Group:
         fault = self._fault(call)
         if fault:
             return ToolFinished(call=call.id, text=fault, failed=True)
+        if call.name in self._bench.client:
+            return _asked_of_client(state)
         tool = self._bench.tools[call.name]
         if state.answered is not None:
             return _heard(self._run, state, tool)
@@ -207,6 +235,20 @@ def _question(run: Run, call: ToolCall, tool: Tool) -> Asked | None:
         call=call.id,
         digest=ask.digest,
     )
+
+
+def _asked_of_client(state: CallState) -> Record:
+    call, answered = state.call, state.answered
+    if answered is None:
+        return Asked(
+            question=new_question_id(),
+            kind=QuestionKind.CLIENT_TOOL,
+            text=f"{call.name} {call.arguments}",
+            call=call.id,
+        )
+    if answered.verdict is Verdict.REPLY:
+        return ToolFinished(call=call.id, text=answered.text)
+    return ToolFinished(call=call.id, text=NO_RESULT, failed=True)
 
 
 def given_up(view: TurnView) -> tuple[ToolFinished, ...]:

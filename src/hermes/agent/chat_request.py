@@ -1,7 +1,8 @@
 """The chat-completions wire format, outward: a request as bytes.
 
 Of a warm session only what is new is encoded: the bytes of sealed messages are kept in the request's `memory`
-and never change, so a long conversation costs no more than its last turn.
+and never change, so a long conversation costs no more than its last turn. A message with images is kept as it
+is, without the images, and encoded with each request: a picture is larger than a whole conversation.
 """
 
 from __future__ import annotations
@@ -9,11 +10,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from hermes.agent.context import Conversation, Message, Role, with_ending
+from hermes.agent.context import (
+    Conversation,
+    Message,
+    Role,
+    attachment_note,
+    is_on_the_web,
+    joined,
+    recalled,
+    with_ending,
+)
 from hermes.agent.repair import read_arguments
 from hermes.domain.event import Entry
 from hermes.domain.ports import ModelRequest
@@ -21,6 +31,8 @@ from hermes.domain.text import storable
 from hermes.domain.tool import Tool
 
 _MEMORY_KEY = "chat_request"
+_NO_IMAGES: Mapping[str, str] = {}
+_NOT_HERE = "the file is not at hand"
 _NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 _UNREADABLE = 200
 _encode = msgspec.json.Encoder().encode
@@ -36,6 +48,7 @@ class _Encoded:
     last: Entry | None = None
     count: int = 0
     sealed: list[bytes] = field(default_factory=list)
+    pictured: list[int] = field(default_factory=list)
 
     def leads_to(self, entries: Sequence[Entry], *, shared: bool) -> bool:
         """Whether these entries begin with those that were encoded. The ends tell: an undo takes from the
@@ -48,8 +61,20 @@ class _Encoded:
         if len(entries) > self.count:
             self.conversation.add(entries[self.count :])
             self.first, self.last, self.count = entries[0], entries[-1], len(entries)
-        fresh = self.conversation.sealed[len(self.sealed) :]
-        self.sealed += [encode_message(message) for message in fresh]
+        for place in range(len(self.sealed), len(self.conversation.sealed)):
+            message = self.conversation.sealed[place]
+            if message.images:
+                self.pictured.append(place)
+            self.sealed.append(b"" if message.images else encode_message(message))
+
+    def with_images(self, images: Mapping[str, str]) -> list[bytes]:
+        """The sealed messages, each whole."""
+        if not self.pictured:
+            return self.sealed
+        whole = list(self.sealed)
+        for place in self.pictured:
+            whole[place] = encode_message(self.conversation.sealed[place], images)
+        return whole
 
 
 def encode_messages(request: ModelRequest) -> bytes:
@@ -60,8 +85,17 @@ def encode_messages(request: ModelRequest) -> bytes:
         request.memory[_MEMORY_KEY] = kept
     kept.take(request.entries)
     tail = with_ending(kept.conversation.tail(), said=request.said, note=request.note)
+    sealed = kept.with_images(request.images)
+    told = recalled(request.history) if request.history else []
+    if told and told[-1].role is Role.USER:
+        # Users and replies take turns, so the last of these words and the first of the transcript are one.
+        if sealed:
+            told[-1], sealed = joined(told[-1], kept.conversation.sealed[0]), sealed[1:]
+        else:
+            told[-1], tail = joined(told[-1], tail[0]), tail[1:]
     opening = [_dump({"role": "system", "content": request.system})] if request.system else []
-    return b",".join([*opening, *kept.sealed, *map(encode_message, tail)])
+    opening += [encode_message(message, request.images) for message in told]
+    return b",".join([*opening, *sealed, *(encode_message(message, request.images) for message in tail)])
 
 
 def encode_request(request: ModelRequest, options: Mapping[str, object]) -> bytes:
@@ -78,9 +112,12 @@ def encode_tool(tool: Tool) -> dict[str, object]:
     return {"type": "function", "function": function}
 
 
-def encode_message(message: Message) -> bytes:
+def encode_message(message: Message, images: Mapping[str, str] = _NO_IMAGES) -> bytes:
+    """`images` are the contents, as data URLs by their hash; one that is missing is told of in words."""
     if message.role is Role.TOOL:
         return _dump({"role": "tool", "tool_call_id": message.call, "content": message.text})
+    if message.images:
+        return _dump({"role": message.role.value, "content": _parts(message, images)})
     if not message.calls:
         return _dump({"role": message.role.value, "content": message.text})
     calls = [
@@ -92,6 +129,18 @@ def encode_message(message: Message) -> bytes:
         for call in message.calls
     ]
     return _dump({"role": "assistant", "content": message.text or None, "tool_calls": calls})
+
+
+def _parts(message: Message, images: Mapping[str, str]) -> list[dict[str, object]]:
+    words, shown = [message.text], list[dict[str, object]]()
+    for image in message.images:
+        url = images.get(image.sha256 or "") or (image.ref if is_on_the_web(image) else None)
+        if url is None:
+            words.append(attachment_note(replace(image, problem=_NOT_HERE)))
+        else:
+            shown.append({"type": "image_url", "image_url": {"url": url}})
+    text = "\n\n".join(part for part in words if part)
+    return [{"type": "text", "text": text}, *shown] if text else shown
 
 
 def _wire_name(name: str) -> str:

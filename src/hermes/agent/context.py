@@ -21,6 +21,7 @@ from hermes.domain.event import (
     Failed,
     Finished,
     ModelSaid,
+    Record,
     Stopped,
     Summarised,
     ToolFinished,
@@ -29,8 +30,9 @@ from hermes.domain.event import (
     UserSaid,
 )
 from hermes.domain.ids import CallId
-from hermes.domain.message import Attachment
+from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.tool import ToolCall
+from hermes.domain.turn import Earlier, Speaker
 
 CONTINUE = (
     "[Your reply was cut off here. Go on exactly where it stopped, in the middle of the word if need be. "
@@ -52,12 +54,14 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """`calls` are a reply's; `call` is what a tool's message is the result of."""
+    """`calls` are a reply's; `call` is what a tool's message is the result of; `images` came with words of
+    the user's, which may be none then."""
 
     role: Role
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     call: CallId | None = None
+    images: tuple[Attachment, ...] = ()
 
 
 def spoken(text: str) -> str:
@@ -101,25 +105,31 @@ class Conversation:
         self.sealed: list[Message] = []
         self._shared = shared
         self._words: list[str] = []
+        self._images: list[Attachment] = []
         self._reply: _Reply | None = None
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Take further entries, of which nothing is hidden (see `visible`)."""
         for entry in entries:
-            self._take(entry)
+            self._take(entry.record)
+
+    def recall(self, history: Iterable[Earlier]) -> None:
+        """Take what a client says came before, by the same rules."""
+        for earlier in history:
+            self._take(_as_record(earlier))
 
     def tail(self) -> list[Message]:
         if self._reply is not None:
             return self._reply.messages()
-        if self._words:
-            return [Message(role=Role.USER, text="\n\n".join(self._words))]
+        if self._words or self._images:
+            return [Message(role=Role.USER, text="\n\n".join(self._words), images=tuple(self._images))]
         return []
 
-    def _take(self, entry: Entry) -> None:
-        record = entry.record
+    def _take(self, record: Record) -> None:
         match record:
             case UserSaid():
-                self._hear(_user_text(record, shared=self._shared))
+                images = tuple(filter(is_image, record.attachments))
+                self._hear(_user_text(record, shared=self._shared), images)
             case ModelSaid():
                 self._speak(record)
             case ToolFinished(call=call, text=text):
@@ -132,10 +142,12 @@ class Conversation:
             case _:
                 assert_never(record)
 
-    def _hear(self, words: str) -> None:
+    def _hear(self, words: str, images: tuple[Attachment, ...] = ()) -> None:
         if self._reply is not None:
             self._seal()
-        self._words.append(words)
+        if words:
+            self._words.append(words)
+        self._images += images
 
     def _speak(self, said: ModelSaid) -> None:
         text = spoken(said.text)
@@ -154,6 +166,7 @@ class Conversation:
     def _seal(self) -> None:
         self.sealed += self.tail()
         self._words = []
+        self._images = []
         self._reply = None
 
 
@@ -162,6 +175,20 @@ def messages(entries: Iterable[Entry], *, shared: bool = False) -> list[Message]
     conversation = Conversation(shared=shared)
     conversation.add(entries)
     return [*conversation.sealed, *conversation.tail()]
+
+
+def recalled(history: Iterable[Earlier]) -> list[Message]:
+    """All messages of what a client says came before."""
+    conversation = Conversation()
+    conversation.recall(history)
+    return [*conversation.sealed, *conversation.tail()]
+
+
+def joined(before: Message, after: Message) -> Message:
+    """Two messages of the user's as one; words of ours that only opened the second are left out."""
+    texts = (before.text, "" if after.text == _BEGINNING else after.text)
+    text = "\n\n".join(text for text in texts if text)
+    return replace(before, text=text, images=before.images + after.images)
 
 
 def with_ending(tail: Sequence[Message], *, said: str = "", note: str = "") -> list[Message]:
@@ -178,7 +205,7 @@ def with_ending(tail: Sequence[Message], *, said: str = "", note: str = "") -> l
     if note:
         last = ending[-1]
         if last.role is Role.USER:
-            ending[-1] = replace(last, text=f"{last.text}\n\n{note}")
+            ending[-1] = joined(last, Message(role=Role.USER, text=note))
         else:
             ending.append(Message(role=Role.USER, text=note))
     return ending
@@ -196,11 +223,36 @@ def _user_text(said: UserSaid, *, shared: bool) -> str:
     words = said.text
     if shared and said.author:
         words = f"[{said.author}] {words}"
-    parts = [said.context, words, *(_attachment_note(one) for one in said.attachments)]
-    return "\n\n".join(part for part in parts if part.strip()) or _NO_WORDS
+    shown = [one for one in said.attachments if is_image(one)]
+    notes = [attachment_note(one) for one in said.attachments if one not in shown]
+    text = "\n\n".join(part for part in (said.context, words, *notes) if part.strip())
+    return text or ("" if shown else _NO_WORDS)
 
 
-def _attachment_note(attachment: Attachment) -> str:
+def _as_record(earlier: Earlier) -> Record:
+    match earlier.by:
+        case Speaker.USER:
+            return UserSaid(text=earlier.text, attachments=earlier.attachments)
+        case Speaker.AGENT:
+            return ModelSaid(text=earlier.text, calls=earlier.calls)
+        case Speaker.TOOL:
+            return ToolFinished(call=earlier.call or CallId(""), text=earlier.text)
+        case _:
+            assert_never(earlier.by)
+
+
+def is_image(attachment: Attachment) -> bool:
+    """Whether the model can be shown it: an image that was fetched, or that has an address on the web."""
+    if attachment.kind is not MediaKind.IMAGE or attachment.problem:
+        return False
+    return attachment.sha256 is not None or is_on_the_web(attachment)
+
+
+def is_on_the_web(attachment: Attachment) -> bool:
+    return attachment.ref.startswith(("https://", "http://"))
+
+
+def attachment_note(attachment: Attachment) -> str:
     facts = [attachment.kind.value, attachment.name, attachment.mime]
     if attachment.size is not None:
         facts.append(f"{attachment.size} bytes")

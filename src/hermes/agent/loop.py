@@ -92,7 +92,9 @@ class AgentLoop:
         return self._system if isinstance(self._system, str) else self._system(session)
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
-        bench = replace(self._bench, tools=allowed_tools(self._bench.tools, run.turn.input.guidance))
+        guidance = run.turn.input.guidance
+        allowed = allowed_tools(self._bench.tools, guidance)
+        bench = replace(self._bench, tools=allowed).beside(guidance.tools)
         leftovers = given_up(view_turn(run.transcript, run.turn.id))
         if leftovers:
             yield leftovers
@@ -137,15 +139,8 @@ class AgentLoop:
     ) -> AsyncIterator[AgentEvent]:
         """One reply of the model, with retries, and what follows from it in the same commit."""
         closing = self._closing_words(progress)
-        request = ModelRequest(
-            model=run.turn.input.guidance.model or run.session.model or self._model,
-            system=self.system_prompt(run.session),
-            entries=visible(run.transcript),
-            tools=() if closing else tuple(bench.tools.values()),
-            note=closing or self._nudge(progress),
-            shared=run.session.owner is None,
-            memory=run.memory,
-        )
+        request = self._request(run, () if closing else tuple(bench.tools.values()))
+        request = replace(request, note=closing or self._nudge(progress))
         limits = self._limits
         speech = Speech(
             provider=self._provider, clock=self._clock, retries=limits.retries, patience=limits.patience
@@ -160,6 +155,21 @@ class AgentLoop:
         if speech.said.calls and not calls:
             said = replace(said, ending=Ending.STOP)
         yield self._after(run, bench, said, view, progress)
+
+    def _request(self, run: Run, tools: Sequence[Tool]) -> ModelRequest:
+        """What the model is asked with. What the turn's client brought along is said in this turn only: its
+        words behind the session's own prompt, its messages before the transcript."""
+        guidance = run.turn.input.guidance
+        system = (self.system_prompt(run.session), guidance.instructions)
+        return ModelRequest(
+            model=guidance.model or run.session.model or self._model,
+            system="\n\n".join(words for words in system if words.strip()),
+            entries=visible(run.transcript),
+            tools=tools,
+            shared=run.session.owner is None,
+            memory=run.memory,
+            history=guidance.history,
+        )
 
     def _closing_words(self, progress: Progress) -> str:
         """What the model is told when it gets no tools any more; empty while it does."""

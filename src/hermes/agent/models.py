@@ -22,6 +22,7 @@ from hermes.agent.detect import (
     is_unnamed,
 )
 from hermes.agent.providers.demo import DemoProvider
+from hermes.agent.routes import Route
 from hermes.domain.errors import UserError
 from hermes.domain.ports import ModelPiece, ModelRequest, Provider
 from hermes.domain.settings import ModelSettings
@@ -59,6 +60,14 @@ class Models:
         facts = Facts(servers=self._servers or (), plugins=self._plugins, looked=looked)
         choice = choose(settings, facts)
         return await self._with_name(choice) if is_unnamed(choice) else choice
+
+    async def routes(self, wanted: Mapping[str, ModelSettings]) -> dict[str, Route]:
+        """Who serves each of these names."""
+        found: dict[str, Route] = {}
+        for alias, settings in wanted.items():
+            choice = await self.choose(settings)
+            found[alias] = Route(provider=self.provider(choice, settings), model=choice.model)
+        return found
 
     async def _with_name(self, choice: Choice) -> Choice:
         name = first_usable(await ask_models(choice.base_url, choice.key))

@@ -20,11 +20,14 @@ from hermes import plugins
 from hermes.agent.detect import NO_PROBE, Choice
 from hermes.agent.loop import AgentLoop, LoopLimits
 from hermes.agent.models import Models
+from hermes.agent.pictures import Illustrated
+from hermes.agent.routes import Route, RoutedProvider
 from hermes.agent.tools import Workbench, default_tools
 from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker
 from hermes.app.http import Around, HttpPart
 from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
 from hermes.app.prompt import SystemPrompt, zone_of
+from hermes.app.vitals import Vitals
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
 from hermes.control.runtime import Runtime
 from hermes.domain.capabilities import Capabilities
@@ -32,25 +35,37 @@ from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
-from hermes.domain.ports import Backend, ModelPiece, ModelRequest, Platform, ProcessView, Provider, Store
-from hermes.domain.settings import ModelSettings, Profile, Secret, Settings
+from hermes.domain.ports import (
+    Backend,
+    Media,
+    ModelPiece,
+    ModelRequest,
+    Platform,
+    ProcessView,
+    Provider,
+    Store,
+)
+from hermes.domain.settings import Profile, Settings
 from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.turn import Turn
 from hermes.entry.host import Account, Host, HostState
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 from hermes.state.engine import StoreOptions
+from hermes.state.media import MediaFiles
+from hermes.state.model_settings import model_of, model_routes
 from hermes.state.profiles import DATABASE_FILE, agent_home
 from hermes.state.repair import open_checked
 from hermes.state.search import recall_from
 from hermes.state.session_log import FOLDER as LOG_FOLDER
 from hermes.state.session_log import SessionLogs
-from hermes.state.settings import Loaded, key_variable, load_settings
+from hermes.state.settings import Loaded, load_settings
 from hermes.state.sqlite import SqliteStore
 from hermes.state.upkeep import Upkeep
 
 log = logging.getLogger("hermes.app")
 WORKSPACE = "workspace"
+MEDIA = "media"
 Inject = Callable[[ModelRequest], ModelRequest]
 
 
@@ -110,9 +125,9 @@ class App:
         self._store: SqliteStore | None = None
         self._models = Models()
         self._choices: dict[AgentId, Choice] = {}
+        self._routes: dict[str, Route] = {}
         self._waking: set[asyncio.Task[Turn | None]] = set()
         self._backends: list[Backend] = []
-        self._told: Mapping[str, Any] = {}
 
     @property
     def gateway(self) -> Gateway:
@@ -187,6 +202,8 @@ class App:
 
     async def _run(self, store: Store, watch: Watch, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
+        vitals = Vitals(self._home, self.loaded, watch, clock)
+        vitals.store = self.store.facts
         await self._choose(settings)
         runtimes = await asyncio.to_thread(self._runtimes, store, settings)
         self._gateway = gateway = Gateway(
@@ -197,39 +214,36 @@ class App:
                 clock=clock,
                 capabilities=self._capabilities(),
                 owner=str(self._home),
+                aliases={name: route.model for name, route in self._routes.items()},
                 committed=_tell_nobody if logs is None else logs.committed,
+                forgotten=_forget_nothing if logs is None else logs.forget,
             )
         )
         for runtime in runtimes.values() if not self._given.in_memory else ():
             await take_over_jobs(runtime, clock)
         await gateway.start()
         accounts = list(self._accounts(store))
-        http = HttpPart(self._home, self.loaded, watch.tell_platform)
+        http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
         if not self._given.in_memory:
-            await http.open(self._around_http(gateway, runtimes), self._facts)
+            await http.open(self._around_http(gateway, runtimes), vitals.facts)
         hosts = [
-            asyncio.create_task(Host(account, gateway, clock, watch.tell_platform).live(), name=account.name)
+            asyncio.create_task(Host(account, gateway, clock, vitals.tell_platform).live(), name=account.name)
             for account in accounts
         ]
         names = [account.name for account in accounts]
         told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
-        self._told = {**told, "started_at": clock.now().timestamp(), "gateway_state": "running"}
-        watch.tell("running", **told)
+        vitals.tell("running", **told)
         try:
             await self._stop.wait()
         finally:
-            watch.tell("draining")
+            vitals.tell("draining")
             http.drain()
-            self._told = {**self._told, "gateway_state": "draining"}
             await self._drain(gateway, hosts)
             await http.close()
 
     def _model_name(self, agent: AgentId, runtime: Runtime) -> str:
         choice = self._choices.get(agent)
         return runtime.profile.settings.model.default if choice is None else choice.model
-
-    def _facts(self) -> Mapping[str, Any]:
-        return self._told
 
     def _around_http(self, gateway: Gateway, runtimes: Mapping[AgentId, Runtime]) -> Around:
         return Around(
@@ -238,6 +252,7 @@ class App:
             default=self.loaded.settings.default_agent,
             models={agent: self._model_name(agent, runtime) for agent, runtime in runtimes.items()},
             version=self._version,
+            aliases=gateway.aliases,
         )
 
     async def _drain(self, gateway: Gateway, hosts: list[asyncio.Task[None]]) -> None:
@@ -262,12 +277,16 @@ class App:
     # --- models ---
 
     async def _choose(self, settings: Settings) -> None:
-        if self._given.provider is not None:
+        routes = model_routes(self.loaded)
+        given = self._given.provider
+        if given is not None:
+            self._routes = {name: Route(provider=given, model=one.default) for name, one in routes.items()}
             return
         makers = await asyncio.to_thread(plugins.providers)
         self._models = Models(makers, probe=not self.loaded.variables.get(NO_PROBE))
         for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
             self._choices[agent] = await self._models.choose(model_of(agent, self.loaded))
+        self._routes = await self._models.routes(routes)
         log.info("model.chosen %s", self.model_line)
 
     def _model_facts(self) -> dict[str, str]:
@@ -279,10 +298,11 @@ class App:
             "model_why": choice.why,
         }
 
-    def _provider(self, profile: Profile) -> Provider:
+    def _provider(self, profile: Profile, media: Media) -> Provider:
         provider = self._given.provider
         if provider is None:
             provider = self._models.provider(self._choices[profile.agent], profile.settings.model)
+        provider = Illustrated(RoutedProvider(provider, self._routes), media)
         return provider if self._given.inject is None else Injecting(provider, self._given.inject)
 
     # --- agents ---
@@ -327,8 +347,9 @@ class App:
             model=model,
             clock=self._given.clock,
         )
+        media = MediaFiles(profile.home / MEDIA, store, self._given.clock)
         loop = AgentLoop(
-            provider=self._provider(profile),
+            provider=self._provider(profile, media),
             tools=tools,
             model=model,
             system=lambda session: prompt.build(),
@@ -338,7 +359,13 @@ class App:
         known_as = model if choice is None else f"{choice.model} ({choice.provider})"
         jobs = None if self._given.in_memory else HomeJobs(profile.home, self._environ, backend)
         return Runtime(
-            profile=profile, agent=loop, store=store, model=known_as, prompt=prompt.current, jobs=jobs
+            profile=profile,
+            agent=loop,
+            store=store,
+            model=known_as,
+            prompt=prompt.current,
+            media=media,
+            jobs=jobs,
         )
 
     def _tools(
@@ -402,18 +429,6 @@ class Injecting:
         return self._provider.call(self._inject(request))
 
 
-def model_of(agent: AgentId, loaded: Loaded) -> ModelSettings:
-    """An agent's model. One with a provider of its own gets that provider's key, never the gateway's."""
-    shared = loaded.settings.model
-    hosted = loaded.settings.agents.get(agent)
-    if hosted is None:
-        return shared
-    if hosted.provider in ("", shared.provider):
-        return replace(shared, default=hosted.model or shared.default)
-    key = loaded.secrets.get(key_variable(hosted.provider)) or Secret("")
-    return ModelSettings(default=hosted.model, provider=hosted.provider, api_key=key)
-
-
 def _own_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
     """The tools Hermes brings along; toolsets that only plugins have are not its business."""
     foreign = {tool.toolset for tool in added}
@@ -428,6 +443,10 @@ def _own_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool]) -> lis
 def _added_tools(chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
     allowed = set(chosen.enabled) or {tool.toolset for tool in added}
     return [tool for tool in added if tool.toolset in allowed - set(chosen.disabled)]
+
+
+async def _forget_nothing(agent: AgentId, session: SessionId) -> None:
+    """Stands where nothing is kept beside the store."""
 
 
 def _tell_nobody(agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:

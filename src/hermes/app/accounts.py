@@ -34,12 +34,14 @@ class StoreLease:
 
 
 def is_enabled(manifest: Manifest, loaded: Loaded) -> bool:
-    """Said so, or not said otherwise and everything it requires is there."""
+    """Said so, or not said otherwise and everything it requires is there; where it requires nothing, anything
+    of what it may be told."""
     block = loaded.settings.platforms.get(manifest.name)
     if block is not None and block.enabled is not None:
         return block.enabled
-    wanted = [field.env for field in manifest.settings if field.required]
-    return bool(wanted) and not missing_settings(manifest, loaded)
+    if any(field.required for field in manifest.settings):
+        return not missing_settings(manifest, loaded)
+    return any(loaded.find(manifest.name, field.env) for field in manifest.settings)
 
 
 def missing_settings(manifest: Manifest, loaded: Loaded) -> list[str]:

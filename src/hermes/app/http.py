@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes.app.webhooks import WebhookPart
 from hermes.control.gateway import Gateway
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
@@ -23,6 +24,7 @@ from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.host import HostState
 from hermes.entry.http.door import PLATFORM, AgentFacts, Door, HttpOptions
 from hermes.entry.http.keys import ALL_SCOPES, LEAST_CHARS, Key, Keyring, Principal, Scope
+from hermes.entry.http.webhooks.resource import PLATFORM as WEBHOOKS
 from hermes.state.setting_reader import looks_like_placeholder
 from hermes.state.settings import SECRETS_FILE, Loaded
 from hermes.state.settings_write import set_setting
@@ -49,10 +51,17 @@ class Around:
 class HttpPart:
     """Opened with the gateway, closed with it. `tell` hears how it is, as of any platform."""
 
-    def __init__(self, home: Path, loaded: Loaded, tell: Callable[[str, HostState, str], None]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        loaded: Loaded,
+        environ: Mapping[str, str],
+        tell: Callable[[str, HostState, str], None],
+    ) -> None:
         self._home = home
         self._loaded = loaded
         self._tell = tell
+        self._webhooks = WebhookPart(home, loaded, environ)
         self._server: Any = None
         self.address = ""
 
@@ -77,11 +86,16 @@ class HttpPart:
             version=around.version,
             facts=facts,
             aliases=around.aliases,
+            webhooks=self._webhooks.make(around.clock),
         )
         self._server = HttpServer(door)
         await self._server.open_socket(socket_path(self._home, runtime_folder(self._loaded.variables)))
-        if not self.is_wanted:
-            return
+        if self.is_wanted:
+            await self._open_port(around, door)
+        if await asyncio.to_thread(self._webhooks.wants_port, bool(self.address)):
+            await self._open_webhooks()
+
+    async def _open_port(self, around: Around, door: Door) -> None:
         try:
             keys = await asyncio.to_thread(self._keys)
             port = await self._server.open_port(Keyring(keys, around.clock.monotonic))
@@ -91,6 +105,15 @@ class HttpPart:
             return
         self.address = f"http://{_host(door.options.host)}:{port}"
         self._tell(PLATFORM, HostState.CONNECTED, self.address)
+
+    async def _open_webhooks(self) -> None:
+        try:
+            port = await self._server.open_webhooks(self._webhooks.host, self._webhooks.port)
+        except UserError as error:
+            log.error("http.webhooks_closed why=%s", error)
+            self._tell(WEBHOOKS, HostState.PARKED, str(error))
+            return
+        self._tell(WEBHOOKS, HostState.CONNECTED, f"http://{_host(self._webhooks.host)}:{port}")
 
     def drain(self) -> None:
         if self._server is not None:

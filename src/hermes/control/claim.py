@@ -18,6 +18,7 @@ from hermes.domain.event import (
     Failed,
     Finished,
     ModelSaid,
+    QuestionKind,
     Record,
     Stopped,
     ToolFinished,
@@ -30,7 +31,7 @@ from hermes.domain.ports import Tx
 from hermes.domain.session import Session
 from hermes.domain.tool import Effect
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
-from hermes.domain.turn import Action, Answer, BusyMode, Turn, TurnState
+from hermes.domain.turn import CLIENT_GONE, Action, Answer, BusyMode, Turn, TurnState
 
 MOST_CRASHES = 3
 UNKNOWN_OUTCOME = "Interrupted while it ran: its outcome is unknown and it was not repeated."
@@ -70,6 +71,7 @@ class Claiming:
     conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
     prompt: str | None = None
     suspects_too: bool = False
+    born: datetime | None = None
 
     def unit(self, tx: Tx) -> Claim:
         turns = tx.turns.open_of(self.session)
@@ -81,6 +83,8 @@ class Claiming:
         session = tx.sessions.get(self.session)
         if session is None:
             raise Lost(f"session {self.session} is gone")
+        if self.born is not None and session.created_at != self.born:
+            raise Lost(f"session {self.session} was deleted, and another has its name")
         if turn.state is TurnState.ACCEPTED:
             return self._begin(tx, session, turn, behind)
         if turn.state is TurnState.WAITING and not self._called_back(tx, turn, behind):
@@ -135,6 +139,8 @@ class Claiming:
         stop = turn.stop is not None or _interrupts(behind)
         if turn.crashes >= MOST_CRASHES and not stop:
             said += [*cut_off(view, ""), Failed(reason=GIVEN_UP)]
+        elif not stop and any(_client_left(view, answered) for answered in answers):
+            said += [*cut_off(view, ""), Stopped(reason=CLIENT_GONE)]
         claim = self._start(tx, session, turn, said, behind)
         return replace(claim, next=Next.STOP) if stop else claim
 
@@ -207,6 +213,12 @@ def _user_turns(transcript: Sequence[Entry]) -> list[Entry]:
         for entry in visible(transcript)
         if isinstance(entry.record, UserSaid) and not entry.record.steering
     ]
+
+
+def _client_left(view: TurnView, answered: Answered) -> bool:
+    """A client that was asked for a result and brought none in time will not read an answer either."""
+    asked = view.questions[answered.question]
+    return asked.kind is QuestionKind.CLIENT_TOOL and answered.verdict is Verdict.EXPIRED
 
 
 def _interrupts(behind: Sequence[Turn]) -> bool:

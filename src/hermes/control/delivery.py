@@ -8,6 +8,7 @@ import logging
 from hermes.control.draft import Draft
 from hermes.control.feed import Feed
 from hermes.control.lane import Lane, LaneWorld
+from hermes.control.tally import Tally
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
@@ -26,10 +27,11 @@ _REPORT = "report:"
 
 
 class Delivery:
-    def __init__(self, *, store: Store, clock: Clock, settings: Settings) -> None:
+    def __init__(self, *, store: Store, clock: Clock, settings: Settings, tally: Tally) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
+        self._tally = tally
         self._platforms: dict[str, Platform] = {}
         self._reports: set[asyncio.Task[None]] = set()
         world = LaneWorld(
@@ -95,6 +97,7 @@ class Delivery:
 
     def _report(self, row: OutboxRow) -> None:
         """Tell the operator, in the platform's home channel, what could not be delivered."""
+        self._tally.undeliverable += 1
         settings = self._settings.platforms.get(row.to.platform)
         if settings is None or not settings.home_channel or row.key.startswith(_REPORT):
             return

@@ -4,6 +4,9 @@ Records are kept while the turn is open and given to whoever joins, from the num
 model call there is one list of live events; a watcher is a place in it, so what has arrived together is read
 together, and a late joiner gets its text as one snapshot. When a record comes the list starts anew: a watcher
 that had not read to its end is given the rest of the text from the record.
+
+A few watchers are woken at once. A crowd is woken together and then left alone for a moment, the longer the
+more they are, so that what comes meanwhile is one piece of work for each and not many.
 """
 
 from __future__ import annotations
@@ -13,6 +16,10 @@ from collections.abc import AsyncIterator, Sequence
 
 from hermes.domain.event import Entry, Live, ModelSaid, Reset, Seen, Snapshot, TextDelta
 from hermes.domain.ids import TurnId
+
+_A_FEW = 8
+_REST_PER_WATCHER = 0.0002
+_LONGEST_REST = 0.2
 
 
 class Feed:
@@ -27,6 +34,9 @@ class Feed:
         self._live: list[Live] = []
         self._call = 0
         self._waiters: list[asyncio.Future[None]] = []
+        self._woken_at = 0.0
+        self._waking: asyncio.TimerHandle | None = None
+        self._gathered: tuple[tuple[int, int, int], list[Live]] = ((-1, 0, 0), [])
 
     def preload(self, entries: Sequence[Entry]) -> None:
         """Records from before this process, so that a joiner sees the turn whole."""
@@ -49,7 +59,7 @@ class Feed:
     def end(self, follow: TurnId | None = None) -> None:
         self.ended = True
         self.follow = follow
-        self._wake()
+        self._wake_all()
 
     @property
     def open_text(self) -> str:
@@ -67,6 +77,7 @@ class Feed:
     async def _watch(self, after: int) -> AsyncIterator[Seen]:
         place = 0
         call, read, said = -1, 0, 0
+        joining = True
         while True:
             while place < len(self.entries):
                 entry = self.entries[place]
@@ -80,19 +91,27 @@ class Feed:
             if self.ended:
                 return
             if call != self._call:
-                joined, call, read, said = call, self._call, 0, 0
-                text = self.open_text
-                if joined == -1 and text:
-                    read, said = len(self._live), len(text)
+                call, read, said = self._call, 0, 0
+                text = self.open_text if joining else ""
+                if text:
+                    joining, read, said = False, len(self._live), len(text)
                     yield Snapshot(text=text)
                     continue
+            joining = False
             if read < len(self._live):
-                news, read = self._live[read:], len(self._live)
-                for event in _merged(news):
+                news, read = self._news(read), len(self._live)
+                for event in news:
                     said += len(event.text) if isinstance(event, TextDelta) else 0
                     yield event
                 continue
             await self._changed()
+
+    def _news(self, read: int) -> list[Live]:
+        """What came after a place, put together once for all who stand there: they share its text."""
+        place = (self._call, read, len(self._live))
+        if self._gathered[0] != place:
+            self._gathered = (place, _merged(self._live[read:]))
+        return self._gathered[1]
 
     async def _changed(self) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -100,6 +119,22 @@ class Feed:
         await waiter
 
     def _wake(self) -> None:
+        if self.watchers <= _A_FEW:
+            self._wake_all()
+        elif self._waking is None:
+            loop = asyncio.get_running_loop()
+            rest = min(self.watchers * _REST_PER_WATCHER, _LONGEST_REST) - (loop.time() - self._woken_at)
+            if rest > 0:
+                self._waking = loop.call_later(rest, self._wake_crowd)
+            else:
+                self._wake_crowd()
+
+    def _wake_crowd(self) -> None:
+        self._waking = None
+        self._woken_at = asyncio.get_running_loop().time()
+        self._wake_all()
+
+    def _wake_all(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

@@ -7,13 +7,15 @@ reach a record → lanes drain → the epoch is closed as clean."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.continuing import Continued
 from hermes.control.cron import Cron, CronWorld
 from hermes.control.delivery import Delivery
 from hermes.control.doors import (
@@ -30,27 +32,29 @@ from hermes.control.feed import Feed, Feeds
 from hermes.control.intake import Intake, IntakeWorld
 from hermes.control.job_targets import ResolveTargets, resolve_targets
 from hermes.control.jobs import JobDesk
+from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
 from hermes.control.questions import Expiry, Outcome, answer
 from hermes.control.routing import SelectAgent
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
 from hermes.control.submission import Submission, Submitted, Submitting
+from hermes.control.tally import Tally
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
-from hermes.domain.errors import UserError
+from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
-from hermes.domain.message import Inbound
+from hermes.domain.message import Attachment, Inbound, media_kind
 from hermes.domain.ports import Platform, Store, Tx
-from hermes.domain.rows import OutboxRow
+from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.text import storable
-from hermes.domain.turn import Answer, ReplyPlace, Turn, TurnState
+from hermes.domain.turn import Answer, Turn, TurnState
 
 log = logging.getLogger("hermes.gateway")
 T = TypeVar("T")
@@ -58,6 +62,10 @@ STOP_SECONDS = 10.0
 _UPKEEP_SECONDS = 3600.0
 _MEGABYTE = 1024 * 1024
 ActorKey = tuple[AgentId, SessionId]
+
+
+async def _forget_nothing(agent: AgentId, session: SessionId) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +82,23 @@ class Parts:
     """Where the answers of jobs go."""
     owner: str = "gateway"
     """Who holds the lease of the ticker."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Names that a turn may give as its model, and the models behind them."""
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
     """Told of every record once it is stored; must return at once."""
+    forgotten: Callable[[AgentId, SessionId], Awaitable[None]] = _forget_nothing
+    """Told of every session that somebody deleted, to delete what it keeps of it."""
 
 
 class Gateway:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self.feeds = Feeds()
+        self.tally = Tally()
         self._warm = WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE)
-        self._delivery = Delivery(store=parts.store, clock=parts.clock, settings=parts.settings)
+        self._delivery = Delivery(
+            store=parts.store, clock=parts.clock, settings=parts.settings, tally=self.tally
+        )
         self._outcomes = Outcomes(
             settings=parts.settings,
             clock=parts.clock,
@@ -100,7 +115,7 @@ class Gateway:
                 runtimes=parts.runtimes,
                 settings=parts.settings,
                 clock=parts.clock,
-                parts=self._job_parts,
+                parts=lambda to, text, turn, n: self._outcomes.parts(to, text, turn=turn, segment=n),
                 ring_session=self._ring_known,
                 ring_lane=self._delivery.ring,
                 owner=parts.owner,
@@ -114,6 +129,7 @@ class Gateway:
         self._closing = False
         self._hurry = asyncio.Event()
         self._listeners: list[Callable[[Turn], None]] = []
+        self._catching_up: set[asyncio.Task[None]] = set()
 
     # --- its life ---
 
@@ -197,7 +213,34 @@ class Gateway:
     def capabilities(self, to: Address) -> Capabilities:
         return self._parts.capabilities.get(to.platform) or _NO_ABILITIES
 
+    def knows(self, to: Address) -> bool:
+        """Whether there is such a platform at all."""
+        return to.platform in self._parts.capabilities
+
+    def reaches(self, to: Address) -> bool:
+        """Whether its account is up now; if not, what is sent there waits."""
+        return to.credential in self._delivery.accounts
+
     # --- doors that know who and whom ---
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Names that a turn may give as its model, and the models behind them."""
+        return self._parts.aliases
+
+    async def keep_media(self, agent: AgentId, data: bytes, mime: str) -> Attachment:
+        """Store a file that a door was given; what this returns can go with a message."""
+        media = self._runtime(agent).media
+        if media is None:
+            raise UserError(f"The agent “{agent}” keeps no files.")
+        item = await media.put(data, mime)
+        return Attachment(
+            kind=media_kind(mime),
+            ref=f"sha256:{item.sha256}",
+            mime=mime,
+            size=item.size,
+            sha256=item.sha256,
+        )
 
     async def submit(self, words: Submission) -> Turn:
         """A turn for a terminal or an API client, in one commit; its feed is open before this returns."""
@@ -208,18 +251,39 @@ class Gateway:
         runtime = self._runtime(words.agent)
         self._check_size(words.input.text)
         unit = Submitting(words=words, settings=self._parts.settings, now=self._parts.clock.now()).unit
-        submitted = await runtime.store.write(unit)
+        try:
+            submitted = await runtime.store.write(unit)
+        except asyncio.CancelledError:
+            self._catch_up()
+            raise
         if submitted.fresh:
             turn = submitted.turn
             self.feeds.drive(turn.id)
             self._ring_session(words.agent, turn.session, submitted.begun)
         return submitted
 
+    def _catch_up(self) -> None:
+        """Whoever asked has gone, but what they asked may be stored all the same: look for it after that."""
+
+        async def look() -> None:
+            with contextlib.suppress(HermesError):
+                await self._parts.store.write(_nothing)
+                self._actors.search()
+
+        task = asyncio.create_task(look(), name="catch up")
+        self._catching_up.add(task)
+        task.add_done_callback(self._catching_up.discard)
+
     def _check_size(self, text: str) -> None:
         most = self._parts.settings.gateway.max_message_chars
         if len(text) > most:
             size = f"{len(text):,} characters; {most:,} are the most"
             raise UserError(f"Your message has {size}.", hint="Put it into a file and name the file.")
+
+    @property
+    def keeps(self) -> timedelta:
+        """How long a request can be come back to."""
+        return timedelta(days=self._parts.settings.gateway.dedupe_days)
 
     async def read(self, agent: AgentId, query: Callable[[Tx], T]) -> T:
         """Ask something of an agent's part of the store."""
@@ -325,23 +389,53 @@ class Gateway:
             self._ring_known(agent, outcome.session)
         return outcome
 
+    async def resume(self, agent: AgentId, unit: Callable[[Tx], Submitted]) -> Submitted:
+        """Write what lets a parked turn go on, and wake its session."""
+        submitted = await self._runtime(agent).store.write(unit)
+        if submitted.fresh:
+            self._ring_known(agent, submitted.turn.session)
+        return submitted
+
+    async def go_on(self, agent: AgentId, unit: Callable[[Tx], Continued | None]) -> Continued | None:
+        """Go on with a turn that waits; `unit` is a method of `Continuing` with what the client brings."""
+        continued = await self._runtime(agent).store.write(unit)
+        if continued is not None:
+            self._ring_known(agent, continued.turn.session)
+        return continued
+
     async def stop_turn(self, agent: AgentId, turn: TurnId, reason: str) -> bool:
         """Ask a turn to stop; False if it had ended already."""
-
-        def ask(tx: Tx) -> Turn | None:
-            found = tx.turns.get(turn)
-            if found is None or not found.state.open:
-                return None
-            state = TurnState.RUNNING if found.state is TurnState.WAITING else found.state
-            tx.turns.save(replace(found, stop=reason, state=state), attempt=found.attempt)
-            return found
-
-        stopping = await self._runtime(agent).store.write(ask)
+        stopping = await self._runtime(agent).store.write(lambda tx: stop_turn(tx, turn, reason))
         if stopping is not None:
             self._ring_known(agent, stopping.session)
         return stopping is not None
 
+    async def delete_session(self, agent: AgentId, session: SessionId) -> None:
+        """Forget a session for good; what goes on in it is stopped first. What an actor still holds of it is
+        void: its next write is refused, and a later session of the same name is another."""
+        store = self._runtime(agent).store
+        stopping = await store.write(lambda tx: stop_turns(tx, session, "its session was deleted"))
+        self._ring_known(agent, session)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                for turn in stopping:
+                    async for _ in self.watch(agent, turn):
+                        pass
+        for turn in await store.write(lambda tx: remove_session(tx, session)):
+            self.feeds.end(turn)
+        self._warm.take(session)
+        await self._parts.forgotten(agent, session)
+
+    async def open_work(self) -> OpenWork:
+        """How much is not done yet, of all agents."""
+        return await self._parts.store.read(lambda tx: tx.census.count())
+
     # --- inside ---
+
+    def _committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
+        self.tally.see(entries)
+        self._parts.committed(agent, session, entries)
+        self.cron.heard(agent, session, entries)
 
     def _runtime(self, agent: AgentId) -> Runtime:
         runtime = self._parts.runtimes.get(agent)
@@ -354,13 +448,6 @@ class Gateway:
         """The jobs of an agent, to look at and to change."""
         self._runtime(agent)
         return self.cron.desk(agent)
-
-    def _committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
-        self._parts.committed(agent, session, entries)
-        self.cron.heard(agent, session, entries)
-
-    def _job_parts(self, reply: ReplyPlace, text: str, turn: TurnId, place: int) -> tuple[OutboxRow, ...]:
-        return self._outcomes.parts(reply, text, turn=turn, segment=place)
 
     def _actor(self, key: ActorKey) -> SessionActor:
         agent, session = key
@@ -383,14 +470,17 @@ class Gateway:
 
     async def _upkeep(self) -> None:
         """Forget settled rows by age, in bites, so that no bite holds up the writer for long."""
-        days = timedelta(days=self._parts.settings.gateway.dedupe_days)
         while True:
             now = self._parts.clock.now()
-            pruned = await self._parts.store.write(partial(_prune, now - days, now))
+            pruned = await self._parts.store.write(partial(_prune, now - self.keeps, now))
             await self._parts.clock.sleep(0 if pruned else _UPKEEP_SECONDS)
 
 
 _NO_ABILITIES = Capabilities()
+
+
+def _nothing(tx: Tx) -> None:
+    """A unit that only comes after those that were handed in before it."""
 
 
 def _turn(turn: TurnId, tx: Tx) -> Turn | None:

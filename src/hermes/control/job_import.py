@@ -1,5 +1,5 @@
-"""Jobs of the existing product, taken over once: what it wrote of a job becomes a job of ours, and what has no
-place here is kept beside it. A job that is not understood comes along too, marked with why."""
+"""Jobs of the existing product, taken over once: what it wrote of a job becomes a job of ours, and what has
+no place here is kept beside it. A job that is not understood comes along too, marked with why."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from hermes.control.feed import Feed
-from hermes.domain.address import Address
+from hermes.domain.address import LOCAL_DOOR, Address
 from hermes.domain.capabilities import Capabilities, Grade
 from hermes.domain.clock import Clock
 from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Stopped, Verdict
@@ -19,15 +19,15 @@ from hermes.domain.ports import Tx
 from hermes.domain.rows import OutboxRow
 from hermes.domain.settings import Settings
 from hermes.domain.transcript import view_turn
-from hermes.domain.turn import Answer, Question, ReplyPlace, Turn
+from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
 from hermes.stream.drafts import is_silence
-from hermes.stream.fold import answer_text, choices, question_text
+from hermes.stream.fold import answer_text, choices, for_people, question_text
 from hermes.stream.split import split
 
 REPEAT_MARK = "↻ (this may be a repeat)"
 PARTS_PER_SEGMENT = 1000
 _MARK_ROOM = 2 * len(REPEAT_MARK)
-_QUIET_STOPS = ("client gone",)
+_QUIET_STOPS = (CLIENT_GONE,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +35,15 @@ class Conclusion:
     """Rows for the commit that ends or parks a turn."""
 
     rows: tuple[OutboxRow, ...] = ()
-    question: Question | None = None
+    questions: tuple[Question, ...] = ()
     withdraw: TurnId | None = None
 
     def write(self, tx: Tx) -> None:
         if self.withdraw is not None:
             for question in tx.questions.of_turn(self.withdraw):
                 tx.questions.close(Answer(question=question.id, verdict=Verdict.WITHDRAWN))
-        if self.question is not None:
-            tx.questions.add(self.question)
+        for question in self.questions:
+            tx.questions.add(question)
         for row in self.rows:
             tx.outbox.add(row)
 
@@ -74,11 +74,13 @@ class Outcomes:
 
     def of(self, turn: Turn, entries: Sequence[Entry]) -> Conclusion:
         """`entries` are the turn's records up to the one that ends or parks it."""
-        last = entries[-1].record
+        open_now = _asked_last(entries)
+        if open_now:
+            return Conclusion(
+                rows=tuple(row for asked in open_now for row in self._prompt(turn, asked)),
+                questions=tuple(self._question(turn, asked) for asked in open_now),
+            )
         asked = [entry for entry in entries if isinstance(entry.record, Asked)]
-        if isinstance(last, Asked):
-            question = self._question(turn, last)
-            return Conclusion(rows=self._prompt(turn, last), question=question)
         rows: tuple[OutboxRow, ...] = ()
         if turn.reply is not None:
             text = closing_words(entries, turn.id)
@@ -108,7 +110,7 @@ class Outcomes:
         )
 
     def _prompt(self, turn: Turn, asked: Asked) -> tuple[OutboxRow, ...]:
-        if turn.reply is None:
+        if turn.reply is None or not for_people(asked):
             return ()
         able = self._capabilities(turn.reply.to)
         buttons: tuple[Button, ...] = ()
@@ -150,12 +152,22 @@ class Outcomes:
         )
 
     def _expiry(self, turn: Turn, kind: QuestionKind) -> datetime | None:
-        """In chats a question expires; a terminal or an API client that waits may take its time."""
-        if turn.reply is None:
+        """A question expires, except in the terminal, where somebody sits who may take their time."""
+        if turn.source is not None and turn.source.address.platform == LOCAL_DOOR:
             return None
-        approval = kind is QuestionKind.APPROVAL
-        seconds = self._settings.approvals.timeout if approval else self._settings.agent.clarify_timeout
+        decided = kind in (QuestionKind.APPROVAL, QuestionKind.CLIENT_TOOL)
+        seconds = self._settings.approvals.timeout if decided else self._settings.agent.clarify_timeout
         return self._clock.now() + timedelta(seconds=seconds)
+
+
+def _asked_last(entries: Sequence[Entry]) -> list[Asked]:
+    """The questions that the turn is parked with: what it asked in one commit stands together at its end."""
+    asked: list[Asked] = []
+    for entry in reversed(entries):
+        if not isinstance(entry.record, Asked):
+            break
+        asked.insert(0, entry.record)
+    return asked
 
 
 def closing_words(entries: Sequence[Entry], turn: TurnId) -> str:

@@ -18,6 +18,7 @@ from hermes.domain.ports import Store, Tx
 from hermes.domain.turn import Answer, Question, TurnState
 
 log = logging.getLogger("hermes.questions")
+_FOR_PEOPLE = (QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM)
 _EVERY = 1.0
 _PAGE = 100
 
@@ -94,11 +95,12 @@ def as_answer(
     """A plain message as the answer of an open question, or None if it is not one.
 
     Any words answer a clarification; an approval takes only an answer word, and only if the message replies
-    to the prompt or exactly one question is open."""
+    to the prompt or exactly one question is open. What a program is asked for nobody's words answer."""
+    open_questions = [question for question in open_questions if question.kind in _FOR_PEOPLE]
     mine = [question for question in open_questions if by is not None and by in question.may_answer]
     for question in mine:
         if question.kind is QuestionKind.CLARIFY:
-            return Answer(question=question.id, verdict=Verdict.REPLY, text=_chosen(question, text), by=by)
+            return Answer(question=question.id, verdict=Verdict.REPLY, text=read_reply(question, text), by=by)
     verdict = WORDS.get(text.strip().rstrip(".!").casefold())
     if verdict is None or not mine or not (len(open_questions) == 1 or (replies_to_us and len(mine) == 1)):
         return None
@@ -114,8 +116,8 @@ def pressed(value: str, by: str | None) -> Answer | None:
     return Answer(question=QuestionId(question), verdict=verdict, text=option, by=by)
 
 
-def _chosen(question: Question, text: str) -> str:
-    """A number stands for the option it counts."""
+def read_reply(question: Question, text: str) -> str:
+    """What words say to a question: a number stands for the option it counts."""
     word = text.strip()
     if word.isascii() and word.isdigit() and 1 <= int(word) <= len(question.options):
         return question.options[int(word) - 1]

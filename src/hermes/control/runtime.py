@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from hermes.domain.job import JobWorld
-from hermes.domain.ports import Agent, Store
+from hermes.domain.ports import Agent, Media, Store
 from hermes.domain.settings import Profile
 
 
@@ -19,5 +19,7 @@ class Runtime:
     """The model that answers where a session names none, as people call it."""
     prompt: Callable[[], Awaitable[str]] | None = None
     """Gives the system prompt that a session keeps from its first turn on."""
+    media: Media | None = None
+    """Where files are kept that come with messages."""
     jobs: JobWorld | None = None
     """Where the scripts, folders and outputs of its jobs are."""

@@ -85,33 +85,48 @@ class SessionActor:
 
     async def live(self) -> None:
         self._warm = self._around.warm.take(self._id) or await self._load()
+        lost = False
         try:
             while not self._stopping:
                 self._rung = False
-                claim = await self._claim()
-                match claim.next:
-                    case Next.NOTHING:
-                        if not self._rung:
-                            return
-                    case Next.WAIT:
-                        await self._around.clock.sleep(claim.seconds)
-                    case Next.RUN | Next.STOP | Next.ENDED | Next.SUSPECT:
-                        await self._take(claim)
-        except Lost as lost:
-            # Somebody else changed the session under us; what we hold is stale.
-            log.info("session.lost session=%s why=%s", self._id, lost)
-            self._warm = WarmSession()
+                try:
+                    if not await self._step():
+                        return
+                    lost = False
+                except Lost as why:
+                    # Somebody else changed the session under us: what we hold is stale, and who was rung for
+                    # meanwhile must not be forgotten, so look once more.
+                    log.info("session.lost session=%s why=%s", self._id, why)
+                    self._warm = WarmSession()
+                    if lost:
+                        return
+                    lost, self._warm = True, await self._load()
         finally:
             if self._suspect:
                 self._around.suspects.release()
             if self._warm.records:
                 self._around.warm.keep(self._id, self._warm)
 
+    async def _step(self) -> bool:
+        """Take the next turn; False if there is none and nobody rang."""
+        claim = await self._claim()
+        match claim.next:
+            case Next.NOTHING:
+                return self._rung
+            case Next.WAIT:
+                await self._around.clock.sleep(claim.seconds)
+            case Next.RUN | Next.STOP | Next.ENDED | Next.SUSPECT:
+                await self._take(claim)
+        return True
+
     async def _load(self) -> WarmSession:
-        records = await self._runtime.store.read(lambda tx: tx.journal.read(self._id))
-        warm = WarmSession()
-        warm.add(records)
-        return warm
+        def load(tx: Tx) -> WarmSession:
+            session = tx.sessions.get(self._id)
+            warm = WarmSession(born=None if session is None else session.created_at)
+            warm.add(tx.journal.read(self._id))
+            return warm
+
+        return await self._runtime.store.read(load)
 
     async def _claim(self) -> Claim:
         if not self._warm.records and self._runtime.prompt is not None and self._prompt is None:
@@ -124,6 +139,7 @@ class SessionActor:
             conclude=self._around.outcomes.write,
             prompt=self._prompt,
             suspects_too=self._suspect,
+            born=self._warm.born,
         )
         claim = await self._runtime.store.write(claiming.unit)
         if claim.next is Next.SUSPECT:
@@ -136,6 +152,7 @@ class SessionActor:
         turn, session = claim.turn, claim.session
         if turn is None or session is None or claim.next is Next.SUSPECT:
             return
+        self._warm.born = session.created_at
         feed = self._around.feeds.drive(turn.id)
         feed.preload(turn_entries(self._warm.records, turn.id))
         self._keep(feed, claim.new)

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from hermes.control.doors import Caller, bound_session
 from hermes.domain.address import Source
-from hermes.domain.errors import UserError
+from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
 from hermes.domain.ports import Tx
@@ -32,10 +32,19 @@ class Unknown(UserError):
     """What was named is not there, or not for who asks."""
 
 
+class Taken(UserError):
+    """Something else has this name already."""
+
+
+class Unfinished(UserError):
+    """What this is to go on from has not come to its end."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Which session words go to: the one with this id (begun under it if `begin`), the one as it was after a
-    turn, one of their own that is forgotten at `until`, or else the one that their source is bound to.
+    turn, one of their own that is forgotten at `until`, or else the one that their source is bound to. Going
+    on after a turn puts off the forgetting to `until`; coming back to a session by its id keeps it.
 
     `owner`: only a session that was begun through this account."""
 
@@ -45,20 +54,31 @@ class Place:
     until: datetime | None = None
     owner: str | None = None
 
+    @property
+    def own(self) -> bool:
+        """Whether the words begin a session that nothing else leads to."""
+        return self.until is not None and self.after is None and self.session is None
+
 
 BOUND = Place()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A request to come: its id is the turn's with this prefix; the rest is as in `Request`."""
+    """A request to come: its id is the turn's with this prefix; the rest is as in `Request`. One with further
+    keys (`also`) was asked before if any of them is known."""
 
     prefix: str
     owner: str
     key: str | None = None
+    also: tuple[str, ...] = ()
     fingerprint: str = ""
     conversation: str | None = None
     facts: str = "{}"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.also if self.key is None else (self.key, *self.also)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +99,14 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """The turn that answers; `fresh` says that it was made just now, `begun` that its session was too."""
+    """The turn that answers; `fresh` says that it was made just now, `begun` that its session was too. `part`
+    counts how often its client was asked for results before."""
 
     turn: Turn
     request: Request | None = None
     fresh: bool = True
     begun: bool = False
+    part: int = 1
 
 
 def id_for(prefix: str, turn: TurnId) -> str:
@@ -106,10 +128,10 @@ class Submitting:
     now: datetime
 
     def unit(self, tx: Tx) -> Submitted:
-        known = self._asked_before(tx)
+        words = self.words
+        known = asked_before(tx, words.request)
         if known is not None:
             return known
-        words = self.words
         known_session = self._known_session(tx)
         session, begun = known_session or self._begin(tx), known_session is None
         said = session.busy_mode or self.settings.display.busy_input_mode
@@ -126,40 +148,9 @@ class Submitting:
             ephemeral=words.ephemeral,
         )
         tx.turns.add(turn)
-        return Submitted(turn=turn, request=self._request(tx, turn), begun=begun)
-
-    def _asked_before(self, tx: Tx) -> Submitted | None:
-        named = self.words.request
-        known = tx.requests.by_key(named.owner, named.key) if named is not None and named.key else None
-        if named is None or known is None:
-            return None
-        turn = tx.turns.get(known.turn)
-        if known.fingerprint != named.fingerprint:
-            raise Conflict(
-                f"The key “{one_line(named.key or '', 60)}” was used for another request.",
-                hint="Use a new key for a new request, or repeat the old one unchanged.",
-            )
-        if turn is None:
-            raise Conflict("The request with this key is there, but its answer was deleted.")
-        return Submitted(turn=turn, request=known, fresh=False)
-
-    def _request(self, tx: Tx, turn: Turn) -> Request | None:
-        named = self.words.request
-        if named is None:
-            return None
-        request = Request(
-            id=id_for(named.prefix, turn.id),
-            owner=named.owner,
-            turn=turn.id,
-            session=turn.session,
-            created_at=self.now,
-            key=named.key,
-            fingerprint=named.fingerprint,
-            conversation=named.conversation,
-            facts=named.facts,
-        )
-        tx.requests.add(request)
-        return request
+        named = words.request
+        request = None if named is None else add_request(tx, named, turn, self.now)
+        return Submitted(turn=turn, request=request, begun=begun)
 
     def _known_session(self, tx: Tx) -> Session | None:
         """The session these words go to; None if they begin one of their own."""
@@ -177,9 +168,10 @@ class Submitting:
 
     def _come_back(self, tx: Tx, session: Session) -> Session:
         check_owner(session, self.words.place.owner)
+        until = self.words.place.until
         if session.expires_at is None:
             return session
-        kept = replace(session, expires_at=None)
+        kept = replace(session, expires_at=until and max(until, session.expires_at))
         tx.sessions.save(kept)
         return kept
 
@@ -188,7 +180,7 @@ class Submitting:
         ident = words.place.session or SessionId(f"api_{new_session_id(self.now)}")
         key = session_key(words.source, words.agent)
         session = replace(begin_session(key, words.source, self.now), id=ident, expires_at=words.place.until)
-        tx.sessions.add(session)
+        add_session(tx, session)
         return session
 
     def _branch(self, tx: Tx, after: TurnId) -> Session:
@@ -198,12 +190,58 @@ class Submitting:
         if turn is None or session is None:
             raise Unknown("What this goes on from is not there any more.")
         check_owner(session, self.words.place.owner)
-        entries = tx.journal.read(session.id)
-        last = max((entry.seq for entry in entries if entry.turn == after), default=0)
-        moved_on = any(entry.seq > last for entry in entries) or tx.turns.open_of(session.id)[1:]
-        if not moved_on:
+        if turn.state.open:
+            raise Unfinished("What this goes on from is still running. Wait for its end, or stop it.")
+        last = max((entry.seq for entry in tx.journal.of_turn(after)), default=0)
+        if not tx.turns.open_of(session.id, 1) and not tx.journal.read(session.id, after=last):
             return self._come_back(tx, session)
-        return fork_session(tx, session, [entry for entry in entries if entry.seq <= last], self.now)
+        told = [entry for entry in tx.journal.read(session.id) if entry.seq <= last]
+        branch = fork_session(tx, session, told, self.now)
+        if session.expires_at is None:
+            return branch
+        fleeting = replace(branch, expires_at=self.words.place.until)
+        tx.sessions.save(fleeting)
+        return fleeting
+
+
+def asked_before(tx: Tx, named: Named | None) -> Submitted | None:
+    """What the owner of a key was given for it before; another question under the same key is refused."""
+    known = None if named is None else find_request(tx, named.owner, named.keys)
+    if named is None or known is None:
+        return None
+    turn = tx.turns.get(known.turn)
+    if known.fingerprint != named.fingerprint:
+        raise Conflict(
+            f"The key “{one_line(named.key or '', 60)}” was used for another request.",
+            hint="Use a new key for a new request, or repeat the old one unchanged.",
+        )
+    if turn is None:
+        raise Conflict("The request with this key is there, but its answer was deleted.")
+    return Submitted(turn=turn, request=known, fresh=False)
+
+
+def find_request(tx: Tx, owner: str, keys: Sequence[str]) -> Request | None:
+    """The request that one of the keys was used for."""
+    return next((request for key in keys for request in tx.requests.find(owner, key=key)), None)
+
+
+def add_request(tx: Tx, named: Named, turn: Turn, now: datetime, *, part: str = "") -> Request:
+    """Keep a request of this turn, under the turn's name and the part of it that is meant."""
+    request = Request(
+        id=id_for(named.prefix, turn.id) + part,
+        owner=named.owner,
+        turn=turn.id,
+        session=turn.session,
+        created_at=now,
+        key=named.key,
+        fingerprint=named.fingerprint,
+        conversation=named.conversation,
+        facts=named.facts,
+    )
+    tx.requests.add(request)
+    for number, key in enumerate(named.also, 1):
+        tx.requests.add(replace(request, id=f"{request.id}.{number}", key=key, conversation=None))
+    return request
 
 
 def no_session(wanted: str) -> Unknown:
@@ -216,6 +254,14 @@ def check_owner(session: Session, owner: str | None) -> None:
     """To who may not see a session it is as if there were none. Owners are told as in `owner_of`."""
     if owner is not None and not (session.owner or "").startswith(f"{owner}:"):
         raise no_session(session.id)
+
+
+def add_session(tx: Tx, session: Session) -> None:
+    """Ids are one space for all agents; one that is in use, wherever, is refused."""
+    try:
+        tx.sessions.add(session)
+    except Refused as error:
+        raise Taken(f"There is a session “{one_line(session.id, 60)}” already.") from error
 
 
 def fork_session(tx: Tx, session: Session, entries: Sequence[Entry], now: datetime) -> Session:

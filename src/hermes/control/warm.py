@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
 from hermes.domain.ids import SessionId
@@ -15,9 +16,12 @@ _SESSION_BYTES = 500
 
 @dataclass(slots=True, kw_only=True)
 class WarmSession:
+    """`born` is when the session was begun, once known: a later one of the same name is another session."""
+
     records: list[Entry] = field(default_factory=list)
     memory: dict[str, object] = field(default_factory=dict)
     bytes: int = _SESSION_BYTES
+    born: datetime | None = None
 
     def add(self, entries: list[Entry]) -> None:
         self.records.extend(entries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from datetime import datetime
 from typing import NewType
@@ -16,6 +17,7 @@ OutboundId = NewType("OutboundId", str)
 JobId = NewType("JobId", str)
 
 MAIN_AGENT = AgentId("main")
+_CLIENT_CALL = re.compile(r"call_(q_[0-9a-f]{12})")
 
 
 def new_session_id(now: datetime) -> SessionId:
@@ -32,6 +34,18 @@ def new_question_id() -> QuestionId:
 
 def new_call_id() -> CallId:
     return CallId("call_" + secrets.token_hex(10))
+
+
+def client_call_id(question: QuestionId) -> str:
+    """The id by which an API client knows a call of its own tool. Models use their ids again; questions do
+    not, so a result that comes back names one call of one turn."""
+    return f"call_{question}"
+
+
+def question_of_call(text: str) -> QuestionId | None:
+    """The question behind such an id, None if it is another kind of id."""
+    found = _CLIENT_CALL.fullmatch(text)
+    return QuestionId(found[1]) if found else None
 
 
 def new_job_id() -> JobId:

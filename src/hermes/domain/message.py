@@ -30,6 +30,13 @@ class MediaKind(StrEnum):
     STICKER = "sticker"
 
 
+def media_kind(mime: str) -> MediaKind:
+    """The kind of a file that is known by its type alone."""
+    family = mime.partition("/")[0].strip().lower()
+    kinds = {"image": MediaKind.IMAGE, "audio": MediaKind.AUDIO, "video": MediaKind.VIDEO}
+    return kinds.get(family, MediaKind.FILE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
     """A file that came with a message or goes with one. `ref` is the platform's own until fetched;

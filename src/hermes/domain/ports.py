@@ -2,8 +2,7 @@
 
 A store hands out transactions. A unit of work is a function of a `Tx`: it runs in the writer, inside
 its own savepoint, so what it reads it may decide on. `Tx` is scoped to one agent: sessions, turns,
-transcripts, questions and search are that agent's alone; the queues belong to the gateway.
-"""
+transcripts, questions and search are that agent's alone; the queues belong to the gateway."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDel
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.job import JobRuns, Jobs
 from hermes.domain.message import Body, Inbound, Receipt
-from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OutboxRow
-from hermes.domain.session import Session, SessionKey, Viewer
+from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow
+from hermes.domain.session import EVERY_SESSION, Among, Session, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall
 from hermes.domain.turn import Answer, Earlier, Question, Request, Turn, TurnState
 
@@ -49,7 +48,8 @@ class Turns(Protocol):
     def open_of(self, session: SessionId, limit: int = 64) -> list[Turn]: ...
 
     def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
-        """Write what may change; `Lost` if the turn has ended or was started again since."""
+        """Write what may change (`input.guidance` may not); `Lost` if the turn has ended or was started again
+        since."""
 
     def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
         """Count new records and move the state; `Lost` as in `save`."""
@@ -70,7 +70,7 @@ class Sessions(Protocol):
 
     def save(self, session: Session) -> None: ...
 
-    def find(self, text: str, limit: int = 20) -> list[Session]:
+    def find(self, text: str, limit: int = 20, among: Among = EVERY_SESSION) -> list[Session]:
         """By id, unique start of an id, or title; everything, newest first, for an empty text."""
 
     def delete(self, session: SessionId) -> None: ...
@@ -108,17 +108,18 @@ class Questions(Protocol):
     def close(self, answer: Answer) -> bool:
         """True for the answer that closed it; an answer to a closed question changes nothing."""
 
-    def open_of(self, session: SessionId) -> list[Question]: ...
+    def open_of(self, session: SessionId | None) -> list[Question]: ...  # None: of every session
 
 
 class Requests(Protocol):
-    """Requests by their id, by the key their owner gave, and the latest of a named chain."""
+    """Requests by their id, by their owner, and the latest of a named chain."""
 
     def add(self, request: Request) -> None: ...
 
     def get(self, request: str) -> Request | None: ...
 
-    def by_key(self, owner: str, key: str) -> Request | None: ...
+    def find(self, owner: str, *, key: str | None = None, prefix: str = "", limit: int = 1) -> list[Request]:
+        """An owner's requests, newest first: all, with this key, or with ids that begin so."""
 
     def latest(self, owner: str, conversation: str) -> Request | None: ...
 
@@ -134,7 +135,7 @@ class Facts(Protocol):
 
 
 class Search(Protocol):
-    def find(self, query: str, limit: int = 20, viewer: Viewer | None = None) -> list[Hit]:
+    def find(self, query: str, limit: int = 20, viewer: Viewer | Among = EVERY_SESSION) -> list[Hit]:
         """What was said, the best first; for a viewer only what it may see, without its own turn's words."""
 
 
@@ -163,6 +164,12 @@ class Recovery(Protocol):
     def expired(self, now: datetime, limit: int) -> list[tuple[AgentId, Question]]: ...
 
     def prune(self, before: datetime, now: datetime) -> int: ...
+
+
+class Census(Protocol):
+    """How much is open, across agents."""
+
+    def count(self) -> OpenWork: ...
 
 
 class Tx(Protocol):
@@ -198,6 +205,8 @@ class Tx(Protocol):
     def leases(self) -> Leases: ...
     @property
     def recovery(self) -> Recovery: ...
+    @property
+    def census(self) -> Census: ...
 
 
 class Store(Protocol):
@@ -304,6 +313,8 @@ class ModelRequest:
     """`Run.memory`: where a provider may keep the encoded prompt of a warm session."""
     history: Sequence[Earlier] = ()
     """What a client says came before the transcript; it is told first."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """The attached images that could be read, as data URLs by their `sha256`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -109,3 +110,14 @@ class MediaItem:
     size: int
     mime: str
     stored_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenWork:
+    """How much is not done yet: turns and messages on their way by state, happenings nobody has looked at,
+    questions without an answer."""
+
+    turns: Mapping[str, int]
+    outbox: Mapping[str, int]
+    inbox: int
+    questions: int

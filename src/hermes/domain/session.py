@@ -138,6 +138,23 @@ def begin_session(key: SessionKey, source: Source, now: datetime) -> Session:
     )
 
 
+BRANCHED = "branched"
+"""How a session has ended that goes on in a fork of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Among:
+    """Which sessions are meant: those begun through an account (`owner`), on a platform, and, unless
+    `children`, only those that stand for themselves. A fork does; what was split off by the way does not."""
+
+    owner: str | None = None
+    platform: str | None = None
+    children: bool = True
+
+
+EVERY_SESSION = Among()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
     """A turn that looks for what was said before, in its session. It sees what those who speak there may come

@@ -149,7 +149,10 @@ class ApprovalSettings:
         ),
     )
     timeout: float = field(
-        default=3600.0, metadata=about("Seconds a request for approval stays open in a chat.", least=0)
+        default=3600.0,
+        metadata=about(
+            "Seconds a request for approval, or for the result of a client's tool, stays open.", least=0
+        ),
     )
     cron_mode: str = field(
         default="deny",
@@ -273,7 +276,8 @@ class Route:
 class PlatformSettings:
     """What an operator said about one platform; `extra` and `secrets` hold the platform's own keys.
 
-    A list in `extra` is joined with commas, a mapping in it is flattened with dots."""
+    A list in `extra` is joined with commas, a mapping in it is flattened with dots; `trees` holds what is
+    nested as it was written, with secrets as `Secret`s and what could not be read as nothing."""
 
     enabled: bool | None = field(
         default=None,
@@ -296,6 +300,7 @@ class PlatformSettings:
     )
     extra: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, Secret] = field(default_factory=dict)
+    trees: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

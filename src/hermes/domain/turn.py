@@ -12,6 +12,9 @@ from hermes.domain.ids import AgentId, CallId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment
 from hermes.domain.tool import ToolCall
 
+CLIENT_GONE = "client gone"
+"""Why a turn is stopped whose client no longer waits for it; nobody is told."""
+
 
 class TurnState(StrEnum):
     """accepted → running ⇄ waiting → done · failed · stopped"""

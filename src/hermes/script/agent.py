@@ -41,7 +41,7 @@ from hermes.domain.session import Session, owner_of
 from hermes.domain.settings import ModelSettings, Settings
 from hermes.domain.text import one_line
 from hermes.domain.tool import ToolCall
-from hermes.domain.turn import Answer, TurnInput
+from hermes.domain.turn import CLIENT_GONE, Answer, TurnInput
 from hermes.script.engine import Engine
 from hermes.script.result import Told
 from hermes.state.profiles import find_home
@@ -254,7 +254,7 @@ class AIAgent:
             finally:
                 self._current = None
                 if not ended:
-                    await app.gateway.stop_turn(MAIN_AGENT, turn.id, "client gone")
+                    await app.gateway.stop_turn(MAIN_AGENT, turn.id, CLIENT_GONE)
             entries = await app.store.scoped(MAIN_AGENT).read(partial(_journal, session))
             told = Told(app=app, session=session, turn=turn.id, entries=entries)
             result = told.result(talk.stop_words)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes.app import App
+from hermes.domain.chat_format import as_messages
 from hermes.domain.event import Entry, Failed, ModelSaid, Record, Stopped, Usage
 from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.transcript import visible
-from hermes.state.session_log import as_messages
 from hermes.stream.fold import answer_text
 
 

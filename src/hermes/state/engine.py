@@ -15,6 +15,7 @@ import apsw
 
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import AgentId
+from hermes.state.census import CensusTable
 from hermes.state.db import Damaged, Row
 from hermes.state.facts import FactsTable
 from hermes.state.inbox import InboxTable
@@ -117,6 +118,7 @@ class SqliteTx:
         self.media = MediaTable(db, agent)
         self.leases = LeasesTable(db)
         self.recovery = RecoveryTable(db)
+        self.census = CensusTable(db)
 
 
 def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:

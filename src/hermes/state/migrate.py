@@ -108,6 +108,12 @@ SECOND = (
 )
 
 THIRD = (
+    """CREATE TABLE guidance (
+        turn TEXT PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, body BLOB NOT NULL)""",
+    "CREATE INDEX guidance_session ON guidance (session)",
+)
+
+FOURTH = (
     "ALTER TABLE job_slots ADD COLUMN agent TEXT",
     "ALTER TABLE job_slots ADD COLUMN state TEXT NOT NULL DEFAULT 'over'",
     "ALTER TABLE job_slots ADD COLUMN body BLOB",
@@ -120,6 +126,7 @@ MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
     Migration(number=3, oldest=3, statements=THIRD),
+    Migration(number=4, oldest=4, statements=FOURTH),
 )
 NEWEST = MIGRATIONS[-1].number
 

@@ -42,7 +42,9 @@ class QuestionsTable:
     def of_turn(self, turn: TurnId) -> list[Question]:
         return self._all("turn = ?", turn)
 
-    def open_of(self, session: SessionId) -> list[Question]:
+    def open_of(self, session: SessionId | None) -> list[Question]:
+        if session is None:
+            return self._all("verdict IS NULL", index="INDEXED BY questions_expiry")
         return self._all("session = ? AND verdict IS NULL", session)
 
     def close(self, answer: Answer) -> bool:
@@ -57,9 +59,11 @@ class QuestionsTable:
         )
         return bool(changed)
 
-    def _all(self, where: str, value: str) -> list[Question]:
+    def _all(self, where: str, *values: str, index: str = "") -> list[Question]:
         rows = self._db.all(
-            f"SELECT {_COLUMNS} FROM questions WHERE {where} AND agent = ? ORDER BY rowid", value, self._agent
+            f"SELECT {_COLUMNS} FROM questions {index} WHERE {where} AND agent = ? ORDER BY rowid",
+            *values,
+            self._agent,
         )
         return [question_of(row) for row in rows]
 

@@ -37,8 +37,20 @@ class RequestsTable:
     def get(self, request: str) -> Request | None:
         return self._one("id = ?", request)
 
-    def by_key(self, owner: str, key: str) -> Request | None:
-        return self._one("owner = ? AND key = ?", owner, key)
+    def find(self, owner: str, *, key: str | None = None, prefix: str = "", limit: int = 1) -> list[Request]:
+        if key is not None:
+            found = self._one("owner = ? AND key = ?", owner, key)
+            return [] if found is None or not found.id.startswith(prefix) else [found]
+        rows = self._db.all(
+            # By age: who asks for the latest of its requests has made some lately, so few rows are looked at.
+            f"SELECT {_COLUMNS} FROM requests INDEXED BY requests_age WHERE owner = ?1 AND agent = ?2"
+            " AND substr(id, 1, length(?3)) = ?3 ORDER BY created_at DESC, rowid DESC LIMIT ?4",
+            owner,
+            self._agent,
+            prefix,
+            limit,
+        )
+        return [_request(row) for row in rows]
 
     def latest(self, owner: str, conversation: str) -> Request | None:
         return self._one(

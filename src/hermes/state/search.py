@@ -11,11 +11,12 @@ from datetime import tzinfo
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import Hit
-from hermes.domain.session import Viewer
+from hermes.domain.session import EVERY_SESSION, Among, Viewer
 from hermes.domain.text import storable
 from hermes.domain.tool import ToolContext
 from hermes.state.codec import unstamp
 from hermes.state.db import Db, Row
+from hermes.state.sessions import meant_sessions
 
 _BATCH = 1000
 _COMMON = 2000
@@ -48,7 +49,7 @@ class SearchTable:
         self._db = db
         self._agent = agent
 
-    def find(self, query: str, limit: int = 20, viewer: Viewer | None = None) -> list[Hit]:
+    def find(self, query: str, limit: int = 20, viewer: Viewer | Among = EVERY_SESSION) -> list[Hit]:
         while catch_up(self._db):
             pass
         query = storable(query[:_LONGEST_QUERY])
@@ -64,7 +65,7 @@ class SearchTable:
             hits = self._match("letters", " AND ".join(f'"{word}"' for word in words), limit, viewer)
         return hits
 
-    def _match(self, index: str, phrase: str, limit: int, viewer: Viewer | None) -> list[Hit]:
+    def _match(self, index: str, phrase: str, limit: int, viewer: Viewer | Among) -> list[Hit]:
         # Ranking a word that is nearly everywhere costs hundreds of milliseconds; the newest are as good.
         many = self._db.one(
             f"SELECT count(*) FROM (SELECT 1 FROM {index} WHERE {index} MATCH ? LIMIT ?)", phrase, _COMMON
@@ -82,7 +83,7 @@ class SearchTable:
         )
         return [_hit(row) for row in rows]
 
-    def _like(self, words: list[str], limit: int, viewer: Viewer | None) -> list[Hit]:
+    def _like(self, words: list[str], limit: int, viewer: Viewer | Among) -> list[Hit]:
         """Languages without spaces: the trigram index where a word is long enough, a scan where not."""
         condition = " AND ".join(["letters.text LIKE ?"] * len(words))
         seen, values = _seen_by(viewer)
@@ -113,11 +114,11 @@ def recall_from(store: Store, zone: tzinfo | None) -> Callable[[str, int, ToolCo
     return recall
 
 
-def _seen_by(viewer: Viewer | None) -> tuple[str, tuple[str | None, ...]]:
+def _seen_by(viewer: Viewer | Among) -> tuple[str, tuple[str | None, ...]]:
     """A condition that keeps what a viewer may see: a session is theirs who began it, and in a place that
     shares its sessions, the place's."""
-    if viewer is None:
-        return "", ()
+    if isinstance(viewer, Among):
+        return meant_sessions(viewer)
     here = viewer.session
     if viewer.is_local:
         return " AND j.turn != ?", (viewer.turn,)

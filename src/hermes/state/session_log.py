@@ -3,7 +3,8 @@
 The journal is the truth and a log is a copy of it: line n is the n-th message. Its life: what was committed
 is noted without waiting, a task writes it a moment later, off the loop. A session that is new to this process
 is compared first: a torn last line is cut away, what a crash kept from being written is taken from the
-journal. A log that cannot be written is told of and made good at the session's next write."""
+journal. A log that cannot be written is told of and made good at the session's next write. A session that is
+to be forgotten has no log, unless somebody comes back to it: then it is written whole."""
 
 from __future__ import annotations
 
@@ -19,22 +20,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import HermesError, UserError
-from hermes.domain.event import (
-    Answered,
-    Asked,
-    Entry,
-    Failed,
-    Finished,
-    ModelSaid,
-    Record,
-    Stopped,
-    Summarised,
-    ToolFinished,
-    ToolStarted,
-    Undone,
-    UserSaid,
-)
+from hermes.domain.event import Entry, ModelSaid, Record, ToolFinished, UserSaid
 from hermes.domain.ids import AgentId, CallId, SessionId
 from hermes.domain.ports import Store, Tx
 from hermes.domain.tool import ToolCall
@@ -52,38 +40,6 @@ def log_path(folder: Path, session: SessionId) -> Path:
     """Where a session's log is; ids that people choose are spelled so that they stay in the folder."""
     name = quote(session, safe="")[:_LONGEST_NAME].replace(".", "%2E")
     return folder / f"{name}.jsonl"
-
-
-def as_message(record: Record) -> dict[str, Any] | None:
-    """A record as a message, None for what no model is told. A record is always the same message."""
-    match record:
-        case UserSaid():
-            notes = [f"[attached: {file.kind.value}, {file.name or file.ref}]" for file in record.attachments]
-            return {"role": "user", "content": "\n".join([record.text, *notes] if record.text else notes)}
-        case ModelSaid():
-            message: dict[str, Any] = {"role": "assistant", "content": record.text or None}
-            if record.calls:
-                message["tool_calls"] = [
-                    {
-                        "id": call.id,
-                        "type": "function",
-                        "function": {"name": call.name, "arguments": call.arguments},
-                    }
-                    for call in record.calls
-                ]
-            return message
-        case ToolFinished():
-            return {"role": "tool", "tool_call_id": record.call, "content": record.text}
-        case Summarised():
-            return {"role": "system", "content": f"[What was said before, summarised:]\n{record.text}"}
-        case Undone():
-            return {"role": "system", "content": f"[Taken back: everything since record {record.since}.]"}
-        case ToolStarted() | Asked() | Answered() | Finished() | Failed() | Stopped():
-            return None
-
-
-def as_messages(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    return [message for entry in entries if (message := as_message(entry.record)) is not None]
 
 
 class SessionLogs:
@@ -116,6 +72,16 @@ class SessionLogs:
             await asyncio.sleep(GATHER_SECONDS)
             await self.write()
 
+    async def forget(self, agent: AgentId, session: SessionId) -> None:
+        """The session was deleted: its log goes too, and nothing of it is written any more."""
+        async with self._writing:
+            self._noted.pop((agent, session), None)
+            self._known.pop(session, None)
+            try:
+                await asyncio.to_thread(log_path(self._folder, session).unlink, missing_ok=True)
+            except OSError as error:
+                log.warning("session_log.not_deleted session=%s why=%s", session, error)
+
     async def close(self) -> None:
         """Write what is left."""
         await self.write()
@@ -133,8 +99,11 @@ class SessionLogs:
         if last is not None and entries[0].seq > last + 1:
             last = None
         try:
-            if last is None and entries[0].seq > 1:
-                entries = await self._store.scoped(agent).read(partial(_journal, session))
+            if last is None:
+                kept = await self._store.scoped(agent).read(partial(_to_write, session, entries))
+                if kept is None:
+                    return
+                entries = kept
             job = _Job(path=log_path(self._folder, session), entries=entries, after=last)
             await asyncio.to_thread(job.run, self._redact)
         except (OSError, HermesError) as error:
@@ -146,8 +115,12 @@ class SessionLogs:
             self._known.popitem(last=False)
 
 
-def _journal(session: SessionId, tx: Tx) -> list[Entry]:
-    return tx.journal.read(session)
+def _to_write(session: SessionId, noted: Sequence[Entry], tx: Tx) -> Sequence[Entry] | None:
+    """What belongs into the log of a session that is new to this process; None if it gets none."""
+    known = tx.sessions.get(session)
+    if known is None or known.expires_at is not None:
+        return None
+    return tx.journal.read(session) if noted[0].seq > 1 else noted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

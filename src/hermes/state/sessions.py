@@ -7,7 +7,7 @@ from datetime import datetime
 from hermes.domain.address import Kind, Source
 from hermes.domain.errors import Lost, UserError
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.session import Session, SessionKey
+from hermes.domain.session import BRANCHED, EVERY_SESSION, Among, Session, SessionKey
 from hermes.domain.text import storable
 from hermes.state.codec import decode, encode, stamp, stamp_or_none, unstamp, unstamp_or_none
 from hermes.state.db import Db, Row
@@ -77,26 +77,31 @@ class SessionsTable:
         if taken:
             raise UserError(f"Another session is called “{session.title}”.", hint="Choose another title.")
 
-    def find(self, text: str, limit: int = 20) -> list[Session]:
+    def find(self, text: str, limit: int = 20, among: Among = EVERY_SESSION) -> list[Session]:
         text = storable(text)
+        meant, values = meant_sessions(among)
         if not text:
             rows = self._db.all(
-                f"SELECT {_COLUMNS} FROM sessions WHERE agent = ? ORDER BY updated_at DESC, id DESC LIMIT ?",
+                f"SELECT {_COLUMNS} FROM sessions s WHERE agent = ?{meant}"
+                " ORDER BY updated_at DESC, id DESC LIMIT ?",
                 self._agent,
+                *values,
                 limit,
             )
             return [_session(row) for row in rows]
         exact = self._db.all(
-            f"SELECT {_COLUMNS} FROM sessions WHERE agent = ?1 AND (id = ?2 OR title = ?2)",
+            f"SELECT {_COLUMNS} FROM sessions s WHERE agent = ? AND (id = ? OR title = ?){meant}",
             self._agent,
-            text,
+            *(text, text),
+            *values,
         )
         rows = exact or self._db.all(
-            f"SELECT {_COLUMNS} FROM sessions WHERE agent = ?1"
-            " AND (substr(id, 1, length(?2)) = ?2 OR lower(title) = lower(?2))"
-            " ORDER BY updated_at DESC LIMIT ?3",
+            f"SELECT {_COLUMNS} FROM sessions s WHERE agent = ?"
+            f" AND (substr(id, 1, length(?)) = ? OR lower(title) = lower(?)){meant}"
+            " ORDER BY updated_at DESC LIMIT ?",
             self._agent,
-            text,
+            *(text, text, text),
+            *values,
             limit,
         )
         return [_session(row) for row in rows]
@@ -113,9 +118,27 @@ class SessionsTable:
                 session,
             )
         self._db.run("DELETE FROM journal WHERE session = ?", session)
-        for table in ("turns", "questions", "bindings", "requests"):
+        for table in ("turns", "guidance", "questions", "bindings", "requests"):
             self._db.run(f"DELETE FROM {table} WHERE session = ? AND agent = ?", session, self._agent)
         self._db.run("DELETE FROM sessions WHERE id = ?", session)
+
+
+def meant_sessions(among: Among) -> tuple[str, tuple[str, ...]]:
+    """A condition on the sessions `s`, and its values."""
+    conditions: list[str] = []
+    values: list[str] = []
+    if among.owner is not None:
+        conditions.append("substr(s.owner, 1, length(?)) = ?")
+        values += [f"{among.owner}:"] * 2
+    if among.platform is not None:
+        conditions.append("(substr(s.place, 1, length(?)) = ? OR substr(s.place, 1, length(?)) = ?)")
+        values += [f"{among.platform}:"] * 2 + [f"{among.platform}@"] * 2
+    if not among.children:
+        conditions.append(
+            "NOT EXISTS (SELECT 1 FROM sessions parent WHERE parent.id = s.parent AND parent.ended IS NOT ?)"
+        )
+        values.append(BRANCHED)
+    return "".join(f" AND {condition}" for condition in conditions), tuple(values)
 
 
 def _session(row: Row) -> Session:

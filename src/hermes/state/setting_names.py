@@ -7,7 +7,7 @@ import re
 
 _PLATFORMS = """telegram discord slack whatsapp whatsapp_cloud signal matrix mattermost email sms dingtalk
     feishu wecom wecom_callback weixin qqbot yuanbao bluebubbles photon google_chat teams line
-    irc simplex ntfy homeassistant raft relay api_server webhook msgraph_webhook"""
+    irc simplex ntfy homeassistant raft relay api_server webhook msgraph_webhook github"""
 PLATFORMS = frozenset(_PLATFORMS.split())
 _PREFIXES = {"qqbot": "QQ", "homeassistant": "HASS", "relay": "GATEWAY_RELAY"}
 _HOMES = {

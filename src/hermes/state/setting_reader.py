@@ -24,7 +24,7 @@ from hermes.domain.text import one_line
 from hermes.state.findings import Findings, nearest
 from hermes.state.setting_names import LATER, PLATFORM_KEYS, is_key_like, is_later
 from hermes.state.setting_places import not_a_section
-from hermes.state.setting_values import Knob, WrongValue, convert, expected, knobs, sections, shown
+from hermes.state.setting_values import Knob, WrongValue, convert, expected, knobs, sections, shown, typed
 from hermes.state.yaml_lines import Listing, Mapping, Node, Scalar
 
 if TYPE_CHECKING:
@@ -168,6 +168,20 @@ class Reader:
 
     def text(self, node: Scalar, path: str) -> str | None:
         """The scalar's text with its `${NAME}`s filled in; nothing if one is not set."""
+        if node.unreadable:
+            return None
+        text, missing = self.filled(node.text)
+        if missing:
+            self.found.problem(
+                node.line,
+                f"{path} refers to ${{{missing[0]}}}, which is not set.",
+                f"Set {missing[0]} in .env or in the environment.",
+            )
+            return None
+        return text
+
+    def filled(self, text: str) -> tuple[str, list[str]]:
+        """A text with its `${NAME}`s filled in, and the names that are not set."""
         missing: list[str] = []
 
         def fill(reference: re.Match[str]) -> str:
@@ -179,17 +193,7 @@ class Reader:
                 missing.append(name)
             return value or ""
 
-        if node.unreadable:
-            return None
-        text = _REFERENCE.sub(fill, node.text)
-        if missing:
-            self.found.problem(
-                node.line,
-                f"{path} refers to ${{{missing[0]}}}, which is not set.",
-                f"Set {missing[0]} in .env or in the environment.",
-            )
-            return None
-        return text
+        return _REFERENCE.sub(fill, text), missing
 
     def texts(self, node: Listing, path: str) -> tuple[str, ...]:
         """A list of texts; one wrong item makes the whole list wrong, so that no half list counts."""
@@ -337,7 +341,7 @@ class Reader:
             not_a_section(path, node, self.found)
             return PlatformSettings(enabled=False)
         own = knobs(PlatformSettings)
-        values: dict[str, Any] = {"extra": {}, "secrets": {}}
+        values: dict[str, Any] = {"extra": {}, "secrets": {}, "trees": {}}
         for name, line, child in self.pairs(node, path):
             key = f"{path}.{name}"
             if name == "home_channel" and isinstance(child, Mapping):
@@ -348,9 +352,9 @@ class Reader:
                 self.unknown(key, line, list(own))
             elif name == "extra":
                 for inner, _, grandchild in self.pairs(child, key):
-                    self.keep_extra(values, inner, grandchild, f"{path}.{inner}")
+                    self.keep_own(values, inner, grandchild, f"{path}.{inner}")
             else:
-                self.keep_extra(values, name, child, key)
+                self.keep_own(values, name, child, key)
         return PlatformSettings(**values)
 
     def home_channel(self, node: Mapping, path: str) -> dict[str, str]:
@@ -364,6 +368,24 @@ class Reader:
                     knobs(PlatformSettings)[fields[name]], child, f"{path}.{name}"
                 )
         return place
+
+    def keep_own(self, values: dict[str, Any], name: str, node: Node, path: str) -> None:
+        """A platform's own key; one that holds more than a value is kept as a tree as well."""
+        self.keep_extra(values, name, node, path)
+        if not isinstance(node, Scalar):
+            values["trees"][name] = self.tree(node, name)
+
+    def tree(self, node: Node, name: str) -> Any:
+        """A node as it was written, with its types. Whatever is wrong in it was reported by `keep_extra`."""
+        if isinstance(node, Mapping):
+            return {inner: self.tree(child, inner) for inner, (_, child) in node.pairs.items()}
+        if isinstance(node, Listing):
+            return [self.tree(item, name) for item in node.items]
+        text, missing = self.filled(node.text)
+        wrong = node.unreadable or bool(missing)
+        if is_key_like(name) or password_in(text):
+            return Secret("" if wrong or node.empty or looks_like_placeholder(text) else text)
+        return None if wrong else typed(node, text)
 
     def keep_extra(self, values: dict[str, Any], name: str, node: Node, path: str) -> None:
         """A platform's own key: a secret by its name, or text; collections are flattened."""

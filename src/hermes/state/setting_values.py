@@ -14,6 +14,7 @@ from typing import Any
 from hermes.domain.settings import About, Secret
 from hermes.domain.text import one_line
 from hermes.state.findings import nearest
+from hermes.state.yaml_lines import Scalar
 
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]{0,17}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9][0-9_]{0,17}(?:\.[0-9]{0,17})?|\.[0-9]{1,17})(?:[eE][+-]?[0-9]{1,3})?")
@@ -150,6 +151,19 @@ def _check_form(knob: Knob, text: str) -> None:
         ZoneInfo(text)
     except (KeyError, ValueError, OSError) as error:
         raise WrongValue(expected(knob)) from error
+
+
+def typed(node: Scalar, text: str) -> str | int | float | bool | None:
+    """What an unquoted scalar stands for where no field says what it should be."""
+    if not node.plain or text != node.text:
+        return text
+    if node.empty:
+        return None
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if _WHOLE.fullmatch(text) and "_" not in text:
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) and "_" not in text else text
 
 
 def shown(value: Any) -> str:

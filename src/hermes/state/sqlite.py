@@ -77,6 +77,8 @@ class StoreFacts:
 
     units: int = 0
     commits: int = 0
+    seconds: float = 0.0
+    """Spent in batches that were committed: their units and the COMMIT, which waits for the disk."""
     trouble: str = ""
 
 
@@ -271,6 +273,7 @@ class SqliteStore:
 
     def _commit(self, batch: list[_Unit]) -> apsw.Error | None:
         """Run and commit a batch, or undo all of it and say what is wrong with the engine."""
+        began = time.perf_counter()
         try:
             db = self._connect()
             db.run("BEGIN IMMEDIATE")
@@ -282,6 +285,7 @@ class SqliteStore:
             if isinstance(error, apsw.FullError):
                 self._reserve.give_up()
             return error
+        self.facts.seconds += time.perf_counter() - began
         self.facts.commits += 1
         self.facts.units += len(batch)
         self._say_trouble("")

@@ -1,11 +1,25 @@
-"""Turns. Every write after the first start carries the attempt: a stale one is refused with `Lost`."""
+"""Turns. Every write after the first start carries the attempt: a stale one is refused with `Lost`.
+
+What a client brought along is a row of its own, written once: a turn's row is written anew with each record,
+and megabytes of somebody's history must not be."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from hermes.domain.address import Source
 from hermes.domain.errors import Lost
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
+from hermes.domain.turn import (
+    NO_GUIDANCE,
+    BusyMode,
+    Cause,
+    Guidance,
+    ReplyPlace,
+    Turn,
+    TurnInput,
+    TurnState,
+)
 from hermes.state.codec import decode, encode, stamp, stamp_or_none, unstamp, unstamp_or_none
 from hermes.state.db import Db, Row
 
@@ -13,6 +27,7 @@ _COLUMNS = (
     "id, session, agent, cause, state, input, source, reply, busy, attempt, progress, crashes,"
     " ready_at, stop, absorbed_by, ephemeral, created_at"
 )
+_READ = f"{_COLUMNS}, (SELECT body FROM guidance WHERE turn = turns.id)"
 _OPEN = "state IN ('accepted', 'running', 'waiting')"
 
 
@@ -33,7 +48,7 @@ class TurnsTable:
             turn.agent,
             turn.cause.value,
             turn.state.value,
-            encode(turn.input),
+            _encode_input(turn.input),
             None if turn.source is None else encode(turn.source),
             None if turn.reply is None else encode(turn.reply),
             turn.busy.value,
@@ -48,14 +63,17 @@ class TurnsTable:
         )
         if not added:
             raise Lost(f"session {turn.session} is gone")
+        if turn.input.guidance != NO_GUIDANCE:
+            body = encode(turn.input.guidance)
+            self._db.run("INSERT INTO guidance VALUES (?, ?, ?, ?)", turn.id, turn.agent, turn.session, body)
 
     def get(self, turn: TurnId) -> Turn | None:
-        row = self._db.one(f"SELECT {_COLUMNS} FROM turns WHERE id = ? AND agent = ?", turn, self._agent)
+        row = self._db.one(f"SELECT {_READ} FROM turns WHERE id = ? AND agent = ?", turn, self._agent)
         return None if row is None else _turn(row)
 
     def open_of(self, session: SessionId, limit: int = 64) -> list[Turn]:
         rows = self._db.all(
-            f"SELECT {_COLUMNS} FROM turns INDEXED BY turns_open"
+            f"SELECT {_READ} FROM turns INDEXED BY turns_open"
             f" WHERE session = ? AND {_OPEN} AND agent = ? ORDER BY n LIMIT ?",
             session,
             self._agent,
@@ -69,7 +87,7 @@ class TurnsTable:
             " stop = ?, absorbed_by = ?, epoch = coalesce(?, epoch)"
             f" WHERE id = ? AND agent = ? AND attempt = ? AND {_OPEN}",
             turn.state.value,
-            encode(turn.input),
+            _encode_input(turn.input),
             turn.attempt,
             turn.progress,
             turn.crashes,
@@ -98,6 +116,11 @@ class TurnsTable:
         _fenced(changed, turn)
 
 
+def _encode_input(given: TurnInput) -> bytes:
+    plain = given.guidance == NO_GUIDANCE
+    return encode(given if plain else replace(given, guidance=NO_GUIDANCE))
+
+
 def _fenced(changed: int, turn: TurnId) -> None:
     if not changed:
         raise Lost(f"{turn} has ended or was started again")
@@ -106,14 +129,15 @@ def _fenced(changed: int, turn: TurnId) -> None:
 def _turn(row: Row) -> Turn:
     (
         turn, session, agent, cause, state, given, source, reply, busy, attempt, progress, crashes,
-        ready_at, stop, absorbed_by, ephemeral, created_at,
+        ready_at, stop, absorbed_by, ephemeral, created_at, guidance,
     ) = row  # fmt: skip
+    said = decode(TurnInput, given)
     return Turn(
         id=TurnId(turn),
         session=SessionId(session),
         agent=AgentId(agent),
         cause=Cause(cause),
-        input=decode(TurnInput, given),
+        input=said if guidance is None else replace(said, guidance=decode(Guidance, guidance)),
         created_at=unstamp(created_at),
         state=TurnState(state),
         source=None if source is None else decode(Source, source),

@@ -37,7 +37,8 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId, QuestionId
 from hermes.domain.text import one_line
-from hermes.domain.turn import TurnState
+from hermes.domain.tool import ToolCall
+from hermes.domain.turn import Question, TurnState
 from hermes.stream.drafts import (
     ThoughtFilter,
     is_silence,
@@ -135,6 +136,16 @@ def preview(arguments: str, limit: int = 48) -> str:
     return one_line(next(telling, None) or next(others, ""), limit)
 
 
+def command_text(arguments: str) -> str:
+    """What is to be approved, word for word."""
+    try:
+        given = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    command = given.get("command") if isinstance(given, dict) else None
+    return command if isinstance(command, str) else arguments
+
+
 def settled(finished: ToolFinished) -> ToolState:
     if finished.unknown:
         return ToolState.UNKNOWN
@@ -167,7 +178,7 @@ def chat_lines(tools: Iterable[ToolLine], progress: Progress) -> str:
 _APPROVALS = tuple(verdict.value for verdict in (Verdict.ONCE, Verdict.SESSION, Verdict.ALWAYS, Verdict.DENY))
 
 
-def choices(asked: Asked) -> tuple[str, ...]:
+def choices(asked: Asked | Question) -> tuple[str, ...]:
     """What one may answer; an approval that names nothing takes the usual four words."""
     return asked.options or (_APPROVALS if asked.kind is QuestionKind.APPROVAL else ())
 
@@ -177,9 +188,27 @@ def for_people(asked: Asked) -> bool:
     return asked.kind in (QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM)
 
 
-def question_text(asked: Asked) -> str:
+def question_text(asked: Asked | Question) -> str:
     options = "".join(f"\n{number}. {option}" for number, option in enumerate(choices(asked), 1))
     return f"{asked.text}\n{options}" if options else asked.text
+
+
+def asked_of_client(entries: Iterable[Entry]) -> list[tuple[Asked, ToolCall]]:
+    """The calls of its own tools that a client must answer, once all of a reply's have been asked for; they
+    come last, when every other call of the reply is settled."""
+    calls: dict[CallId, ToolCall] = {}
+    left: set[CallId] = set()
+    asked: list[tuple[Asked, ToolCall]] = []
+    for entry in entries:
+        record = entry.record
+        if isinstance(record, ModelSaid):
+            calls, asked = {call.id: call for call in record.calls}, []
+            left = set(calls)
+        elif isinstance(record, Asked | ToolFinished) and record.call in calls:
+            left.discard(record.call)
+            if isinstance(record, Asked) and record.kind is QuestionKind.CLIENT_TOOL:
+                asked.append((record, calls[record.call]))
+    return [] if left else asked
 
 
 # --- the open model call -----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Server-sent events: bytes out for the HTTP doors, and a parser for clients of such a stream.
+"""Server-sent events: bytes out for the HTTP doors. Reading is in `sse_parser`, whose names are here too.
 
 Encoders take one turn's feed and give the bytes to write now, empty if there are none. What does not
 change from token to token is encoded once."""
@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as quoted
 from typing import assert_never
 
-from hermes.domain.errors import Refused
 from hermes.domain.event import (
     Answered,
     Asked,
@@ -22,6 +21,7 @@ from hermes.domain.event import (
     Finished,
     ModelSaid,
     QuestionKind,
+    Record,
     Reset,
     Retrying,
     Seen,
@@ -37,7 +37,7 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.ids import CallId
+from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold import (
     SAID_AGAIN,
@@ -46,6 +46,7 @@ from hermes.stream.fold import (
     ToolState,
     answer_text,
     choices,
+    command_text,
     emoji,
     for_people,
     has_words,
@@ -55,9 +56,11 @@ from hermes.stream.fold import (
     settled,
     was_cut,
 )
+from hermes.stream.sse_parser import Event as Event
+from hermes.stream.sse_parser import Parser as Parser
+from hermes.stream.sse_parser import parse as parse
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_LINE_END_BYTES = re.compile(rb"\r\n|\r|\n")
 _UNFIT = re.compile(r"[\r\n\0]")
 _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -98,82 +101,6 @@ def _fit(word: str) -> str:
     return word
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """An event as a client gets it; `id` is the last one told, by this event or an earlier one."""
-
-    data: str
-    name: str = "message"
-    id: str = ""
-
-
-class Parser:
-    """Takes the bytes of a stream, however cut, and gives its events. An event that is not ended by
-    an empty line is not given. `retry` is the reconnection time in milliseconds, once told."""
-
-    def __init__(self, *, last_id: str = "", limit: int = 16_000_000) -> None:
-        self.last_id = last_id
-        self.retry: int | None = None
-        self._limit = limit
-        self._pieces: list[bytes] = []
-        self._pending = 0
-        self._size = 0
-        self._after_cr = False
-        self._begun = False
-        self._name = ""
-        self._data: list[str] = []
-
-    def feed(self, received: bytes) -> list[Event]:
-        if self._after_cr and received[:1] == b"\n":
-            received = received[1:]
-            self._after_cr = False
-        if not received:
-            return []
-        self._after_cr = received.endswith(b"\r")
-        first, *rest = _LINE_END_BYTES.split(received)
-        self._pieces.append(first)
-        self._pending += len(first)
-        events: list[Event] = []
-        if rest:
-            lines = [b"".join(self._pieces), *rest]
-            self._pieces = [lines.pop()]
-            self._pending = len(self._pieces[0])
-            events = [found for line in lines if (found := self._line(line)) is not None]
-        if self._pending + self._size > self._limit:
-            raise Refused(f"an event of the stream is larger than {self._limit} bytes")
-        return events
-
-    def _line(self, raw: bytes) -> Event | None:
-        if not self._begun:
-            self._begun = True
-            raw = raw.removeprefix(b"\xef\xbb\xbf")
-        if not raw:
-            return self._dispatch()
-        field, _, value = raw.decode("utf-8", "replace").partition(":")
-        value = value.removeprefix(" ")
-        if field == "data":
-            self._data.append(value)
-            self._size += len(raw)
-        elif field == "event":
-            self._name = value
-        elif field == "id" and "\0" not in value:
-            self.last_id = value
-        elif field == "retry" and value.isascii() and value.isdigit():
-            self.retry = int(value[:12])
-        return None
-
-    def _dispatch(self) -> Event | None:
-        data, name = self._data, self._name or "message"
-        self._data, self._name, self._size = [], "", 0
-        return Event(data="\n".join(data), name=name, id=self.last_id) if data else None
-
-
-def parse(chunks: Iterable[bytes]) -> Iterator[Event]:
-    parser = Parser()
-    for chunk in chunks:
-        yield from parser.feed(chunk)
-
-
 # --- runs ------------------------------------------------------------------------------------------
 
 
@@ -188,16 +115,6 @@ def _usage(said: Iterable[ModelSaid], prompt: str, completion: str) -> dict[str,
     spent = [(one.usage.prompt, one.usage.completion) for one in said]
     sent, got = (sum(column) for column in zip(*spent, strict=True)) if spent else (0, 0)
     return {prompt: sent, completion: got, "total_tokens": sent + got}
-
-
-def _command(arguments: str) -> str:
-    """What is to be approved, word for word."""
-    try:
-        given = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    command = given.get("command") if isinstance(given, dict) else None
-    return command if isinstance(command, str) else arguments
 
 
 class RunEvents:
@@ -332,7 +249,7 @@ class RunEvents:
         data = {
             "question_id": asked.question,
             "kind": asked.kind.value,
-            "command": _command(tool.arguments) if tool else asked.text,
+            "command": command_text(tool.arguments) if tool else asked.text,
             "description": asked.text,
             "pattern_keys": [],
             "choices": list(choices(asked)),
@@ -353,17 +270,36 @@ class RunEvents:
 class ChatChunks:
     """A feed as chat-completion chunks. Words that went out cannot be taken back here either.
 
-    The end record closes the stream; a turn that waits is closed by its door with `end`."""
+    The end record closes the stream, and so does the last call that is asked of the client: those come when
+    all other calls of the reply are settled. A turn that waits for a person is closed by its door with `end`.
+    `seq` is the last record that was seen. A stream that goes on with a turn is given the whole feed, and as
+    `after` the record up to which another stream has told it. Approvals are events of their own beside the
+    answer, told with `about`; with `usage_apart` the usage is a chunk of its own."""
 
-    def __init__(self, *, id: str, model: str, created: int) -> None:
+    def __init__(
+        self,
+        *,
+        id: str,
+        model: str,
+        created: int,
+        after: int = -1,
+        about: Mapping[str, str] | None = None,
+        usage_apart: bool = False,
+    ) -> None:
         self.ended = False
-        self._seq = -1
+        self._about = dict(about or {})
+        self._usage_apart = usage_apart
+        self._approvals: set[QuestionId] = set()
+        self.seq = -1
+        self._after = after
         self._spoken = Spoken()
         self._said: list[ModelSaid] = []
         self._calls: dict[CallId, ToolCall] = {}
+        self._unsettled: set[CallId] = set()
         self._running: dict[CallId, str] = {}
         self._client_calls = 0
         self._begun = False
+        self._spoke = False
         self._gap = False
         head = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model}
         self._head = f"data: {_json(head)[:-1]}"
@@ -385,10 +321,10 @@ class ChatChunks:
                 words = self._spoken.more(text)
                 return self._words(words) if words else b""
             case Entry():
-                if item.seq <= self._seq:
+                if item.seq <= self.seq:
                     return b""
-                self._seq = item.seq
-                return self._take(item)
+                self.seq = item.seq
+                return self._take(item) if item.seq > self._after else self._recall(item.record)
             case Snapshot(text=text):
                 return self._catch_up(self._spoken.catch_up(text))
             case Reset():
@@ -403,21 +339,28 @@ class ChatChunks:
         if self.ended:
             return b""
         self.ended = True
-        usage = _usage(self._said, "prompt_tokens", "completion_tokens")
+        usage = {"usage": _usage(self._said, "prompt_tokens", "completion_tokens")}
         choice = {"index": 0, "delta": {}, "finish_reason": reason}
         extra = {"hermes": trouble} if trouble else {}
-        last = _json({"choices": [choice], "usage": usage, **extra})
-        return self.start() + f"{self._head},{last[1:]}\n\n".encode("ascii") + DONE
+        last = {"choices": [choice], **({} if self._usage_apart else usage), **extra}
+        written = self.start() + self._chunk(last)
+        if self._usage_apart:
+            written += self._chunk({"choices": [], **usage})
+        return written + DONE
+
+    def _chunk(self, data: Mapping[str, object]) -> bytes:
+        return f"{self._head},{_json(data)[1:]}\n\n".encode("ascii")
 
     def _words(self, words: str) -> bytes:
         before = b"" if self._begun else self.start()
+        self._spoke = True
         if self._gap:
             self._gap = False
             words = "\n\n" + words
         return before + f"{self._prefix}{quoted(words)}{self._suffix}".encode("ascii")
 
     def _paragraph(self, words: str) -> bytes:
-        self._gap = self._gap or self._begun
+        self._gap = self._gap or self._spoke
         written = self._words(words)
         self._gap = True
         return written
@@ -438,6 +381,7 @@ class ChatChunks:
                 self._running[call] = name
                 return self._progress(call, name, "running")
             case ToolFinished(call=call):
+                self._unsettled.discard(call)
                 running = self._running.pop(call, None)
                 return self._progress(call, running, "completed") if running else b""
             case Asked():
@@ -449,14 +393,28 @@ class ChatChunks:
                 return self.end("error", trouble=self._trouble(reason, failed=True))
             case Stopped(reason=reason):
                 return self.end("stop", trouble=self._trouble(reason, failed=False))
-            case UserSaid() | Answered() | Summarised() | Undone():
+            case Answered():
+                return self._approved(record)
+            case UserSaid() | Summarised() | Undone():
                 return b""
             case _:
                 assert_never(record)
 
+    def _recall(self, record: Record) -> bytes:
+        """Of what another stream told, the calls that are still open."""
+        if isinstance(record, ModelSaid):
+            self._expect(record)
+        elif isinstance(record, ToolFinished | Asked) and record.call is not None:
+            self._unsettled.discard(record.call)
+        return b""
+
+    def _expect(self, said: ModelSaid) -> None:
+        self._calls.update((call.id, call) for call in said.calls)
+        self._unsettled = {call.id for call in said.calls}
+
     def _close_call(self, said: ModelSaid) -> bytes:
         self._said.append(said)
-        self._calls.update((call.id, call) for call in said.calls)
+        self._expect(said)
         written = self._catch_up(self._spoken.close(said.text))
         self._gap = not was_cut(said) and (self._gap or has_words(said))
         return written
@@ -475,16 +433,40 @@ class ChatChunks:
         }
         return self.start() + json_event(data, name="hermes.tool.progress")
 
+    def _approve(self, asked: Asked) -> bytes:
+        self._approvals.add(asked.question)
+        call = self._calls.get(asked.call) if asked.call else None
+        data = {
+            "id": asked.question,
+            "kind": asked.kind.value,
+            "text": asked.text,
+            "action": command_text(call.arguments) if call else asked.text,
+            "options": list(choices(asked)),
+            **self._about,
+        }
+        return self.start() + json_event(data, name="hermes.approval.request")
+
+    def _approved(self, answered: Answered) -> bytes:
+        if answered.question not in self._approvals:
+            return b""
+        data = {"id": answered.question, "choice": answered.verdict.value, **self._about}
+        return json_event(data, name="hermes.approval.responded")
+
     def _ask(self, asked: Asked) -> bytes:
-        if for_people(asked):
+        if asked.kind is QuestionKind.CLARIFY:
             return self._paragraph(question_text(asked))
+        if for_people(asked):
+            return self._approve(asked)
         call = self._calls.get(asked.call) if asked.call else None
         if asked.kind is not QuestionKind.CLIENT_TOOL or call is None:
             return b""
         function = {"name": call.name, "arguments": call.arguments}
-        wanted = {"index": self._client_calls, "id": call.id, "type": "function", "function": function}
+        identity = client_call_id(asked.question)
+        wanted = {"index": self._client_calls, "id": identity, "type": "function", "function": function}
         self._client_calls += 1
-        return self.start() + self._delta(_json({"tool_calls": [wanted]}))
+        written = self.start() + self._delta(_json({"tool_calls": [wanted]}))
+        self._unsettled.discard(call.id)
+        return written if self._unsettled else written + self.end("tool_calls")
 
     def _trouble(self, reason: str, *, failed: bool) -> dict[str, object]:
         partial = any(said.text for said in self._said)

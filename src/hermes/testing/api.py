@@ -15,7 +15,7 @@ from typing import Any, Self
 import aiohttp
 
 from hermes.app import App, Given
-from hermes.domain.ports import Provider
+from hermes.domain.ports import Platform, Provider
 from hermes.domain.tool import Tool
 from hermes.entry.host import HostState
 from hermes.stream.sse import Event, Parser
@@ -44,6 +44,7 @@ class ApiWorld:
     home: Path
     provider: Provider = field(default_factory=ScriptedModel)
     tools: tuple[Tool, ...] | None = None
+    accounts: Mapping[str, Platform] | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     config: str = ""
     key: str = KEY
@@ -66,7 +67,7 @@ class ApiWorld:
             "API_SERVER_PORT": "0",
             **self.environ,
         }
-        given = Given(provider=self.provider, tools=self.tools)
+        given = Given(provider=self.provider, tools=self.tools, platforms=self.accounts)
         self.app = App(self.home, environ, given)
         self._living = asyncio.create_task(self.app.live(self), name="gateway")
         waiting = asyncio.create_task(self._running.wait(), name="ready")

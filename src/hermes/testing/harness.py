@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hermes.agent.loop import AgentLoop, LoopLimits
+from hermes.agent.pictures import Illustrated
 from hermes.control.gateway import Gateway, Parts
 from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock, SystemClock
@@ -19,6 +20,7 @@ from hermes.domain.job import JobWorld
 from hermes.domain.ports import Agent, ModelRequest, Store, Tx
 from hermes.domain.settings import PlatformSettings, Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
+from hermes.state.media import MediaFiles
 from hermes.state.sqlite import SqliteStore
 from hermes.testing.clock import settle
 from hermes.testing.crash import StoppingStore
@@ -106,8 +108,10 @@ class Journey:
 
     def _runtime(self, agent: AgentId) -> Runtime:
         tools = self.tools if self.tools is not None else world_tools(self.world.effect)
+        store = self.store.scoped(agent)
+        media = MediaFiles(self.folder / "media", store, self.clock)
         loop = AgentLoop(
-            provider=self.model,
+            provider=Illustrated(self.model, media),
             tools=tools,
             model="scripted",
             system="You are a test.",
@@ -115,8 +119,8 @@ class Journey:
             limits=self.limits,
         )
         profile = Profile(agent=agent, home=self.folder, settings=self.settings)
-        core, store = self.wrap_agent(loop), self.store.scoped(agent)
-        return Runtime(profile=profile, agent=core, store=store, jobs=self.jobs)
+        core = self.wrap_agent(loop)
+        return Runtime(profile=profile, agent=core, store=store, media=media, jobs=self.jobs)
 
     # --- the platform's connection ---
 

@@ -11,15 +11,17 @@ import gc
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.event import Ending, Entry, ModelSaid, TextDelta, ThoughtDelta, Usage, UserSaid
-from hermes.domain.ids import TurnId
+from hermes.domain.ids import CallId, TurnId
+from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports import ModelEnd, ModelPiece, ModelRequest
-from hermes.domain.tool import Tool, ToolContext, ToolResult
+from hermes.domain.tool import Tool, ToolCall, ToolContext, ToolResult
+from hermes.domain.turn import Earlier, Speaker
 from hermes.testing.model_script import FAULTS, WORDS, Call, Fault, Pace, Reply, Script, echo
 from hermes.testing.model_server import Ended, FakeModelServer, refusing_address, unreachable_address
 
@@ -186,6 +188,42 @@ async def check_continuation(make: Make) -> None:
         assert last[0]["content"] == "some words"
 
 
+async def check_history_is_told_first(make: Make) -> None:
+    """What a client says came before stands between the system prompt and the transcript, and is valid."""
+    call = ToolCall(id=CallId("c1"), name="write_file", arguments='{"path": "a"}')
+    history = (
+        Earlier(by=Speaker.USER, text="before"),
+        Earlier(by=Speaker.AGENT, calls=(call, ToolCall(id=CallId("c2"), name="write_file"))),
+        Earlier(by=Speaker.TOOL, call=CallId("c1"), text="written"),
+        Earlier(by=Speaker.TOOL, call=CallId("c9"), text="nobody asked"),
+        Earlier(by=Speaker.AGENT, text="Done."),
+    )
+    async with _serving(make) as (server, provider):
+        assert (await hear(provider, replace(ask("now"), history=history))).text == "now"
+        sent = server.requests[0].messages
+        roles = ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
+        assert [one["role"] for one in sent] == roles, sent
+        assert [one.get("tool_call_id") for one in sent[3:5]] == ["c1", "c2"]
+        assert (sent[1]["content"], sent[3]["content"], sent[5]["content"]) == ("before", "written", "Done.")
+
+
+async def check_images(make: Make) -> None:
+    """Images are shown where there is something to show; otherwise it is told in words that there was one."""
+    address, data = "https://example.org/cat.png", "data:image/png;base64,AAAA"
+    images = tuple(
+        Attachment(kind=MediaKind.IMAGE, ref=ref, name=name, sha256=sha256)
+        for ref, name, sha256 in ((address, None, None), ("r", None, "ab"), ("r", "lost.png", "cd"))
+    )
+    request = ask("look")
+    said = replace(request.entries[0], record=UserSaid(text="look", attachments=images))
+    async with _serving(make, [Reply(text="a cat")]) as (server, provider):
+        asked = replace(request, entries=[said], images={"ab": data})
+        assert (await hear(provider, asked)).text == "a cat"
+        words, *shown = server.requests[0].messages[-1]["content"]
+        assert words["text"].startswith("look") and "lost.png" in words["text"], words
+        assert [one["image_url"]["url"] for one in shown] == [address, data], shown
+
+
 async def check_connection_is_used_again(make: Make) -> None:
     async with _serving(make) as (server, provider):
         before = _sockets()
@@ -198,11 +236,18 @@ async def check_connection_is_used_again(make: Make) -> None:
 async def check_many_at_once(make: Make) -> None:
     """Nobody waits for a free connection."""
     reply = Reply(text="ok", pace=Pace(first_byte=QUICK / 2))
-    async with _serving(make, lambda request: reply) as (server, provider):
+    most = 0
+
+    def answer(request: object) -> Reply:
+        nonlocal most
+        most = max(most, len(server.requests) - len(server.exchanges))
+        return reply
+
+    async with _serving(make, answer) as (server, provider):
         heard = await asyncio.gather(*(hear(provider, ask("go")) for _ in range(64)))
         assert [one.text for one in heard] == ["ok"] * 64
-        spread = max(one.at for one in server.requests) - min(one.at for one in server.requests)
-        assert spread.total_seconds() < QUICK, "they did not reach the model together"
+        # On a busy machine the first may be answered before the last is sent; more than that is a queue.
+        assert most > 32, f"only {most} were at the model together"
 
 
 async def check_a_large_paste(make: Make) -> None:
@@ -337,6 +382,8 @@ CHECKS: tuple[Callable[[Make], Awaitable[None]], ...] = (
     check_thoughts,
     check_length,
     check_continuation,
+    check_history_is_told_first,
+    check_images,
     check_connection_is_used_again,
     check_many_at_once,
     check_a_large_paste,

@@ -118,7 +118,7 @@ def _glob(pattern: str, name: str) -> bool:
 def is_secret(path: str, place: Place) -> bool:
     if place.agent_home and _within(path, place.agent_home):
         below = path[len(place.agent_home) :].lstrip("/")
-        if re.match(r"(\.env|auth|tokens?|secrets?|pairing|oauth|state\.db)", below):
+        if re.match(r"(\.env|auth|tokens?|secrets?|pairing|oauth|webhook_sub|state\.db)", below):
             return True
     return _could_be(_SECRET, path, place)
 

@@ -48,5 +48,6 @@ def _pieces(reply: DemoReply, text: str) -> Iterator[str]:
 
 
 def _count_words(request: ModelRequest) -> int:
-    texts = (getattr(entry.record, "text", "") for entry in request.entries)
-    return len(request.system.split()) + sum(len(text.split()) for text in texts)
+    texts = [getattr(entry.record, "text", "") for entry in request.entries]
+    texts += [request.system, *(earlier.text for earlier in request.history)]
+    return sum(len(text.split()) for text in texts)

@@ -63,9 +63,10 @@ async def cronjob(
     if act is None:
         raise UserError("There are no jobs here.")
     said = {
-        "job": job, "schedule": schedule, "prompt": prompt, "name": name, "deliver": deliver, "repeat": repeat,
-        "catch_up": catch_up, "script": script, "no_agent": no_agent, "context_from": context_from,
-        "model": model, "toolsets": toolsets, "workdir": workdir, "skills": skills,
+        "job": job, "schedule": schedule, "prompt": prompt, "name": name, "deliver": deliver,
+        "repeat": repeat, "catch_up": catch_up, "script": script, "no_agent": no_agent,
+        "context_from": context_from, "model": model, "toolsets": toolsets, "workdir": workdir,
+        "skills": skills,
     }  # fmt: skip
     if action not in ("create", "list") and not job:
         raise UserError(f"{action} needs the id or name of a job.")

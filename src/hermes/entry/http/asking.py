@@ -6,25 +6,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
 
-from hermes.control.submission import Named, Place, Submission, Submitted, id_for
-from hermes.domain.ids import AgentId, TurnId
-from hermes.domain.turn import Guidance, Turn, TurnInput
-from hermes.entry.http.door import Call, session_name
-from hermes.entry.http.errors import ApiError
+from hermes.control.continuing import Continuing
+from hermes.control.submission import (
+    Conflict,
+    Named,
+    Place,
+    Submission,
+    Submitted,
+    find_request,
+    id_for,
+)
+from hermes.domain.ids import AgentId, TurnId, question_of_call
+from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
+from hermes.entry.http.answering import RUN_PREFIX, unbroken
+from hermes.entry.http.door import Call, Wire, session_name
+from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.messages import Conversation
 from hermes.entry.http.models import Picked
+from hermes.entry.http.pictures import keep_pictures
 
 FORGET_AFTER = timedelta(days=1)
-CLIENT_GONE = "client gone"
 IDEMPOTENCY = "Idempotency-Key"
 SESSION_ID, SESSION_KEY = "X-Hermes-Session-Id", "X-Hermes-Session-Key"
 CHAT_ID, USER_ID, THREAD_ID = "X-Hermes-Chat-Id", "X-Hermes-User-Id", "X-Hermes-Thread-Id"
-RUN_PREFIX = "run_"
+RUN_ID = "X-Hermes-Run-Id"
 _TELLING = (SESSION_ID, SESSION_KEY, CHAT_ID, USER_ID, THREAD_ID)
+ASKS = Wire(
+    headers=(IDEMPOTENCY, *_TELLING), returns=(SESSION_ID, SESSION_KEY, RUN_ID), refuses=(404, 409, 422, 502)
+)
+"""An endpoint that makes a turn with `ask` and answers with `turn_headers`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,44 +62,117 @@ async def ask(call: Call, picked: Picked, said: Conversation, wish: Wish) -> Sub
             429, "rate_limit_exceeded", "Too much is running at once.", headers={"Retry-After": "1"}
         )
     place = _place(call, wish)
-    own = place.until is not None
-    key = call.name_header(IDEMPOTENCY)
+    own = place.own
+    request = await named(call, wish)
+    await _check_other_agents(call, picked, request)
+    said = await keep_pictures(call, picked.agent, said if own else replace(said, history=()))
     guidance = Guidance(
-        instructions=said.instructions,
-        history=said.history if own else (),
-        tools=said.tools,
-        model=picked.model,
+        instructions=said.instructions, history=said.history, tools=said.tools, model=picked.model
     )
-    request = None
-    if key is not None or wish.named:
-        request = Named(
-            prefix=wish.prefix,
-            owner=call.principal.name,
-            key=key,
-            fingerprint=await fingerprint(call),
-            conversation=wish.conversation,
-            facts=wish.facts,
-        )
+    alone = own or wish.after is not None
+    hangs = alone and call.name_header(IDEMPOTENCY) is None and not wish.lasting
     words = Submission(
         agent=picked.agent,
         source=call.source(place.session or "-"),
         input=TurnInput(text=said.text, attachments=said.images, guidance=guidance),
         place=place,
-        ephemeral=own and key is None and not wish.lasting,
+        ephemeral=hangs,
         request=request,
     )
-    return await call.door.gateway.ask(words)
+    return await _submit(call, words)
+
+
+async def _submit(call: Call, words: Submission) -> Submitted:
+    """To its end, whether or not the client waits: what was committed must be known to somebody."""
+    task = asyncio.ensure_future(call.door.gateway.ask(words))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        if task.exception() is None:
+            await leave(call, words.agent, task.result().turn)
+        raise
+
+
+async def named(call: Call, wish: Wish) -> Named | None:
+    """By what a request can be asked for again, if it can."""
+    key = call.name_header(IDEMPOTENCY)
+    if key is None and not wish.named:
+        return None
+    return Named(
+        prefix=wish.prefix,
+        owner=call.principal.name,
+        key=key,
+        fingerprint=await fingerprint(call),
+        conversation=wish.conversation,
+        facts=wish.facts,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Going:
+    """The turn that answers a request; what it recorded up to `after` was told by an earlier one."""
+
+    turn: Turn
+    after: int = 0
+
+
+async def go_on(call: Call, picked: Picked, said: Conversation, wish: Wish) -> Going | None:
+    """Go on with a turn that waits for what this request brings: the results of the client's tools, or words
+    that answer its question. None if nothing waits for it."""
+    place = _place(call, wish)
+    own = place.own
+    results = {
+        question: result.text for result in said.results if (question := question_of_call(result.call))
+    }
+    if own and not results:
+        return None
+    request = await named(call, wish)
+    going = Continuing(
+        agent=picked.agent,
+        source=call.source(place.session or "-"),
+        mine=call.owns,
+        now=call.door.clock.now(),
+        request=request,
+    )
+    gateway = call.door.gateway
+    if said.results:
+        found = await unbroken(gateway.go_on(picked.agent, lambda tx: going.with_results(tx, results)))
+        if found is None and not own:
+            raise ApiError(409, "tool_call_not_pending", "Nothing in this session waits for these results.")
+    else:
+        found = await unbroken(
+            gateway.go_on(picked.agent, lambda tx: going.with_words(tx, place.session, said.text))
+        )
+    if found is None:
+        return None
+    return Going(turn=replace(found.turn, ephemeral=own and request is None), after=found.after)
+
+
+async def _check_other_agents(call: Call, picked: Picked, request: Named | None) -> None:
+    """Each agent keeps its own requests; a key that was used with another one is used all the same."""
+    if request is None or request.key is None:
+        return
+    owner, keys = request.owner, request.keys
+    for agent in call.door.agents:
+        if agent == picked.agent:
+            continue
+        if await call.door.gateway.read(agent, lambda tx: find_request(tx, owner, keys)) is not None:
+            raise Conflict("This key was used for a request to another agent.")
 
 
 def _place(call: Call, wish: Wish) -> Place:
+    forget = call.door.clock.now() + (call.door.gateway.keeps if wish.named else FORGET_AFTER)
     if wish.after is not None:
-        return Place(after=wish.after, owner=call.owner)
+        return Place(after=wish.after, until=forget, owner=call.owner)
     named = wish.session or call.name_header(SESSION_ID)
     if named is not None:
         return Place(session=session_name(named), begin=True, owner=call.owner)
     if call.name_header(CHAT_ID) or call.name_header(USER_ID):
         return Place(owner=call.owner)
-    return Place(until=call.door.clock.now() + FORGET_AFTER)
+    if call.name_header(THREAD_ID):
+        raise bad_request(f"{THREAD_ID} needs {CHAT_ID} beside it.", param=THREAD_ID)
+    return Place(until=forget)
 
 
 async def fingerprint(call: Call) -> str:
@@ -99,7 +186,7 @@ async def fingerprint(call: Call) -> str:
 
 def turn_headers(call: Call, turn: Turn) -> dict[str, str]:
     """What every answer that has a turn behind it tells in its headers."""
-    headers = {SESSION_ID: turn.session, "X-Hermes-Run-Id": id_for(RUN_PREFIX, turn.id)}
+    headers = {SESSION_ID: turn.session, RUN_ID: id_for(RUN_PREFIX, turn.id)}
     key = call.name_header(SESSION_KEY)
     return headers if key is None else {**headers, SESSION_KEY: key}
 
@@ -110,6 +197,11 @@ async def while_connected(call: Call, agent: AgentId, turn: Turn) -> AsyncIterat
     try:
         yield
     except (asyncio.CancelledError, ConnectionError):
-        if turn.ephemeral and not call.door.options.finish_when_gone:
-            await asyncio.shield(call.door.gateway.stop_turn(agent, turn.id, CLIENT_GONE))
+        await leave(call, agent, turn)
         raise
+
+
+async def leave(call: Call, agent: AgentId, turn: Turn) -> None:
+    """The client is gone: so is what it began and cannot come back to."""
+    if turn.ephemeral and not call.door.options.finish_when_gone:
+        await asyncio.shield(call.door.gateway.stop_turn(agent, turn.id, CLIENT_GONE))

@@ -6,137 +6,242 @@ in it. A client that goes away stops what it began, unless it can come back to i
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import cast
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from hermes.control.submission import id_for
-from hermes.domain.event import Ending, Entry, Failed, ModelSaid, Seen, Stopped
-from hermes.domain.turn import Turn
-from hermes.entry.http.asking import Wish, ask, turn_headers, while_connected
+from hermes.domain.event import Asked, Ending, Entry, Failed, ModelSaid, QuestionKind, Stopped
+from hermes.domain.ids import client_call_id
+from hermes.domain.text import one_line
+from hermes.entry.http.answering import RUN_PREFIX, Found, PendingQuestion
+from hermes.entry.http.asking import ASKS, Going, Wish, ask, go_on, turn_headers, while_connected
 from hermes.entry.http.door import Call, route
-from hermes.entry.http.errors import ApiError
-from hermes.entry.http.messages import Message, read_messages
+from hermes.entry.http.errors import ApiError, bad_request
+from hermes.entry.http.functions import ToolOffer, read_tools
+from hermes.entry.http.messages import CallMade, FunctionCall, Message, read_messages
 from hermes.entry.http.models import Picked, pick
-from hermes.stream.fold import answer_text
+from hermes.entry.http.watching import PEOPLE, Watching
+from hermes.stream.fold import answer_text, asked_of_client, question_text
 from hermes.stream.sse import ChatChunks
 
 PREFIX = "chatcmpl-"
+EXAMPLE = {"model": "hermes-agent", "messages": [{"role": "user", "content": "What can you do?"}]}
+_CLARIFY = frozenset((QuestionKind.CLARIFY,))
 
 
 class StreamOptions(msgspec.Struct, kw_only=True):
+    """`include_usage`: the usage comes as a chunk of its own, before the end."""
+
     include_usage: bool = False
 
 
 class ChatRequest(msgspec.Struct, kw_only=True):
-    """What is said, to whom, and how the answer is wanted. Sampling options are the agent's own business and
-    ignored."""
+    """What is said, to whom, and how the answer is wanted. `tools` are the client's own functions. Sampling
+    options are the agent's own business and ignored."""
 
     messages: list[Message]
     model: str | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
+    tools: list[ToolOffer] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    n: int | None = None
 
 
 class Usage(msgspec.Struct, kw_only=True):
+    """What the model's calls of this answer took."""
+
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
 
 
 class AnswerMessage(msgspec.Struct, kw_only=True):
+    """What the agent says, and which of the client's functions it calls."""
+
     role: str = "assistant"
     content: str | None
+    tool_calls: list[CallMade] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Choice(msgspec.Struct, kw_only=True):
+    """The answer; there is always one."""
+
     index: int = 0
     message: AnswerMessage
     finish_reason: str
 
 
-class Incomplete(msgspec.Struct, kw_only=True):
-    """Why an answer is not whole."""
+class Remainder(msgspec.Struct, kw_only=True):
+    """Why an answer is not whole: what went wrong, or the question that the run waits for."""
 
-    completed: bool
-    partial: bool
-    failed: bool
-    error: str
-    error_code: str
+    completed: bool = False
+    partial: bool | msgspec.UnsetType = msgspec.UNSET
+    failed: bool | msgspec.UnsetType = msgspec.UNSET
+    error: str | msgspec.UnsetType = msgspec.UNSET
+    error_code: str | msgspec.UnsetType = msgspec.UNSET
+    pending: PendingQuestion | msgspec.UnsetType = msgspec.UNSET
+    run_id: str | msgspec.UnsetType = msgspec.UNSET
+    session_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChatCompletion(msgspec.Struct, kw_only=True, omit_defaults=False):
+    """An answer in one piece. `hermes` is there when it is not whole."""
+
     id: str
     object: str = "chat.completion"
     created: int
     model: str
     choices: list[Choice]
     usage: Usage
-    hermes: Incomplete | msgspec.UnsetType = msgspec.UNSET
+    hermes: Remainder | msgspec.UnsetType = msgspec.UNSET
 
 
-@route("POST", "/v1/chat/completions", "Say something to an agent, as to a model.")
+@route(
+    "POST",
+    "/v1/chat/completions",
+    "Say something to an agent, as to a model.",
+    wire=replace(ASKS, example=EXAMPLE),
+)
 async def complete(call: Call, body: ChatRequest) -> ChatCompletion | web.StreamResponse:
     picked = pick(call, body.model)
-    said = read_messages(body.messages)
-    turn = (await ask(call, picked, said, Wish(prefix=PREFIX))).turn
-    async with while_connected(call, picked.agent, turn):
+    if body.n not in (None, 1):
+        raise bad_request("An agent gives one answer: n must be 1.", param="n")
+    said = replace(read_messages(body.messages), tools=read_tools(body.tools, body.tool_choice))
+    wish = Wish(prefix=PREFIX)
+    going = await go_on(call, picked, said, wish)
+    if going is None:
+        going = Going(turn=(await ask(call, picked, said, wish)).turn)
+    async with while_connected(call, picked.agent, going.turn):
         if body.stream:
-            return await _stream(call, picked, turn)
-        return _headed(call, turn, await _whole(call, picked, turn))
+            apart = body.stream_options is not None and body.stream_options.include_usage
+            return await _stream(call, picked, going, usage_apart=apart)
+        return await _whole(call, picked, going)
 
 
-async def _stream(call: Call, picked: Picked, turn: Turn) -> web.StreamResponse:
-    created = int(turn.created_at.timestamp())
-    chunks = ChatChunks(id=id_for(PREFIX, turn.id), model=picked.name, created=created)
+async def _stream(call: Call, picked: Picked, going: Going, *, usage_apart: bool) -> web.StreamResponse:
+    turn = going.turn
+    about = {"run_id": id_for(RUN_PREFIX, turn.id), "session_id": turn.session}
+    chunks = ChatChunks(
+        id=id_for(PREFIX, turn.id),
+        model=picked.name,
+        created=int(turn.created_at.timestamp()),
+        after=going.after,
+        about=about,
+        usage_apart=usage_apart,
+    )
+    # What asks for a decision is told beside the answer, which then goes on; a question in words is the
+    # answer, and what is said to it is another request.
+    watching = Watching(call=call, agent=picked.agent, going=going, stops_at=_CLARIFY)
     stream = await call.door.streams.send(
         call.request,
-        cast(AsyncGenerator[Seen], call.door.gateway.watch(picked.agent, turn.id)),
+        watching.seen(),
         chunks.see,
         headers=turn_headers(call, turn),
         first=chunks.start(),
         ended=lambda: chunks.ended,
     )
-    await stream.write(chunks.end("stop"))
+    trouble = None if watching.pending is None else msgspec.to_builtins(_waits(watching.pending))
+    await stream.write(chunks.end("stop", trouble=trouble))
     return stream.response
 
 
-async def _whole(call: Call, picked: Picked, turn: Turn) -> ChatCompletion:
+async def _whole(call: Call, picked: Picked, going: Going) -> web.Response:
+    watching = Watching(call=call, agent=picked.agent, going=going, stops_at=PEOPLE)
     entries: list[Entry] = []
-    async for seen in call.door.gateway.watch(picked.agent, turn.id):
-        if isinstance(seen, Entry):
+    calls: list[CallMade] = []
+    async with contextlib.aclosing(watching.seen()) as feed:
+        async for seen in feed:
+            if not isinstance(seen, Entry):
+                continue
             entries.append(seen)
-    said = [entry.record for entry in entries if isinstance(entry.record, ModelSaid)]
-    last = entries[-1].record if entries else None
-    text = answer_text(entries)
-    trouble: Incomplete | msgspec.UnsetType = msgspec.UNSET
-    reason = "length" if said and said[-1].ending is Ending.LENGTH else "stop"
-    if isinstance(last, Failed | Stopped):
-        failed = isinstance(last, Failed)
-        reason = "error" if failed else "stop"
-        trouble = Incomplete(
-            completed=False,
-            partial=bool(text),
-            failed=failed,
-            error=last.reason,
-            error_code="agent_failed" if failed else "agent_stopped",
+            if seen.seq > going.after and isinstance(seen.record, Asked):
+                calls = _calls(entries)
+            if calls:
+                break
+    new = [entry for entry in entries if entry.seq > going.after]
+    told = _told(new, calls, watching.pending)
+    headers = {**turn_headers(call, going.turn), **_headers(told.rest)}
+    if told.rest is not None and told.message.content == "":
+        raise ApiError(
+            502, "agent_incomplete", str(told.rest.error) or "The turn was stopped.", headers=headers
         )
-        if not text:
-            raise ApiError(502, "agent_incomplete", last.reason or "The turn was stopped.")
-    prompt, completion = sum(one.usage.prompt for one in said), sum(one.usage.completion for one in said)
-    return ChatCompletion(
-        id=id_for(PREFIX, turn.id),
-        created=int(turn.created_at.timestamp()),
+    answer = ChatCompletion(
+        id=id_for(PREFIX, going.turn.id),
+        created=int(going.turn.created_at.timestamp()),
         model=picked.name,
-        choices=[Choice(message=AnswerMessage(content=text), finish_reason=reason)],
-        usage=Usage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion),
-        hermes=trouble,
+        choices=[Choice(message=told.message, finish_reason=told.reason)],
+        usage=_usage(new),
+        hermes=msgspec.UNSET if told.rest is None else told.rest,
     )
+    return web.Response(body=msgspec.json.encode(answer), content_type="application/json", headers=headers)
 
 
-def _headed(call: Call, turn: Turn, answer: ChatCompletion) -> web.Response:
-    return web.Response(
-        body=msgspec.json.encode(answer), content_type="application/json", headers=turn_headers(call, turn)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    message: AnswerMessage
+    reason: str
+    rest: Remainder | None = None
+
+
+def _told(entries: Sequence[Entry], calls: list[CallMade], pending: Found | None) -> _Told:
+    said = [entry.record for entry in entries if isinstance(entry.record, ModelSaid)]
+    if pending is not None:
+        text = question_text(pending.question) if pending.question.kind in _CLARIFY else pending.question.text
+        return _Told(message=AnswerMessage(content=text), reason="stop", rest=_waits(pending))
+    if calls:
+        message = AnswerMessage(content=(said[-1].text if said else "") or None, tool_calls=calls)
+        return _Told(message=message, reason="tool_calls")
+    last = entries[-1].record if entries else None
+    if isinstance(last, Failed | Stopped):
+        return _cut_short(last, answer_text(entries, footer=False) or (said[-1].text if said else ""))
+    cut = bool(said) and said[-1].ending is Ending.LENGTH
+    return _Told(message=AnswerMessage(content=answer_text(entries)), reason="length" if cut else "stop")
+
+
+def _cut_short(last: Failed | Stopped, text: str) -> _Told:
+    failed = isinstance(last, Failed)
+    rest = Remainder(
+        partial=bool(text),
+        failed=failed,
+        error=last.reason,
+        error_code="agent_failed" if failed else "agent_stopped",
     )
+    return _Told(message=AnswerMessage(content=text), reason="error" if failed else "stop", rest=rest)
+
+
+def _waits(found: Found) -> Remainder:
+    run = id_for(RUN_PREFIX, found.turn.id)
+    return Remainder(pending=found.pending, run_id=run, session_id=found.turn.session)
+
+
+def _calls(entries: Sequence[Entry]) -> list[CallMade]:
+    return [
+        CallMade(
+            id=client_call_id(asked.question),
+            function=FunctionCall(name=wanted.name, arguments=wanted.arguments),
+        )
+        for asked, wanted in asked_of_client(entries)
+    ]
+
+
+def _usage(entries: Sequence[Entry]) -> Usage:
+    spent = [entry.record.usage for entry in entries if isinstance(entry.record, ModelSaid)]
+    prompt, completion = sum(one.prompt for one in spent), sum(one.completion for one in spent)
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
+
+
+def _headers(rest: Remainder | None) -> Mapping[str, str]:
+    """That an answer is not whole, for those who read no bodies."""
+    if rest is None:
+        return {}
+    headers = {"X-Hermes-Completed": "false", "X-Hermes-Partial": str(rest.partial is True).lower()}
+    if rest.error is not msgspec.UNSET:
+        headers["X-Hermes-Error"] = one_line(rest.error, 200).encode("ascii", "replace").decode()
+    return headers

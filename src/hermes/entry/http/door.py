@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from aiohttp import web
@@ -26,6 +26,10 @@ from hermes.domain.turn import Turn
 from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.keys import Principal, Scope
 from hermes.entry.http.streams import Streams
+from hermes.entry.http.traffic import Traffic
+
+if TYPE_CHECKING:
+    from hermes.entry.http.webhooks.intake import Webhooks
 
 PLATFORM = "api_server"
 LONGEST_NAME = 256
@@ -68,6 +72,8 @@ class Door:
     facts: Callable[[], Mapping[str, Any]]
     aliases: Mapping[str, str] = field(default_factory=dict)
     streams: Streams = field(default_factory=Streams)
+    webhooks: Webhooks | None = None
+    traffic: Traffic = field(default_factory=Traffic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +127,11 @@ class Call:
         raise Unknown("There is no such run (any more).")
 
     def may_see(self, source: Source | None) -> bool:
-        mine = source is not None and source.address.credential == self._credential
-        return mine or self.principal.may(Scope.SESSIONS)
+        return self.owns(source) or self.principal.may(Scope.SESSIONS)
+
+    def owns(self, source: Source | None) -> bool:
+        """Whether this client is who spoke there."""
+        return source is not None and source.address.credential == self._credential
 
     @property
     def _credential(self) -> str:
@@ -133,8 +142,27 @@ Answer = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """What an endpoint's types do not tell: the headers it reads and those it answers with, errors of its
+    own, further statuses of its usual answer, the type of an answer that is not JSON, a body to try it with.
+    """
+
+    headers: tuple[str, ...] = ()
+    returns: tuple[str, ...] = ()
+    refuses: tuple[int, ...] = ()
+    also: tuple[int, ...] = ()
+    media: str = ""
+    example: Mapping[str, Any] | None = None
+
+
+PLAIN = Wire()
+SIGNED = Wire(refuses=(401, 404, 413, 429, 502, 503), also=(200,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One endpoint. `scope` None is open to everybody."""
+    """One endpoint. `scope` None is open to everybody; requests that are `signed` prove themselves, wherever
+    they claim to be sent to."""
 
     method: str
     path: str
@@ -143,6 +171,8 @@ class Route:
     scope: Scope | None
     status: int
     tag: str
+    signed: bool = False
+    wire: Wire = PLAIN
 
     @property
     def hints(self) -> dict[str, Any]:
@@ -167,14 +197,44 @@ ROUTES: list[Route] = []
 
 
 def route(
-    method: str, path: str, told: str, *, scope: Scope | None = Scope.CHAT, status: int = 200
+    method: str,
+    path: str,
+    told: str,
+    *,
+    scope: Scope | None = Scope.CHAT,
+    status: int = 200,
+    wire: Wire = PLAIN,
 ) -> Callable[[Answer], Answer]:
     """Declare an endpoint; its tag in the documentation is the module it stands in."""
 
     def declare(answer: Answer) -> Answer:
         tag = answer.__module__.rsplit(".", 1)[-1]
+        made = Route(
+            method=method, path=path, told=told, answer=answer, scope=scope, status=status, tag=tag, wire=wire
+        )
+        ROUTES.append(made)
+        return answer
+
+    return declare
+
+
+def signed_route(method: str, path: str, told: str, *, status: int = 200) -> Callable[[Answer], Answer]:
+    """As `route`, for requests with a proof of their own that the resource checks; its tag is its folder."""
+
+    def declare(answer: Answer) -> Answer:
+        tag = answer.__module__.split(".")[-2]
         ROUTES.append(
-            Route(method=method, path=path, told=told, answer=answer, scope=scope, status=status, tag=tag)
+            Route(
+                method=method,
+                path=path,
+                told=told,
+                answer=answer,
+                scope=None,
+                status=status,
+                tag=tag,
+                wire=SIGNED,
+                signed=True,
+            )
         )
         return answer
 

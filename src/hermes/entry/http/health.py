@@ -2,26 +2,78 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
+from aiohttp import web
 
-from hermes.entry.http.door import PLATFORM, Call, route
+from hermes.domain.errors import HermesError
+from hermes.domain.rows import OpenWork
+from hermes.entry.http.door import PLATFORM, Call, Wire, route
+from hermes.entry.http.keys import Scope
+
+LEAST_FREE = 64 * 1024 * 1024
+"""Bytes on the home's disk below which the gateway is not ready: what it accepts it must be able to store."""
+MOST_WAITING = 10_000
+"""Messages nobody has looked at yet, beyond which more would only wait."""
+_PATIENCE = 5.0
 
 
 class Health(msgspec.Struct, kw_only=True):
-    status: str
+    """That the gateway answers."""
+
+    status: Literal["ok"] = "ok"
     platform: str
     version: str
 
 
-class DetailedHealth(Health, kw_only=True):
-    """`facts` is what the gateway says of itself: its state, platforms, model, process."""
+class Check(msgspec.Struct, kw_only=True):
+    """One thing that must be right, and what is wrong with it."""
 
+    ok: bool
+    detail: str = ""
+
+
+class PlatformHealth(msgspec.Struct, kw_only=True):
+    """How a platform account is: waiting, connecting, connected, retrying, parked or stopped."""
+
+    state: str
+    detail: str
+    updated_at: str
+
+
+class Queues(msgspec.Struct, kw_only=True):
+    """What is not done yet; turns and messages on their way by state."""
+
+    turns: dict[str, int]
+    outbox: dict[str, int]
+    inbox: int
+    questions: int
+
+
+class DetailedHealth(msgspec.Struct, kw_only=True):
+    """How each part of the gateway is. `ready` only if every check is; a gateway that is not is answered
+    with 503, so that a balancer needs no more than the status."""
+
+    status: Literal["ok", "unavailable"]
+    platform: str
+    version: str
+    ready: bool
+    checks: dict[str, Check]
     gateway_state: str
+    gateway_busy: bool
+    gateway_drainable: bool
+    active_agents: int
+    agents: list[str]
+    model: str
+    platforms: dict[str, PlatformHealth]
+    queues: Queues | None
     open_streams: int
-    running_turns: int
-    facts: dict[str, Any]
+    uptime_seconds: float
+    updated_at: str
+    pid: int
 
 
 @route("GET", "/health", "Whether the gateway answers.", scope=None)
@@ -30,7 +82,7 @@ async def health(call: Call) -> Health:
 
 
 def _health(call: Call) -> Health:
-    return Health(status="ok", platform=PLATFORM, version=call.door.version)
+    return Health(platform=PLATFORM, version=call.door.version)
 
 
 @route("GET", "/v1/health", "The same, where clients with a base address look for it.", scope=None)
@@ -38,15 +90,70 @@ async def health_of_v1(call: Call) -> Health:
     return _health(call)
 
 
-@route("GET", "/health/detailed", "How each part of the gateway is.")
-async def detailed(call: Call) -> DetailedHealth:
-    facts = dict(call.door.facts())
-    return DetailedHealth(
-        status="ok",
+@route(
+    "GET", "/health/detailed", "How each part of the gateway is.", scope=Scope.ADMIN, wire=Wire(also=(503,))
+)
+async def detailed(call: Call) -> DetailedHealth | web.Response:
+    facts = await asyncio.to_thread(call.door.facts)
+    work, trouble = await _look_at_store(call, str(facts.get("store_trouble", "")))
+    now = call.door.clock.now()
+    checks = run_checks(facts, work, trouble)
+    ready = all(check.ok for check in checks.values())
+    busy = 0 if work is None else work.turns.get("running", 0)
+    state = str(facts.get("gateway_state", "starting"))
+    answer = DetailedHealth(
+        status="ok" if ready else "unavailable",
         platform=PLATFORM,
         version=call.door.version,
-        gateway_state=str(facts.get("gateway_state", "running")),
+        ready=ready,
+        checks=checks,
+        gateway_state=state,
+        gateway_busy=busy > 0,
+        gateway_drainable=state == "running",
+        active_agents=busy,
+        agents=sorted(agent for agent in call.door.agents if call.principal.sees(agent)),
+        model=str(facts.get("model", "")),
+        platforms={name: PlatformHealth(**told) for name, told in facts.get("platforms", {}).items()},
+        queues=None if work is None else _queues(work),
         open_streams=len(call.door.streams),
-        running_turns=len(call.door.gateway.feeds),
-        facts=facts,
+        uptime_seconds=max(0.0, round(now.timestamp() - float(facts.get("started_at", 0)), 3)),
+        updated_at=now.isoformat(),
+        pid=int(facts.get("pid", 0)),
+    )
+    if ready:
+        return answer
+    return web.Response(body=msgspec.json.encode(answer), status=503, content_type="application/json")
+
+
+async def _look_at_store(call: Call, trouble: str) -> tuple[OpenWork | None, str]:
+    """What is open, and what is wrong with the store that was asked for it."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await call.door.gateway.open_work(), trouble
+    except TimeoutError:
+        return None, f"no answer within {_PATIENCE:g} s"
+    except HermesError as error:
+        return None, str(error)
+
+
+def run_checks(facts: Mapping[str, Any], work: OpenWork | None, trouble: str) -> dict[str, Check]:
+    """Whether the gateway is ready for more, one check a part."""
+    free = int(facts.get("disk_free_bytes", 0))
+    problems = int(facts.get("config_problems", 0))
+    state = str(facts.get("gateway_state", "starting"))
+    waiting = 0 if work is None else work.inbox
+    return {
+        "state_db": Check(ok=not trouble, detail=trouble),
+        # A mistake in the settings stops nothing, and so does not make the gateway unready.
+        "config": Check(ok=True, detail=f"{problems} problems: hermes config check" if problems else ""),
+        "model": Check(ok=bool(facts.get("model")), detail=str(facts.get("model_why", ""))),
+        "disk": Check(ok=free >= LEAST_FREE, detail=f"{free // (1024 * 1024)} MB free"),
+        "gateway": Check(ok=state == "running", detail=state),
+        "background_queues": Check(ok=waiting <= MOST_WAITING, detail=f"{waiting} messages wait"),
+    }
+
+
+def _queues(work: OpenWork) -> Queues:
+    return Queues(
+        turns=dict(work.turns), outbox=dict(work.outbox), inbox=work.inbox, questions=work.questions
     )

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_RESOURCES = ["chat", "models", "health"]
+RESOURCES = [
+    "chat",
+    "responses",
+    "runs",
+    "sessions",
+    "session_chat",
+    "questions",
+    "models",
+    "health",
+    "capabilities",
+    "webhooks.resource",
+    "metrics",
+    "openapi",
+    "docs",
+]
 
 
 def load_resources() -> None:
-    for name in _RESOURCES:
+    for name in RESOURCES:
         import_module(f"hermes.entry.http.{name}")

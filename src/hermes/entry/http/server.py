@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,21 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from hermes.control.submission import Conflict, Unknown
+from hermes.control.continuing import StillOpen
+from hermes.control.submission import Conflict, Taken, Unfinished, Unknown
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.entry.http.door import ROUTES, Call, Door, Route, decode_query, wrong
 from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.keys import Keyring, Principal, Scope
 from hermes.entry.http.resources import load_resources
+from hermes.entry.http.traffic import UNMATCHED, Traffic
 
 log = logging.getLogger("hermes.http")
 OWNER = Principal(name="owner")
 NOBODY = Principal(name="nobody", scopes=frozenset(), agents=frozenset())
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _GOODBYE_SECONDS = 2.0
+_CLIENT_LEFT = 499
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -45,7 +48,10 @@ CORS_HEADERS = (
     "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Hermes-Session-Id, X-Hermes-Session-Key,"
     " X-Hermes-Chat-Id, X-Hermes-User-Id, X-Hermes-Thread-Id"
 )
-EXPOSED_HEADERS = "X-Hermes-Session-Id, X-Hermes-Session-Key, X-Hermes-Run-Id, Retry-After"
+EXPOSED_HEADERS = (
+    "X-Hermes-Session-Id, X-Hermes-Session-Key, X-Hermes-Run-Id, X-Hermes-Completed, X-Hermes-Partial,"
+    " X-Hermes-Error, Retry-After"
+)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -114,6 +120,23 @@ class HttpServer:
         log.info("http.open host=%s port=%d", options.host, port)
         return port
 
+    async def open_webhooks(self, host: str, port: int) -> int:
+        """Listen on a port of their own for webhooks and nothing else; the port that it is."""
+        door = replace(self._door, options=replace(self._door.options, host=host, port=port))
+        front = Front(door=door, keys=Keyring((), door.clock.monotonic))
+        routes = [route for route in ROUTES if route.signed or route.path == "/health"]
+        runner = await self._runner(front, routes)
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            raise UserError(
+                f"Webhooks cannot be taken on {host}:{port} ({error.strerror or error}).",
+                hint="Choose another WEBHOOK_PORT, or stop what uses it.",
+            ) from error
+        taken: int = runner.addresses[0][1]
+        log.info("http.open_webhooks host=%s port=%d", host, taken)
+        return taken
+
     async def open_socket(self, path: Path) -> None:
         """Listen on the owner's socket; what an earlier process left there is in nobody's use."""
         runner = await self._runner(Front(door=self._door))
@@ -133,10 +156,12 @@ class HttpServer:
         for path in self._paths:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
-    async def _runner(self, front: Front) -> web.AppRunner:
-        app = web.Application(middlewares=[_speak], client_max_size=self._door.options.max_body)
+    async def _runner(self, front: Front, wanted: Sequence[Route] = ROUTES) -> web.AppRunner:
+        app = web.Application(
+            middlewares=[_speaking(self._door.traffic)], client_max_size=self._door.options.max_body
+        )
         app.on_response_prepare.append(_dressing(front))
-        for path, routes in _by_path(ROUTES).items():
+        for path, routes in _by_path(wanted).items():
             resource = app.router.add_resource(path)
             for route in routes:
                 resource.add_route(route.method, self._answering(front, route))
@@ -157,7 +182,8 @@ class HttpServer:
         decoder = None if takes is None else msgspec.json.Decoder(takes)
 
         async def answer(request: web.Request) -> web.StreamResponse:
-            call = Call(door=door, request=request, principal=front.admit(request, route.scope))
+            principal = NOBODY if route.signed else front.admit(request, route.scope)
+            call = Call(door=door, request=request, principal=principal)
             if self._draining and request.method != "GET":
                 raise ApiError(
                     503, "gateway_draining", "The gateway is stopping.", headers={"Retry-After": "1"}
@@ -208,21 +234,50 @@ def _too_large(limit: int) -> ApiError:
     return ApiError(413, "body_too_large", f"The body is larger than {limit:,} bytes.")
 
 
-@web.middleware
-async def _speak(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    """Errors as the API tells them."""
-    started = time.perf_counter()
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def _speaking(traffic: Traffic) -> Any:
+    """Errors as the API tells them, and every request counted."""
+
+    @web.middleware
+    async def speak(request: web.Request, handler: Handler) -> web.StreamResponse:
+        started = time.perf_counter()
+        status: int | None = None
+        try:
+            response = await _answered(request, handler)
+            status = response.status
+            return response
+        except ConnectionError:
+            # Nobody hears this answer; without one, aiohttp would log a fault of ours.
+            return web.Response(status=_CLIENT_LEFT)
+        finally:
+            seconds = time.perf_counter() - started
+            resource = request.match_info.route.resource
+            path = UNMATCHED if resource is None else resource.canonical
+            method = UNMATCHED if resource is None else request.method
+            traffic.count(method, path, status, seconds)
+            log.debug("http.done path=%s status=%s seconds=%.3f", request.path, status, seconds)
+
+    return speak
+
+
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
-        response = await handler(request)
+        return await handler(request)
     except web.HTTPException as error:
-        response = _foreign(error).response()
+        return _foreign(error).response()
     except (ApiError, HermesError) as error:
-        response = as_api_error(error).response()
-    seconds = time.perf_counter() - started
-    log.debug("http.done path=%s status=%d seconds=%.3f", request.path, response.status, seconds)
-    return response
+        return as_api_error(error).response()
+    except ConnectionError:
+        raise  # the client went away; there is nobody to tell
+    except Exception:
+        if request.writer.output_size:
+            raise  # it is too late for another status: the connection is cut
+        log.exception("http.broke method=%s route=%s", request.method, request.match_info.route.resource)
+        return ApiError(
+            500, "internal_error", "Something broke here; the log of the gateway says what."
+        ).response()
 
 
 def _dressing(front: Front) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
@@ -267,8 +322,14 @@ def as_api_error(error: ApiError | HermesError) -> ApiError:
             return error
         case Unknown():
             return ApiError(404, "not_found", str(error))
+        case Taken():
+            return ApiError(409, "session_exists", str(error))
+        case StillOpen():
+            return ApiError(409, "question_open", str(error))
         case Conflict():
             return ApiError(422, "idempotency_key_reused", str(error))
+        case Unfinished():
+            return ApiError(409, "still_running", str(error))
         case UserError():
             return bad_request(str(error))
         case Unreachable():

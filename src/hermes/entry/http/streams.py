@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import struct
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Self
@@ -41,6 +43,8 @@ class EventStream:
         transport = self._request.transport
         if transport is not None:
             transport.set_write_buffer_limits(high=_BUFFER_BYTES)
+            # What a reader leaves unread shall pile up little here and in the kernel.
+            _set_option(transport, socket.SO_SNDBUF, _BUFFER_BYTES)
         return self
 
     async def write(self, data: bytes) -> None:
@@ -62,12 +66,22 @@ class EventStream:
         return self._waiting_since is None and now - self._written > QUIET_SECONDS
 
     def cut(self) -> None:
-        if self._request.transport is not None:
-            self._request.transport.abort()
+        transport = self._request.transport
+        if transport is not None:
+            # Without lingering: the kernel drops what was not read, and the reader learns of it at once.
+            _set_option(transport, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            transport.abort()
 
     async def keep_alive(self) -> None:
         with contextlib.suppress(ConnectionError):
             await self.write(_KEEP_ALIVE)
+
+
+def _set_option(transport: asyncio.Transport, option: int, value: int | bytes) -> None:
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, option, value)
 
 
 class Streams:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Lost, Refused
@@ -166,6 +167,28 @@ async def check_a_key_is_used_once_and_a_place_can_be_written_to(open_store: Ope
         assert [to.chat for _, to in await store.read(lambda tx: tx.outbox.waiting("fake", 0, 9))] == ["42"]
 
 
+async def check_what_is_open_is_counted_and_nothing_else(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        assert (await store.read(lambda tx: tx.census.count())).inbox == 0
+        await store.write(lambda tx: tx.inbox.add("fake", [inbound("d1"), inbound("d2")], None, NOW))
+        [first, _] = await store.read(lambda tx: tx.inbox.pending(0, 10))
+        await store.write(lambda tx: tx.inbox.finish(first.n, "ignored"))
+        rows = [out("k1"), out("k2"), out("k3")]
+        for row in rows:
+            await store.write(partial(_put, row))
+        head = await store.read(lambda tx: tx.outbox.head(rows[0].to))
+        assert head is not None
+        sent = replace(head, state=OutState.SENT)
+        await store.write(lambda tx: tx.outbox.save(sent))
+        counted = await store.read(lambda tx: tx.census.count())
+        assert (counted.inbox, dict(counted.outbox), dict(counted.turns)) == (1, {"due": 2}, {})
+        assert counted.questions == 0
+
+
+def _put(row: OutboxRow, tx: Tx) -> None:
+    tx.outbox.add(row)
+
+
 CHECKS = (
     check_a_delivery_is_taken_once_per_account,
     check_a_finished_delivery_is_still_known,
@@ -176,4 +199,5 @@ CHECKS = (
     check_lanes_that_wait_are_listed_by_account,
     check_drafts_are_never_sent_by_a_lane,
     check_a_key_is_used_once_and_a_place_can_be_written_to,
+    check_what_is_open_is_counted_and_nothing_else,
 )

@@ -45,13 +45,31 @@ async def check_a_request_is_found_again(open_store: OpenStore) -> None:
         await store.write(lambda tx: tx.requests.add(first))
         await store.write(lambda tx: tx.requests.add(second))
         assert await store.read(lambda tx: tx.requests.get("r1")) == first
-        assert await store.read(lambda tx: tx.requests.by_key("laptop", "k2")) == second
+        assert await store.read(lambda tx: tx.requests.find("laptop", key="k2")) == [second]
         assert await store.read(lambda tx: tx.requests.latest("laptop", "talk")) == second
-        assert await store.read(lambda tx: tx.requests.by_key("phone", "k2")) is None
+        assert await store.read(lambda tx: tx.requests.find("phone", key="k2")) == []
         assert await store.read(lambda tx: tx.requests.latest("phone", "talk")) is None
         await store.write(lambda tx: tx.requests.remove("r2"))
         assert await store.read(lambda tx: tx.requests.get("r2")) is None
         assert await store.read(lambda tx: tx.requests.latest("laptop", "talk")) == first
+
+
+async def check_the_latest_requests_of_an_owner(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        await store.write(add_talk)
+        made = [replace(request(f"run_{n}"), created_at=after(n)) for n in range(5)]
+        others = [
+            replace(request("run_x"), owner="phone", created_at=after(9)),
+            replace(request("resp_x"), created_at=after(9)),
+        ]
+        for one in (*made, *others):
+            await store.write(lambda tx, one=one: tx.requests.add(one))  # type: ignore[misc]
+        newest = made[::-1]
+        assert await store.read(lambda tx: tx.requests.find("laptop", prefix="run_", limit=2)) == newest[:2]
+        assert await store.read(lambda tx: tx.requests.find("laptop", prefix="run_", limit=9)) == newest
+        assert await store.read(lambda tx: tx.requests.find("laptop", limit=9)) == [others[1], *newest]
+        other = store.scoped(OTHER_AGENT)
+        assert await other.read(lambda tx: tx.requests.find("laptop", limit=9)) == []
 
 
 async def check_a_key_counts_once_for_its_owner(open_store: OpenStore) -> None:
@@ -74,7 +92,7 @@ async def check_a_request_belongs_to_its_agent_and_its_turn(open_store: OpenStor
         await raises(HermesError, store.write(lambda tx: tx.requests.add(lost)))
         await store.write(lambda tx: tx.requests.add(request("r1", "k1", "talk")))
         assert await other.read(lambda tx: tx.requests.get("r1")) is None
-        assert await other.read(lambda tx: tx.requests.by_key("laptop", "k1")) is None
+        assert await other.read(lambda tx: tx.requests.find("laptop", key="k1")) == []
         await other.write(lambda tx: tx.requests.remove("r1"))
         assert await store.read(lambda tx: tx.requests.get("r1")) is not None
         await store.write(lambda tx: tx.sessions.delete(S1))
@@ -133,6 +151,7 @@ async def check_what_waits_hangs_on_no_client(open_store: OpenStore) -> None:
 
 CHECKS = (
     check_a_request_is_found_again,
+    check_the_latest_requests_of_an_owner,
     check_a_key_counts_once_for_its_owner,
     check_a_request_belongs_to_its_agent_and_its_turn,
     check_what_is_to_be_forgotten_is,

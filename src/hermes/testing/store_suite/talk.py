@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from hermes.domain.address import Kind
 from hermes.domain.errors import HermesError, UserError
@@ -11,7 +12,7 @@ from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import Hit
-from hermes.domain.session import Session, SessionKey
+from hermes.domain.session import BRANCHED, Among, Session, SessionKey
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import (
     NOW,
@@ -221,7 +222,37 @@ async def check_no_query_breaks_the_search(open_store: OpenStore) -> None:
         assert len(await store.read(lambda tx: tx.search.find("fox"))) == 2
 
 
+async def check_some_of_the_sessions(open_store: OpenStore) -> None:
+    """Only those of an owner, of a platform, and those that stand for themselves."""
+    async with open_store() as store:
+        made = [
+            replace(session("a"), updated_at=after(1), owner="api@phone:x", place="api@phone:1"),
+            replace(session("b"), updated_at=after(2), owner="api:x", place="api:1"),
+            replace(session("c"), updated_at=after(3), owner="api:y", place="apis:1", parent=SessionId("b")),
+            replace(
+                session("d"), updated_at=after(4), owner="apis:y", place="other:1", parent=SessionId("gone")
+            ),
+        ]
+        for one in made:
+            await store.write(lambda tx, one=one: tx.sessions.add(one))  # type: ignore[misc]
+
+        async def found(text: str = "", **among: Any) -> str:
+            some = await store.read(lambda tx: tx.sessions.find(text, 9, Among(**among)))
+            return "".join(one.id for one in some)
+
+        assert await found() == "dcba"
+        assert await found(owner="api") == "cb"
+        assert await found(owner="api@phone") == "a"
+        assert await found(platform="api") == "ba"
+        assert await found(children=False) == "dba"
+        assert await found("c", owner="api@phone") == ""
+        await store.write(lambda tx: tx.sessions.save(replace(made[1], ended=BRANCHED)))
+        assert await found(children=False) == "dcba"
+        assert await found("c", owner="api", children=False) == "c"
+
+
 CHECKS = (
+    check_some_of_the_sessions,
     check_a_session_is_kept_whole,
     check_sessions_are_found,
     check_a_title_names_one_session,

@@ -8,12 +8,24 @@ from functools import partial
 
 from hermes.domain.errors import HermesError, Lost
 from hermes.domain.event import Finished, ModelSaid, Verdict
-from hermes.domain.ids import JobId, QuestionId, SessionId, TurnId
+from hermes.domain.ids import CallId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.job import Job, JobRun, JobState, RunState, RunStatus
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports import Tx
 from hermes.domain.rows import MediaItem
-from hermes.domain.turn import Answer, BusyMode, ReplyPlace, TurnInput, TurnState
+from hermes.domain.tool import ToolCall
+from hermes.domain.turn import (
+    NO_GUIDANCE,
+    Answer,
+    BusyMode,
+    ClientTool,
+    Earlier,
+    Guidance,
+    ReplyPlace,
+    Speaker,
+    TurnInput,
+    TurnState,
+)
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import (
     NOW,
@@ -52,6 +64,38 @@ async def check_a_turn_is_kept_whole(open_store: OpenStore) -> None:
         assert await store.read(lambda tx: tx.turns.get(T1)) == whole
         assert await store.read(lambda tx: tx.turns.get(TurnId("t9"))) is None
         await raises(HermesError, store.write(lambda tx: tx.turns.add(turn("t1"))))
+
+
+async def check_what_a_client_brought_along_stays_with_its_turn(open_store: OpenStore) -> None:
+    """Whole, through every start, with the words changing beside it, and not after its session is deleted."""
+    call = ToolCall(id=CallId("c1"), name="look", arguments='{"at": "\\u0000"}')
+    brought = Guidance(
+        instructions="Be brief.",
+        history=(
+            Earlier(by=Speaker.AGENT, calls=(call,)),
+            Earlier(by=Speaker.TOOL, call=call.id, text="seen"),
+            Earlier(by=Speaker.USER, attachments=(Attachment(kind=MediaKind.IMAGE, ref="r", sha256="ab"),)),
+        ),
+        tools=(ClientTool(name="look", parameters='{"type": "object"}'),),
+        model="m",
+    )
+    given = replace(turn("t1"), input=TurnInput(text="words", guidance=brought))
+
+    def add(tx: Tx) -> None:
+        tx.sessions.add(session())
+        tx.turns.add(given)
+
+    async with open_store() as store:
+        await store.write(add)
+        assert await store.read(lambda tx: tx.turns.get(T1)) == given
+        longer = replace(given, input=replace(given.input, text="more words"), attempt=1)
+        await store.write(lambda tx: tx.turns.save(longer, attempt=0, epoch=1))
+        assert await store.read(lambda tx: tx.turns.open_of(S1)) == [longer]
+        assert await store.scoped(OTHER_AGENT).read(lambda tx: tx.turns.get(T1)) is None
+        await store.write(lambda tx: tx.sessions.delete(S1))
+        await store.write(add_talk)
+        again = await store.read(lambda tx: tx.turns.get(T1))
+        assert again is not None and again.input.guidance == NO_GUIDANCE
 
 
 async def check_a_turn_needs_its_session(open_store: OpenStore) -> None:
@@ -162,6 +206,8 @@ async def check_the_first_answer_wins(open_store: OpenStore) -> None:
         assert got is not None
         assert (got.verdict, got.answer, got.answered_by) == (winner.verdict, winner.text, winner.by)
         assert [one.id for one in await store.read(lambda tx: tx.questions.open_of(S1))] == ["q2"]
+        assert [one.id for one in await store.read(lambda tx: tx.questions.open_of(None))] == ["q2"]
+        assert await store.scoped(OTHER_AGENT).read(lambda tx: tx.questions.open_of(None)) == []
         assert [one.id for one in await store.read(lambda tx: tx.questions.of_turn(T1))] == ["q1", "q2"]
         assert not await close(Answer(question=QuestionId("q9"), verdict=Verdict.DENY))
 
@@ -284,6 +330,7 @@ async def check_files_are_known_by_their_content(open_store: OpenStore) -> None:
 
 CHECKS = (
     check_a_turn_is_kept_whole,
+    check_what_a_client_brought_along_stays_with_its_turn,
     check_a_turn_needs_its_session,
     check_stale_writes_of_a_turn_are_refused,
     check_another_agent_cannot_move_a_turn,

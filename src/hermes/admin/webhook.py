@@ -1,0 +1,262 @@
+"""`hermes webhook`: routes for events from outside, made by command. They are kept in a file of the home that
+a running gateway reads again by itself; routes of the settings are listed, and never changed from here."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hermes.admin.output import Console
+from hermes.admin.status import read_state
+from hermes.app.webhooks import DEFAULT_HOST, DEFAULT_PORT, shared_secret, static_routes
+from hermes.domain.errors import UserError
+from hermes.domain.settings import Secret
+from hermes.domain.text import one_line
+from hermes.entry.http.webhooks.routes import LOG, WebhookRoute, is_route_name, read_routes
+from hermes.entry.http.webhooks.signatures import NO_AUTH, sign
+from hermes.state.settings import Loaded, load_settings
+from hermes.state.subscriptions import Subscriptions, change
+
+_SECRET_BYTES = 32
+_TEST_PAYLOAD = '{"type": "test", "message": "Hello from hermes webhook test"}'
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, told: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=told, description=told)
+
+    made = command("subscribe", "Make a route, or change it: name it again with what it is to be.")
+    made.add_argument("name", help="the last part of its address: letters, digits, - _ .")
+    made.add_argument(
+        "--prompt", default="", metavar="TEXT", help="what the agent is told; {a.b} is filled in"
+    )
+    made.add_argument("--events", default="", metavar="A,B", help="only these events")
+    made.add_argument("--skills", default="", metavar="A,B", help="skills for it (kept, not used yet)")
+    made.add_argument(
+        "--deliver", default=LOG, metavar="WHERE", help="log, github_comment, a platform, or p:chat"
+    )
+    made.add_argument("--deliver-chat-id", default="", metavar="ID", help="the chat on that platform")
+    made.add_argument(
+        "--deliver-extra",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="repo, pr_number, thread_id …",
+    )
+    made.add_argument(
+        "--secret", default="", metavar="SECRET", help="what senders sign with; made if not given"
+    )
+    made.add_argument("--deliver-only", action="store_true", help="send the text as it is, without the agent")
+    made.add_argument(
+        "--script", default="", metavar="FILE", help="in the home's scripts folder; sees it first"
+    )
+    made.add_argument("--description", default="", metavar="TEXT", help="a note for people")
+    listed = command("list", "List the routes.")
+    listed.add_argument("--json", action="store_true", help="print JSON")
+    removed = command("remove", "Remove a route that was made by command.")
+    removed.add_argument("name", help="its name")
+    tried = command("test", "Send a signed event to the running gateway, and print its answer.")
+    tried.add_argument("name", help="the route's name")
+    tried.add_argument("--payload", default=_TEST_PAYLOAD, metavar="JSON", help="the event's body")
+
+
+def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+    loaded = load_settings(home, environ)
+    match asked.command:
+        case "subscribe":
+            return _subscribe(asked, home, loaded, console)
+        case "list":
+            return _list(asked, home, loaded, console)
+        case "remove":
+            return _remove(asked, home, loaded, console)
+        case _:
+            return _test(asked, home, loaded, console)
+
+
+# --- making and removing ---
+
+
+def _subscribe(asked: argparse.Namespace, home: Path, loaded: Loaded, console: Console) -> int:
+    name = _free_name(asked.name, loaded)
+    known = _dynamic(home).get(name)
+    made = asked.secret or (known or {}).get("secret") or secrets.token_urlsafe(_SECRET_BYTES)
+    route = _described(asked, made)
+    read = read_routes({name: route}, Secret(""))[name]
+    if read.problem:
+        raise UserError(f"The route cannot be made: {read.problem}", hint="hermes webhook subscribe --help")
+    change(home, name, route)
+    console.facts([("Route", name), ("Address", f"{address(home, loaded)}/webhooks/{name}")])
+    if known is None and not asked.secret:
+        console.facts([("Secret", made)])
+        console.note("The secret is shown this once: enter it where the events come from.")
+    return 0
+
+
+def _free_name(name: str, loaded: Loaded) -> str:
+    if not is_route_name(name):
+        raise UserError(
+            f"A route cannot be called “{one_line(name, 64)}”.",
+            hint="Use letters, digits, “-”, “_” and “.”, at most 64.",
+        )
+    if name in static_routes(loaded):
+        raise UserError(f"The route “{name}” is in config.yaml.", hint="Change it there.")
+    return name
+
+
+def _described(asked: argparse.Namespace, secret: str) -> dict[str, Any]:
+    """A route as the file keeps it; what was not said is left out."""
+    extra = dict(map(_pair, asked.deliver_extra))
+    if asked.deliver_chat_id:
+        extra["chat_id"] = asked.deliver_chat_id
+    route = {
+        "secret": secret,
+        "prompt": asked.prompt,
+        "events": _words(asked.events),
+        "skills": _words(asked.skills),
+        "deliver": asked.deliver,
+        "deliver_extra": extra,
+        "deliver_only": asked.deliver_only,
+        "script": asked.script,
+        "description": asked.description,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return {key: value for key, value in route.items() if value}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not value:
+        raise UserError(f"“{one_line(text, 60)}” is not KEY=VALUE.")
+    return key.strip(), value.strip()
+
+
+def _words(text: str) -> list[str]:
+    return [word for part in text.split(",") if (word := part.strip())]
+
+
+def _remove(asked: argparse.Namespace, home: Path, loaded: Loaded, console: Console) -> int:
+    if not home.is_dir() or not change(home, asked.name, None):
+        if asked.name in static_routes(loaded):
+            raise UserError(f"The route “{asked.name}” is in config.yaml.", hint="Remove it there.")
+        raise _no_route(asked.name)
+    console.line(f"The route “{asked.name}” is gone.")
+    return 0
+
+
+# --- looking ---
+
+
+def _dynamic(home: Path) -> dict[str, Any]:
+    """The routes of the file, with secrets as text; what is wrong with the file is said."""
+    file = Subscriptions(home)
+    tree = file.read()
+    if file.problem:
+        raise UserError(file.problem, hint="Mend webhook_subscriptions.json, or move it away.")
+    return {name: _revealed(route) for name, route in tree.items()}
+
+
+def _revealed(route: Any) -> Any:
+    if not isinstance(route, dict):
+        return route
+    return {key: value.reveal() if isinstance(value, Secret) else value for key, value in route.items()}
+
+
+def _routes(home: Path, loaded: Loaded) -> dict[str, tuple[WebhookRoute, str]]:
+    """Every route with where it comes from."""
+    made = read_routes(_dynamic(home), shared_secret(loaded))
+    found = {name: (route, "command") for name, route in made.items()}
+    return found | {name: (route, "config.yaml") for name, route in static_routes(loaded).items()}
+
+
+def _list(asked: argparse.Namespace, home: Path, loaded: Loaded, console: Console) -> int:
+    rows = [
+        {
+            "name": name,
+            "state": route.problem or ("on" if route.enabled else "off"),
+            "events": list(route.events),
+            "deliver": route.deliver,
+            "deliver_only": route.deliver_only,
+            "from": source,
+        }
+        for name, (route, source) in sorted(_routes(home, loaded).items())
+    ]
+    if asked.json:
+        console.json({"address": address(home, loaded), "routes": rows})
+    elif not rows:
+        console.line("No webhook routes yet. Make one: hermes webhook subscribe NAME")
+    else:
+        console.table(("Route", "State", "Events", "Deliver", "From"), [_cells(row) for row in rows])
+        console.note(f"Events go to {address(home, loaded)}/webhooks/<route>")
+    return 0
+
+
+def _cells(row: Mapping[str, Any]) -> Sequence[str]:
+    deliver = f"{row['deliver']} (without the agent)" if row["deliver_only"] else row["deliver"]
+    return row["name"], row["state"], ", ".join(row["events"]) or "all", deliver, row["from"]
+
+
+def address(home: Path, loaded: Loaded) -> str:
+    """Where the gateway that runs takes webhooks, or where one would."""
+    told = read_state(home)
+    try:
+        at = told["platforms"]["webhook"]["error_message"]
+    except (KeyError, TypeError):
+        at = told.get("api")
+    if isinstance(at, str) and at.startswith("http"):
+        return at
+    found = {name: loaded.find("webhook", name) for name in ("WEBHOOK_HOST", "WEBHOOK_PORT")}
+    said = {name: value.reveal() for name, value in found.items() if value}
+    return f"http://{said.get('WEBHOOK_HOST', DEFAULT_HOST)}:{said.get('WEBHOOK_PORT', DEFAULT_PORT)}"
+
+
+# --- trying ---
+
+
+def _test(asked: argparse.Namespace, home: Path, loaded: Loaded, console: Console) -> int:
+    found = _routes(home, loaded).get(asked.name)
+    if found is None:
+        raise _no_route(asked.name)
+    try:
+        json.loads(asked.payload)
+    except ValueError as error:
+        raise UserError(f"The payload is not JSON ({error}).") from error
+    status, text = asyncio.run(_send(home, loaded, found[0], asked.payload.encode()))
+    console.line(f"{status} {text}")
+    return 0 if status < 300 else 1
+
+
+async def _send(home: Path, loaded: Loaded, route: WebhookRoute, body: bytes) -> tuple[int, str]:
+    """Through the owner's socket, so it works wherever the port is; the signature counts all the same."""
+    import time
+
+    import aiohttp
+
+    from hermes.app.http import runtime_folder
+    from hermes.entry.http.server import socket_path
+
+    path = socket_path(home, runtime_folder(loaded.variables))
+    headers = {"Content-Type": "application/json", "X-Request-ID": f"test-{secrets.token_hex(8)}"}
+    if route.secret.reveal() != NO_AUTH:
+        headers |= sign(body, route.secret, now=time.time())
+    connector = aiohttp.UnixConnector(str(path))
+    timeout = aiohttp.ClientTimeout(total=60)
+    try:
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+            session.post(f"http://localhost/webhooks/{route.name}", data=body, headers=headers) as answer,
+        ):
+            return answer.status, await answer.text()
+    except (aiohttp.ClientError, OSError) as error:
+        raise UserError("No gateway runs on this home.", hint="Start it with: hermes gateway run") from error
+
+
+def _no_route(name: str) -> UserError:
+    return UserError(f"There is no route “{one_line(name, 64)}”.", hint="`hermes webhook list` shows them.")

@@ -1,0 +1,107 @@
+"""The webhooks of a gateway: options and routes, from the settings and from the file of subscriptions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from hermes.domain.clock import Clock
+from hermes.domain.settings import PlatformSettings, Secret
+from hermes.entry.http.webhooks.intake import Rates, WebhookOptions, Webhooks
+from hermes.entry.http.webhooks.resource import PLATFORM
+from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, problems, read_routes
+from hermes.execution.scripts import Scripts
+from hermes.state.settings import Loaded
+from hermes.state.subscriptions import Subscriptions
+
+log = logging.getLogger("hermes.app")
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8644
+_MOST_LINES = 1 << 20
+_NONE = PlatformSettings()
+
+
+class WebhookPart:
+    """What an operator said of webhooks, and what is made of it."""
+
+    def __init__(self, home: Path, loaded: Loaded, environ: Mapping[str, str]) -> None:
+        self._home = home
+        self._loaded = loaded
+        self._scripts = Scripts(home, environ)
+        self._subscriptions = Subscriptions(home)
+        self._block = loaded.settings.platforms.get(PLATFORM, _NONE)
+        self.static = static_routes(loaded)
+
+    @property
+    def is_off(self) -> bool:
+        return self._block.enabled is False
+
+    def wants_port(self, served: bool) -> bool:
+        """Whether webhooks get a port of their own: asked for, or there are routes and no server beside.
+        Looks at the file of subscriptions: call it off the loop."""
+        if self.is_off:
+            return False
+        if self._find("WEBHOOK_PORT") or self._block.extra.get("port"):
+            return True
+        asked = bool(self._block.enabled or self.static or self._subscriptions.read())
+        return asked and not served
+
+    @property
+    def host(self) -> str:
+        return self._find("WEBHOOK_HOST") or DEFAULT_HOST
+
+    @property
+    def port(self) -> int:
+        return self._number("WEBHOOK_PORT", DEFAULT_PORT)
+
+    def make(self, clock: Clock) -> Webhooks | None:
+        """Nothing where webhooks are switched off."""
+        if self.is_off:
+            return None
+        for problem in problems(self.static):
+            log.warning("webhook.broken_route %s", problem)
+        known = WebhookOptions()
+        options = WebhookOptions(
+            rate=self._number("WEBHOOK_RATE_LIMIT", known.rate),
+            max_body=self._number("WEBHOOK_MAX_BODY_BYTES", known.max_body),
+            script_seconds=self._number("WEBHOOK_SCRIPT_TIMEOUT_SECONDS", known.script_seconds),
+        )
+        return Webhooks(
+            options=options,
+            routes=RouteTable(self.static, self._subscriptions.read, shared_secret(self._loaded)),
+            platforms=self._loaded.settings.platforms,
+            read_lines=self._lines,
+            run_script=self._run,
+            rates=Rates(options.rate, clock.monotonic),
+        )
+
+    async def _run(self, name: str, data: bytes, timeout: float) -> tuple[int | None, bytes]:
+        end = await self._scripts.run(name, data, timeout)
+        return end.code, end.output
+
+    def _lines(self, name: str) -> frozenset[str]:
+        with (self._home / name).open("rb") as file:
+            text = file.read(_MOST_LINES).decode("utf-8", "replace")
+        return frozenset(line for raw in text.splitlines() if (line := raw.strip()))
+
+    def _find(self, variable: str) -> str:
+        found = self._loaded.find(PLATFORM, variable)
+        return "" if found is None else found.reveal().strip()
+
+    def _number(self, variable: str, default: int) -> int:
+        text = self._find(variable)
+        if text and not (text.isascii() and text.isdigit()):
+            log.warning("webhook.setting %s must be a whole number; it counts as %d", variable, default)
+            return default
+        return int(text) if text else default
+
+
+def shared_secret(loaded: Loaded) -> Secret:
+    """The secret of routes that have none of their own."""
+    return loaded.find(PLATFORM, "WEBHOOK_SECRET") or Secret("")
+
+
+def static_routes(loaded: Loaded) -> dict[str, WebhookRoute]:
+    block = loaded.settings.platforms.get(PLATFORM, _NONE)
+    return read_routes(block.trees.get("routes"), shared_secret(loaded))

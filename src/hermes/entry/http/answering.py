@@ -1,0 +1,191 @@
+"""Questions that turns wait for, as clients see and answer them: the same for `/v1/questions`, for a run's
+approval and for whoever shows a question beside an answer.
+
+Who may see a turn may see its questions; only the key that the turn was begun with may answer them, in the
+name of the person who was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from hermes.control.questions import WORDS, read_reply
+from hermes.control.submission import Unknown, id_for
+from hermes.domain.event import Entry, ModelSaid, QuestionKind, Verdict
+from hermes.domain.ids import AgentId, QuestionId, client_call_id
+from hermes.domain.ports import Tx
+from hermes.domain.turn import Answer, Question, Turn
+from hermes.entry.http.door import Call
+from hermes.entry.http.errors import ApiError, bad_request
+from hermes.stream.fold import choices, command_text
+
+RUN_PREFIX = "run_"
+DECISIONS = (QuestionKind.APPROVAL, QuestionKind.CONFIRM)
+"""Questions that are answered by one of a few words."""
+T = TypeVar("T")
+_WORDS = {**WORDS, "allow": Verdict.ONCE, "approved": Verdict.ONCE, "denied": Verdict.DENY}
+
+
+class QuestionAnswer(msgspec.Struct, kw_only=True):
+    """An answer. `choice` decides an approval (once, session, always, deny; also approve, allow, yes, no) or
+    is one of the options; `text` is the answer in words."""
+
+    choice: str | None = None
+    text: str | None = None
+
+
+class PendingQuestion(msgspec.Struct, kw_only=True):
+    """What a turn waits for. `action` is what would be done, word for word; an approval is for just that."""
+
+    id: str
+    kind: str
+    text: str
+    action: str
+    options: list[str]
+    expires_at: float | None = None
+
+
+class QuestionState(PendingQuestion, kw_only=True):
+    """A question, and what became of it: open, answered, denied, expired or withdrawn."""
+
+    object: str = "hermes.question"
+    status: str
+    choice: str | None = None
+    answer: str | None = None
+    call_id: str | None = None
+    run_id: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A question with the turn that waits for it; `entries` are the turn's."""
+
+    agent: AgentId
+    question: Question
+    turn: Turn
+    entries: Sequence[Entry]
+
+    @property
+    def pending(self) -> PendingQuestion:
+        asked = self.question
+        return PendingQuestion(
+            id=asked.id,
+            kind=asked.kind.value,
+            text=asked.text,
+            action=_action(asked, self.entries),
+            options=list(choices(asked)),
+            expires_at=None if asked.expires_at is None else asked.expires_at.timestamp(),
+        )
+
+    @property
+    def state(self) -> QuestionState:
+        asked, known = self.question, self.pending
+        own = asked.kind is QuestionKind.CLIENT_TOOL
+        return QuestionState(
+            **{name: getattr(known, name) for name in known.__struct_fields__},
+            status=_status(asked),
+            choice=None if asked.verdict is None else asked.verdict.value,
+            answer=asked.answer or None,
+            call_id=client_call_id(asked.id) if own else None,
+            run_id=id_for(RUN_PREFIX, self.turn.id),
+            session_id=asked.session,
+        )
+
+
+async def find_question(call: Call, name: str) -> Found:
+    """A question that this client may see."""
+    wanted = QuestionId(name)
+    for agent in call.door.agents:
+        if not call.principal.sees(agent):
+            continue
+        found = await call.door.gateway.read(agent, partial(_found, agent, wanted))
+        if found is not None and call.may_see(found.turn.source):
+            return found
+    raise Unknown("There is no such question (any more).")
+
+
+async def open_questions(call: Call, agent: AgentId, turn: Turn) -> list[Found]:
+    """What a turn waits for now, the oldest first; nothing if it does not wait."""
+
+    def look(tx: Tx) -> list[Found]:
+        entries = tx.journal.of_turn(turn.id)
+        return [
+            Found(agent=agent, question=question, turn=turn, entries=entries)
+            for question in tx.questions.of_turn(turn.id)
+            if question.open
+        ]
+
+    return await call.door.gateway.read(agent, look)
+
+
+async def answer_question(call: Call, found: Found, given: QuestionAnswer) -> QuestionState:
+    """Close a question with this answer; who comes too late is told what became of it."""
+    question, turn = found.question, found.turn
+    if not call.owns(turn.source) or turn.source is None:
+        raise ApiError(
+            403, "not_asked", "Only who was asked may answer this: the key the run was begun with."
+        )
+    verdict, text = read_answer(question, given)
+    answer = Answer(question=question.id, verdict=verdict, text=text, by=turn.source.person)
+    outcome = await unbroken(call.door.gateway.answer(found.agent, answer))
+    now = await find_question(call, question.id)
+    if not outcome.closed:
+        raise ApiError(409, "question_closed", f"{outcome.text} ({_status(now.question)})")
+    return now.state
+
+
+def read_answer(question: Question, given: QuestionAnswer) -> tuple[Verdict, str]:
+    """What an answer says to this question, or a complaint that tells what it takes."""
+    if question.kind in DECISIONS:
+        verdict = _WORDS.get((given.choice or given.text or "").strip().casefold())
+        if verdict is None:
+            raise bad_request("The choice must be one of: once, session, always, deny.", param="choice")
+        return verdict, (given.text or "") if given.choice else ""
+    text = given.text if given.text is not None else given.choice
+    if text is None or (question.kind is QuestionKind.CLARIFY and not text.strip()):
+        raise bad_request("The answer needs a text (or a choice of the options).", param="text")
+    return Verdict.REPLY, read_reply(question, text)
+
+
+async def unbroken(work: Coroutine[Any, Any, T]) -> T:
+    """A change goes to its end even if the client goes away meanwhile: who must be woken by it is woken."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        raise
+
+
+def _found(agent: AgentId, wanted: QuestionId, tx: Tx) -> Found | None:
+    question = tx.questions.get(wanted)
+    turn = None if question is None else tx.turns.get(question.turn)
+    if question is None or turn is None:
+        return None
+    return Found(agent=agent, question=question, turn=turn, entries=tx.journal.of_turn(turn.id))
+
+
+def _action(asked: Question, entries: Sequence[Entry]) -> str:
+    calls = (call for entry in entries if isinstance(entry.record, ModelSaid) for call in entry.record.calls)
+    # A model may use an id again: the last call with it that was made before this question is meant, and a
+    # turn waits at its end.
+    found = [call for call in calls if call.id == asked.call]
+    return command_text(found[-1].arguments) if found else asked.text
+
+
+def _status(question: Question) -> str:
+    match question.verdict:
+        case None:
+            return "open"
+        case Verdict.DENY:
+            return "denied"
+        case Verdict.EXPIRED | Verdict.WITHDRAWN:
+            return question.verdict.value
+        case _:
+            return "answered"

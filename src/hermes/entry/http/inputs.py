@@ -1,0 +1,219 @@
+"""What a request of the Responses API says: its items, as a turn takes them, and a turn's words as items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from hermes.domain.ids import CallId
+from hermes.domain.message import Attachment
+from hermes.domain.tool import ToolCall
+from hermes.domain.turn import ClientTool, Earlier, Speaker
+from hermes.entry.http.errors import bad_request
+from hermes.entry.http.functions import FunctionOffer, read_offers
+from hermes.entry.http.messages import (
+    MOST_ITEMS,
+    Conversation,
+    Message,
+    Part,
+    Result,
+    read_messages,
+    read_parts,
+)
+from hermes.stream.response_shape import (
+    FunctionCallItem,
+    FunctionResultItem,
+    FunctionTool,
+    OutputText,
+)
+
+MOST_KEPT = 100
+GO_ON = "Go on with these results."
+_UNHEARD = ("reasoning",)
+
+
+class InputItem(msgspec.Struct, kw_only=True):
+    """A message, a call that was made earlier, or what such a call gave."""
+
+    type: str = "message"
+    role: str | None = None
+    content: str | list[Part] | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str = "{}"
+    output: str | list[Part] | None = None
+
+
+class ToolSpec(msgspec.Struct, kw_only=True):
+    """A tool of the client's. Only functions are taken; other types are ignored."""
+
+    type: str
+    name: str | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class InputText(msgspec.Struct, kw_only=True, tag_field="type", tag="input_text"):
+    text: str
+
+
+class InputImage(msgspec.Struct, kw_only=True, tag_field="type", tag="input_image"):
+    image_url: str | None
+    detail: str = "auto"
+
+
+class InputMessage(msgspec.Struct, kw_only=True, tag_field="type", tag="message"):
+    """Words of the user, or of the agent as the client remembers them."""
+
+    id: str
+    role: str
+    status: str = "completed"
+    content: list[InputText | InputImage | OutputText]
+
+
+KeptItem = InputMessage | FunctionCallItem | FunctionResultItem
+
+
+def read_input(given: str | Sequence[InputItem], history: Sequence[Message], *, cut: bool) -> Conversation:
+    """What is said now is what the user said last; everything before it is history. If `cut`, only the last
+    of it."""
+    told: list[Earlier] = []
+    instructions: list[str] = []
+    if history:
+        before = read_history(history)
+        instructions += [before.instructions] if before.instructions else []
+        told += before.history
+    if isinstance(given, str):
+        told.append(Earlier(by=Speaker.USER, text=given))
+    else:
+        if not given:
+            raise bad_request("The input is empty.", param="input")
+        if len(given) > MOST_ITEMS:
+            raise bad_request(f"More than {MOST_ITEMS} items.", param="input")
+        for place, item in enumerate(given):
+            _read_item(item, f"input[{place}]", instructions, told)
+    said = _now(told, "\n\n".join(instructions))
+    return replace(said, history=said.history[-MOST_KEPT:]) if cut else said
+
+
+def read_history(messages: Sequence[Message]) -> Conversation:
+    """Messages that came before, whoever spoke last."""
+    if len(messages) > MOST_ITEMS:
+        raise bad_request(f"More than {MOST_ITEMS} messages.", param="conversation_history")
+    return read_messages([*messages, Message(role="user", content="-")])
+
+
+def _read_item(item: InputItem, at: str, instructions: list[str], told: list[Earlier]) -> None:
+    match item.type:
+        case "message":
+            _read_message(item, at, instructions, told)
+        case "function_call":
+            if not item.call_id or not item.name:
+                raise bad_request("A function_call needs its call_id and name.", param=at)
+            call = ToolCall(id=CallId(item.call_id), name=item.name, arguments=item.arguments)
+            if told and told[-1].by is Speaker.AGENT:
+                last = told.pop()
+                told.append(Earlier(by=Speaker.AGENT, text=last.text, calls=(*last.calls, call)))
+            else:
+                told.append(Earlier(by=Speaker.AGENT, calls=(call,)))
+        case "function_call_output":
+            if not item.call_id:
+                raise bad_request("A function_call_output needs its call_id.", param=f"{at}.call_id")
+            text, _ = read_parts(item.output, at)
+            told.append(Earlier(by=Speaker.TOOL, text=text, call=CallId(item.call_id)))
+        case other if other in _UNHEARD:
+            pass
+        case other:
+            raise bad_request(
+                f"Items of the type “{other[:40]}” are not supported; messages, function_call and"
+                " function_call_output are.",
+                param=f"{at}.type",
+            )
+
+
+def _read_message(item: InputItem, at: str, instructions: list[str], told: list[Earlier]) -> None:
+    text, images = read_parts(item.content, at)
+    match item.role:
+        case "system" | "developer":
+            instructions.append(text)
+        case "user":
+            told.append(Earlier(by=Speaker.USER, text=text, attachments=images))
+        case "assistant":
+            told.append(Earlier(by=Speaker.AGENT, text=text))
+        case other:
+            raise bad_request(f"“{(other or '')[:40]}” is not a role.", param=f"{at}.role")
+
+
+def _now(told: Sequence[Earlier], instructions: str) -> Conversation:
+    start = len(told)
+    speaker = told[-1].by if told else Speaker.AGENT
+    if speaker is Speaker.AGENT:
+        raise bad_request(
+            "The input must end with a message of the user, or a function_call_output.", param="input"
+        )
+    while start and told[start - 1].by is speaker:
+        start -= 1
+    now, before = told[start:], tuple(told[:start])
+    if speaker is Speaker.TOOL:
+        results = tuple(Result(call=one.call or "", text=one.text) for one in now)
+        return Conversation(instructions=instructions, history=tuple(told), text=GO_ON, results=results)
+    images = tuple(image for one in now for image in one.attachments)
+    words = "\n\n".join(one.text for one in now if one.text)
+    return Conversation(instructions=instructions, history=before, text=words, images=images)
+
+
+def read_functions(given: Sequence[ToolSpec]) -> list[FunctionTool]:
+    """The functions among the client's tools."""
+    return [
+        FunctionTool(
+            name=tool.name or "",
+            description=tool.description,
+            parameters=tool.parameters,
+            strict=tool.strict,
+        )
+        for tool in given
+        if tool.type == "function"
+    ]
+
+
+def as_client_tools(tools: Sequence[FunctionTool]) -> tuple[ClientTool, ...]:
+    offers = [
+        FunctionOffer(name=tool.name, description=tool.description, parameters=tool.parameters)
+        for tool in tools
+    ]
+    return read_offers(offers)
+
+
+def as_items(told: Sequence[Earlier], name: str) -> list[KeptItem]:
+    """Earlier messages, each as the item that it came as; `name` makes their ids."""
+    items: list[KeptItem] = []
+    for one in told:
+        ident = f"{name}_in{len(items)}"
+        if one.by is Speaker.TOOL:
+            items.append(FunctionResultItem(id=f"fco_{ident}", call_id=one.call or "", output=one.text))
+            continue
+        if one.text or one.attachments:
+            role = "user" if one.by is Speaker.USER else "assistant"
+            items.append(InputMessage(id=f"msg_{ident}", role=role, content=_content(one)))
+        for call in one.calls:
+            ident = f"fc_{name}_in{len(items)}"
+            items.append(
+                FunctionCallItem(id=ident, call_id=call.id, name=call.name, arguments=call.arguments)
+            )
+    return items
+
+
+def _content(one: Earlier) -> list[InputText | InputImage | OutputText]:
+    if one.by is Speaker.AGENT:
+        return [OutputText(text=one.text)]
+    words: list[InputText | InputImage | OutputText] = [InputText(text=one.text)] if one.text else []
+    return [*words, *(InputImage(image_url=_address(image)) for image in one.attachments)]
+
+
+def _address(image: Attachment) -> str | None:
+    """Pictures that came inside the request are kept here, and have no address."""
+    return image.ref if image.ref.startswith("http") else None

@@ -1,0 +1,150 @@
+"""Responses as they are kept: the terms they were asked on, and the turn whose records are the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from hermes.control.results import part_name
+from hermes.control.submission import Submitted, id_for
+from hermes.domain.event import Entry, QuestionKind, Verdict
+from hermes.domain.ids import AgentId, CallId, client_call_id
+from hermes.domain.ports import Tx
+from hermes.domain.turn import Earlier, Request, Speaker, Turn, TurnState
+from hermes.entry.http.answering import RUN_PREFIX
+from hermes.entry.http.door import Call
+from hermes.entry.http.errors import not_found
+from hermes.entry.http.inputs import KeptItem, as_items
+from hermes.entry.http.keys import Scope
+from hermes.stream.response_shape import ConversationName, FunctionTool, ResponseObject
+from hermes.stream.responses import ResponseFold, parts_before
+
+PREFIX = "resp_"
+
+
+class Terms(msgspec.Struct, kw_only=True):
+    """How a response was asked for: what is kept of the request beside the turn itself."""
+
+    model: str
+    instructions: str | None = None
+    metadata: dict[str, str] = {}
+    tools: list[FunctionTool] = []
+    tool_choice: str = "auto"
+    parallel_tool_calls: bool = True
+    previous_response_id: str | None = None
+    conversation: str | None = None
+    background: bool = False
+    store: bool = True
+    truncation: str = "disabled"
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A response that a client may see: whose it is, how it was asked for, and the turn behind it."""
+
+    agent: AgentId
+    turn: Turn
+    terms: Terms
+    name: str
+    created_at: int
+    part: int = 1
+
+    def fold(self) -> ResponseFold:
+        terms = self.terms
+        before = part_name(PREFIX, self.turn, self.part - 1) if self.part > 1 else None
+        named = terms.conversation
+        facts = {name: getattr(terms, name) for name in Terms.__struct_fields__}
+        facts["previous_response_id"] = terms.previous_response_id or before
+        facts["conversation"] = None if named is None else ConversationName(id=named)
+        blank = ResponseObject(id=self.name, created_at=self.created_at, **facts)
+        run = id_for(RUN_PREFIX, self.turn.id)
+        return ResponseFold(blank, run=run, session=self.turn.session, part=self.part)
+
+
+async def find(call: Call, name: str) -> Kept:
+    """A stored response that this client may see."""
+
+    def look(tx: Tx) -> tuple[Request, Turn] | None:
+        request = tx.requests.get(name)
+        turn = None if request is None else tx.turns.get(request.turn)
+        return None if request is None or turn is None else (request, turn)
+
+    for agent in call.door.agents:
+        if not name.startswith(PREFIX) or not call.principal.sees(agent):
+            continue
+        found = await call.door.gateway.read(agent, look)
+        if found is None:
+            continue
+        request, turn = found
+        if request.owner != call.principal.name and not call.principal.may(Scope.SESSIONS):
+            continue
+        kept = as_kept(agent, Submitted(turn=turn, request=request), read_terms(request))
+        if kept.terms.store:
+            return kept
+    raise not_found("response", name, "response_not_found")
+
+
+def as_kept(agent: AgentId, submitted: Submitted, terms: Terms) -> Kept:
+    turn, request = submitted.turn, submitted.request
+    name = part_name(PREFIX, turn, submitted.part) if request is None else request.id
+    made = turn.created_at if request is None else request.created_at
+    number = name.removeprefix(id_for(PREFIX, turn.id)).removeprefix("_")
+    return Kept(
+        agent=agent,
+        turn=turn,
+        terms=terms if request is None else read_terms(request),
+        name=name,
+        created_at=int(made.timestamp()),
+        part=int(number or 1),
+    )
+
+
+def read_terms(request: Request) -> Terms:
+    return msgspec.json.decode(request.facts, type=Terms)
+
+
+async def restarted_after(call: Call, kept: Kept) -> int:
+    """The last record from before the turn was started again."""
+
+    def look(tx: Tx) -> int:
+        turn = tx.turns.get(kept.turn.id)
+        entries = tx.journal.of_turn(kept.turn.id)
+        return entries[-1].seq - turn.progress if turn is not None and turn.attempt > 1 and entries else 0
+
+    return await call.door.gateway.read(kept.agent, look)
+
+
+async def read_now(call: Call, kept: Kept) -> ResponseObject:
+    """The response as far as it has come."""
+
+    def look(tx: Tx) -> tuple[Turn | None, list[Entry]]:
+        return tx.turns.get(kept.turn.id), tx.journal.of_turn(kept.turn.id)
+
+    turn, entries = await call.door.gateway.read(kept.agent, look)
+    fold = kept.fold()
+    for entry in entries:
+        fold.see(entry)
+    response = fold.response()
+    if turn is not None and turn.state is TurnState.ACCEPTED:
+        response.status = "queued"
+    return response
+
+
+def input_items(tx: Tx, kept: Kept) -> list[KeptItem]:
+    """What a response was asked with: words, or the results of the client's functions."""
+    name = kept.name.removeprefix(PREFIX)
+    if kept.part == 1:
+        given = kept.turn.input
+        now = Earlier(by=Speaker.USER, text=given.text, attachments=given.attachments)
+        return as_items([*given.guidance.history, now], name)
+    entries = tx.journal.of_turn(kept.turn.id)
+    results = [
+        Earlier(by=Speaker.TOOL, text=question.answer, call=CallId(client_call_id(question.id)))
+        for question in tx.questions.of_turn(kept.turn.id)
+        if question.kind is QuestionKind.CLIENT_TOOL
+        and question.verdict is Verdict.REPLY
+        and parts_before(entries, question.id) == kept.part - 1
+    ]
+    return as_items(results, name)

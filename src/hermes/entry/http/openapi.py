@@ -1,0 +1,264 @@
+"""`/openapi.json`: what the door understands and answers, made from the table of routes and from the very
+types that decode requests and encode answers. It tells no secret, so it is open to everybody."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from hermes.entry.http.asking import (
+    CHAT_ID,
+    IDEMPOTENCY,
+    RUN_ID,
+    SESSION_ID,
+    SESSION_KEY,
+    THREAD_ID,
+    USER_ID,
+)
+from hermes.entry.http.door import LONGEST_NAME, ROUTES, Call, Route, route
+from hermes.entry.http.errors import ErrorBody
+from hermes.entry.http.resources import RESOURCES
+
+Json = dict[str, Any]
+JSON, EVENTS = "application/json", "text/event-stream"
+LAST_EVENT = "Last-Event-ID"
+_REFS = "#/components/schemas/{name}"
+_PART = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
+# No control and no path characters, and never two dots in a row.
+_FIT = r"^\.?([^./\\\x00-\x1f\x7f]\.?)*$"
+_NAME: Json = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME, "pattern": _FIT}
+HEADERS: Mapping[str, tuple[str, Json]] = {
+    IDEMPOTENCY: ("Makes a repeat harmless: the same request under the same key is the same turn.", _NAME),
+    SESSION_ID: ("The session: a known one goes on, a new one begins under this id.", _NAME),
+    SESSION_KEY: ("A name for whom the client speaks for; given back as it came.", _NAME),
+    CHAT_ID: ("The chat, at the client's side, in which this is said.", _NAME),
+    USER_ID: ("The person, at the client's side, who says it.", _NAME),
+    THREAD_ID: ("The thread of that chat.", _NAME),
+    LAST_EVENT: (
+        "The id of the last event that was seen; the stream goes on after it.",
+        {"type": "string", "pattern": r"^\d{1,15}$"},
+    ),
+    RUN_ID: ("The run that answers, for `/v1/runs/{id}`.", {"type": "string"}),
+    "Retry-After": ("Seconds after which it is worth trying again.", {"type": "string"}),
+    "WWW-Authenticate": ("How a key is sent.", {"type": "string"}),
+}
+_ERROR_HEADERS = {401: ("WWW-Authenticate",), 429: ("Retry-After",), 503: ("Retry-After",)}
+_ERRORS = {
+    400: "Something in the request is wrong; the message says what and where.",
+    401: "There is no key or signature, or it is wrong.",
+    403: "The key may not do this, or the request claims a Host or an Origin that is not allowed.",
+    404: "What was named is not here, or not for this key.",
+    409: "It cannot be done as things are now.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    422: "This Idempotency-Key was used for another request.",
+    429: "Too much at once, or too many wrong keys.",
+    500: "Something broke at our side.",
+    502: "The agent could not answer.",
+    503: "Not now: the gateway is stopping, or nothing can be stored.",
+}
+
+
+@route("GET", "/openapi.json", "This document.", scope=None)
+async def read_document(call: Call) -> dict[str, Any]:
+    return document(call.door.version)
+
+
+@cache
+def document(version: str) -> Json:
+    """The document of every route there is; resources register theirs before the first request."""
+    schemas = _Schemas(ROUTES)
+    paths: dict[str, Json] = {}
+    for one in ROUTES:
+        paths.setdefault(shown_path(one), {})[one.method.lower()] = _operation(one, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Hermes Gateway",
+            "version": version or "0",
+            "description": "An agent behind an OpenAI-compatible API: chat completions, responses, and runs"
+            " and sessions that outlive their clients.",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"key": []}],
+        "tags": [{"name": tag, "description": told} for tag, told in tags(ROUTES).items()],
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "schemas": schemas.components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def tags(routes: Iterable[Route]) -> dict[str, str]:
+    """Each tag with what its module says of itself, in the order of the resources."""
+    found = {}
+    for one in sorted(routes, key=_order):
+        told = sys.modules[one.answer.__module__].__doc__ or ""
+        found[one.tag] = _line(told.split("\n\n")[0])
+    return found
+
+
+def _order(one: Route) -> int:
+    return [name.split(".")[0] for name in RESOURCES].index(one.tag)
+
+
+def shown_path(one: Route) -> str:
+    return _PART.sub(r"{\1}", one.path)
+
+
+def errors(one: Route) -> dict[int, str]:
+    """The statuses an endpoint may refuse with, each with its reason."""
+    statuses = {400, 403, 500, *one.wire.refuses}
+    if one.scope is not None:
+        statuses |= {401, 429, 503}
+    if one.body is not None:
+        statuses |= {404, 413, 415}
+    if _PART.search(one.path):
+        statuses.add(404)
+    return {status: _ERRORS[status] for status in sorted(statuses)}
+
+
+def parameters(one: Route, fields: Mapping[str, Json]) -> list[Json]:
+    """Where, by which name and of which shape an endpoint takes something beside its body."""
+    said: list[Json] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in _PART.findall(one.path)
+    ]
+    said += [
+        {"name": name, "in": "query", "required": False, "schema": schema} for name, schema in fields.items()
+    ]
+    for name in one.wire.headers:
+        told, schema = HEADERS[name]
+        said.append({"name": name, "in": "header", "required": False, "description": told, "schema": schema})
+    return said
+
+
+def _operation(one: Route, schemas: _Schemas) -> Json:
+    scope = "" if one.scope is None else f" Needs a key with the scope `{one.scope}`."
+    operation: Json = {
+        "operationId": f"{one.tag}_{one.answer.__name__}",
+        "summary": one.told,
+        "description": _line(one.answer.__doc__ or one.told) + scope,
+        "tags": [one.tag],
+        "security": [] if one.scope is None else [{"key": []}],
+        "parameters": parameters(one, schemas.fields(one.query)),
+        "responses": {str(status): _answer(one, status, schemas) for status in (one.status, *one.wire.also)},
+    }
+    if one.body is not None:
+        content = {"schema": schemas.of(one.body)}
+        if one.wire.example is not None:
+            content["example"] = dict(one.wire.example)
+        operation["requestBody"] = {"required": True, "content": {JSON: content}}
+    if one.signed:
+        anything: Json = {kind: {"schema": {}} for kind in (JSON, "application/x-www-form-urlencoded")}
+        operation["requestBody"] = {"required": True, "content": anything}
+    for status, told in errors(one).items():
+        if status in one.wire.also:
+            continue
+        operation["responses"][str(status)] = {
+            "description": told,
+            "content": {JSON: {"schema": schemas.of(ErrorBody)}},
+            "headers": _headers(_ERROR_HEADERS.get(status, ())),
+        }
+    return operation
+
+
+def _answer(one: Route, status: int, schemas: _Schemas) -> Json:
+    content: Json = {}
+    for kind in one.gives if status != HTTPStatus.NO_CONTENT else ():
+        if kind is web.StreamResponse:
+            content[EVENTS] = {}
+        elif kind is web.Response and one.wire.media:
+            content[one.wire.media] = {"schema": {"type": "string"}}
+        elif _is_response(kind):
+            continue  # the same answer with headers or a status of its own
+        else:
+            content[JSON] = {"schema": schemas.of(kind)}
+    phrase = HTTPStatus(status).phrase
+    return {"description": phrase, "content": content, "headers": _headers(one.wire.returns)}
+
+
+def _headers(names: Iterable[str]) -> Json:
+    return {name: {"description": HEADERS[name][0], "schema": HEADERS[name][1]} for name in names}
+
+
+class _Schemas:
+    """The shapes of all types that routes take and give."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        taken = [kind for one in routes for kind in (one.body, one.query) if kind is not None]
+        given = [kind for one in routes for kind in one.gives if not _is_response(kind)] + [ErrorBody]
+        asked, told = set(_structs(taken)), list(_structs(given))
+        kinds = list(dict.fromkeys([*taken, *given, *told]))
+        schemas, self.components = msgspec.json.schema_components(kinds, ref_template=_REFS)
+        self._schemas = dict(zip(kinds, schemas, strict=True))
+        for schema in self.components.values():
+            schema["description"] = _line(schema.get("description", "")) or schema["title"]
+        for struct in told:
+            if struct not in asked:
+                self._component(struct)["required"] = list(_always_there(struct))
+        self._queries = {
+            one.query: self.components.pop(_name_of(self.of(one.query)))["properties"]
+            for one in routes
+            if one.query is not None
+        }
+
+    def of(self, kind: Any) -> Json:
+        schema: Json = self._schemas[kind]
+        return schema
+
+    def fields(self, query: Any) -> Mapping[str, Json]:
+        """The fields of a query, each with its shape."""
+        return {} if query is None else self._queries[query]
+
+    def _component(self, struct: Any) -> Json:
+        found: Json = self.components[_name_of(self.of(struct))]
+        return found
+
+
+def _name_of(schema: Json) -> str:
+    return str(schema["$ref"]).rsplit("/", 1)[-1]
+
+
+def _is_response(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, web.StreamResponse)
+
+
+def _structs(kinds: Iterable[Any]) -> Iterator[type[msgspec.Struct]]:
+    """Every struct that these types are made of."""
+    waiting = [msgspec.inspect.type_info(kind) for kind in kinds]
+    seen: set[type[msgspec.Struct]] = set()
+    while waiting:
+        info = waiting.pop()
+        if isinstance(info, msgspec.inspect.StructType):
+            if info.cls not in seen:
+                seen.add(info.cls)
+                yield info.cls
+                waiting += [field.type for field in info.fields]
+        elif isinstance(info, msgspec.inspect.UnionType):
+            waiting += info.types
+        elif isinstance(info, msgspec.inspect.DictType):
+            waiting.append(info.value_type)
+        elif isinstance(info, msgspec.inspect.CollectionType):
+            waiting.append(info.item_type)
+
+
+def _always_there(struct: type[msgspec.Struct]) -> Iterator[str]:
+    """The fields that an answer of this type never lacks."""
+    left_out = struct.__struct_config__.omit_defaults
+    for field in msgspec.structs.fields(struct):
+        if field.required or not (left_out or field.default is msgspec.UNSET):
+            yield field.encode_name
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,401 @@
+"""`/v1/responses`: an agent behind the Responses API. A response is a turn, or a part of one: a turn that
+calls functions of the client ends one response where it asks, and the results begin the next.
+
+What is stored is only how it was asked for; the answer is read off the turn's records each time. A stored
+response goes on without its client and can be joined again; one that is not stored ends with its client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from hashlib import sha256
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+from aiohttp import web
+
+from hermes.control.results import Bringing, calls_open
+from hermes.control.submission import Named, Submitted, Unfinished
+from hermes.domain.event import Entry, Seen
+from hermes.domain.ids import AgentId, QuestionId, client_call_id, question_of_call
+from hermes.domain.ports import Tx
+from hermes.domain.turn import Turn
+from hermes.entry.http.asking import (
+    ASKS,
+    IDEMPOTENCY,
+    Wish,
+    ask,
+    fingerprint,
+    turn_headers,
+    while_connected,
+)
+from hermes.entry.http.door import LONGEST_NAME, Call, route
+from hermes.entry.http.errors import ApiError, bad_request
+from hermes.entry.http.inputs import (
+    InputItem,
+    KeptItem,
+    ToolSpec,
+    as_client_tools,
+    read_functions,
+    read_input,
+)
+from hermes.entry.http.kept_responses import (
+    PREFIX,
+    Kept,
+    Terms,
+    as_kept,
+    find,
+    input_items,
+    read_now,
+    read_terms,
+    restarted_after,
+)
+from hermes.entry.http.messages import Conversation, Message
+from hermes.entry.http.models import Picked, pick
+from hermes.stream.response_events import ResponseEvents
+from hermes.stream.response_shape import ConversationName, ResponseObject
+
+EXAMPLE = {"model": "hermes-agent", "input": "What can you do?"}
+CANCELLED = "cancelled by the client"
+_CANCEL_SECONDS = 10.0
+_MOST_METADATA, _LONGEST_KEY, _LONGEST_VALUE = 16, 64, 512
+
+
+class ResponseRequest(msgspec.Struct, kw_only=True):
+    """What is said, what it goes on from, and how the answer is wanted. Sampling options, `text.format`,
+    `reasoning` and `include` are the agent's own business and ignored."""
+
+    input: str | list[InputItem]
+    model: str | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    conversation: str | ConversationName | None = None
+    conversation_history: list[Message] | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    background: bool | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    metadata: dict[str, str] | None = None
+    tools: list[ToolSpec] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    user: str | None = None
+
+
+class ResponseQuery(msgspec.Struct, kw_only=True):
+    """As a stream, and from where: the number of the last event that the client has."""
+
+    stream: bool = False
+    starting_after: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class ItemsQuery(msgspec.Struct, kw_only=True):
+    """Which items, and in which order."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
+    after: str | None = None
+    order: Literal["asc", "desc"] = "desc"
+
+
+class ItemList(msgspec.Struct, kw_only=True):
+    """Items of an input."""
+
+    object: str = "list"
+    data: list[KeptItem]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class Deleted(msgspec.Struct, kw_only=True):
+    """What is gone."""
+
+    id: str
+    object: str = "response.deleted"
+    deleted: bool = True
+
+
+# --- asking ----------------------------------------------------------------------------------------
+
+
+@route(
+    "POST",
+    "/v1/responses",
+    "Say something to an agent, and get a response that can be gone on from.",
+    wire=replace(ASKS, refuses=(404, 409, 422), example=EXAMPLE),
+)
+async def respond(call: Call, body: ResponseRequest) -> ResponseObject | web.StreamResponse:
+    _check(body)
+    before = None if body.previous_response_id is None else await find(call, body.previous_response_id)
+    picked = _pick(call, body, before)
+    said = read_input(body.input, body.conversation_history or (), cut=body.truncation == "auto")
+    chain = _conversation_name(body)
+    terms = await _terms(call, body, picked, before)
+    said = _with_terms(said, terms)
+    submitted = await _bring(call, picked.agent, said, terms, before) if said.results else None
+    if submitted is None:
+        await _check_nothing_is_owed(call, picked.agent, chain, before)
+        wish = Wish(
+            prefix=PREFIX,
+            lasting=terms.store,
+            named=terms.store,
+            after=None if before is None else before.turn.id,
+            session=None if chain is None else _session_of(call, picked.agent, chain),
+            conversation=chain if terms.store else None,
+            facts=msgspec.json.encode(terms).decode(),
+        )
+        submitted = await ask(call, picked, said, wish)
+    kept = as_kept(picked.agent, submitted, terms)
+    hangs = not terms.store and call.name_header(IDEMPOTENCY) is None
+    turn = replace(kept.turn, ephemeral=hangs)
+    async with while_connected(call, kept.agent, turn):
+        if body.stream:
+            return await _stream(call, kept, None)
+        if terms.background:
+            return _headed(call, kept, await read_now(call, kept))
+        return _headed(call, kept, await _whole(call, kept))
+
+
+def _check(body: ResponseRequest) -> None:
+    if body.previous_response_id is not None and body.conversation is not None:
+        raise bad_request(
+            "Give previous_response_id or conversation, not both.", param="previous_response_id"
+        )
+    chained = body.previous_response_id is not None or body.conversation is not None
+    if body.conversation_history and chained:
+        raise bad_request(
+            "conversation_history is for a conversation that is not kept here: leave it out, or"
+            " previous_response_id and conversation.",
+            param="conversation_history",
+        )
+    if body.background and body.store is False:
+        raise bad_request("A response in the background must be stored.", param="background")
+    if body.tool_choice not in (None, "auto", "none"):
+        raise bad_request(
+            "tool_choice may be “auto” or “none”: the agent decides itself which tools it calls.",
+            param="tool_choice",
+            code="unsupported_tool_choice",
+        )
+    metadata = body.metadata or {}
+    if len(metadata) > _MOST_METADATA or any(
+        len(key) > _LONGEST_KEY or len(value) > _LONGEST_VALUE for key, value in metadata.items()
+    ):
+        raise bad_request(
+            f"metadata has at most {_MOST_METADATA} entries, keys of {_LONGEST_KEY} and values of"
+            f" {_LONGEST_VALUE} characters.",
+            param="metadata",
+        )
+
+
+def _pick(call: Call, body: ResponseRequest, before: Kept | None) -> Picked:
+    if before is None:
+        return pick(call, body.model)
+    if body.model is None:
+        return replace(pick(call, before.terms.model), agent=before.agent)
+    picked = pick(call, body.model)
+    if picked.agent != before.agent:
+        raise bad_request("The previous response is another agent's.", param="model")
+    return picked
+
+
+def _conversation_name(body: ResponseRequest) -> str | None:
+    given = body.conversation
+    name = given.id if isinstance(given, ConversationName) else given
+    if name is not None and not (name.strip() and len(name) <= LONGEST_NAME):
+        raise bad_request(f"A conversation's id is 1 to {LONGEST_NAME} characters.", param="conversation")
+    return name
+
+
+def _session_of(call: Call, agent: AgentId, conversation: str) -> str:
+    """A conversation is a session that its name leads to, for each key its own."""
+    told = "\n".join((call.principal.name, agent, conversation))
+    return f"conv_{sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+async def _terms(call: Call, body: ResponseRequest, picked: Picked, before: Kept | None) -> Terms:
+    chain = _conversation_name(body)
+    instructions = body.instructions
+    if instructions is None and before is not None:
+        instructions = before.terms.instructions
+    elif instructions is None and chain is not None:
+        owner = call.principal.name
+        latest = await call.door.gateway.read(picked.agent, lambda tx: tx.requests.latest(owner, chain))
+        instructions = None if latest is None else read_terms(latest).instructions
+    return Terms(
+        model=picked.name,
+        instructions=instructions,
+        metadata=body.metadata or {},
+        tools=read_functions(body.tools or ()),
+        tool_choice="none" if body.tool_choice == "none" else "auto",
+        parallel_tool_calls=body.parallel_tool_calls is not False,
+        previous_response_id=body.previous_response_id,
+        conversation=chain,
+        background=bool(body.background),
+        store=body.store is not False,
+        truncation=body.truncation or "disabled",
+        user=body.user,
+    )
+
+
+def _with_terms(said: Conversation, terms: Terms) -> Conversation:
+    words = [part for part in (terms.instructions, said.instructions) if part]
+    tools = as_client_tools(terms.tools)
+    return replace(said, instructions="\n\n".join(words), tools=() if terms.tool_choice == "none" else tools)
+
+
+# --- results of the client's functions -------------------------------------------------------------
+
+
+async def _bring(
+    call: Call, agent: AgentId, said: Conversation, terms: Terms, before: Kept | None
+) -> Submitted | None:
+    """Go on with the turn that asked for these results; None if it was another program's model that did."""
+    results: dict[QuestionId, str] = {}
+    for result in said.results:
+        question = question_of_call(result.call)
+        if question is not None and await _was_asked(call, agent, question):
+            results[question] = result.text
+        elif before is not None:
+            raise bad_request(f"No call {result.call[:80]} was made there.", param="input")
+    if not results:
+        return None
+    key = call.name_header(IDEMPOTENCY)
+    named = None
+    if terms.store or key is not None:
+        named = Named(
+            prefix=PREFIX,
+            owner=call.principal.name,
+            key=key,
+            fingerprint=await fingerprint(call),
+            conversation=terms.conversation,
+            facts=msgspec.json.encode(terms).decode(),
+        )
+    bringing = Bringing(results=results, now=call.door.clock.now(), request=named)
+    try:
+        return await asyncio.shield(call.door.gateway.resume(agent, bringing.unit))
+    except Unfinished:
+        if before is not None or terms.conversation is not None:
+            raise
+        # It came too late, but with all that was said before: that can be told to the model anew.
+        return None
+
+
+async def _was_asked(call: Call, agent: AgentId, question: QuestionId) -> bool:
+    """Whether this client was asked this."""
+
+    def look(tx: Tx) -> Turn | None:
+        found = tx.questions.get(question)
+        return None if found is None else tx.turns.get(found.turn)
+
+    turn = await call.door.gateway.read(agent, look)
+    return turn is not None and call.owns(turn.source)
+
+
+async def _check_nothing_is_owed(call: Call, agent: AgentId, chain: str | None, before: Kept | None) -> None:
+    """Whoever was asked for results gives them first."""
+    owner = call.principal.name
+
+    def look(tx: Tx) -> str | None:
+        turn = None if before is None else tx.turns.get(before.turn.id)
+        if chain is not None:
+            latest = tx.requests.latest(owner, chain)
+            turn = None if latest is None else tx.turns.get(latest.turn)
+        owed = [] if turn is None else calls_open(tx, turn)
+        return client_call_id(owed[0].id) if owed else None
+
+    owed = await call.door.gateway.read(agent, look) if chain or before else None
+    if owed is not None:
+        raise bad_request(f"There is no result for the call {owed}. Send it first.", param="input")
+
+
+# --- telling ---------------------------------------------------------------------------------------
+
+
+async def _stream(call: Call, kept: Kept, after: int | None) -> web.StreamResponse:
+    events = ResponseEvents(kept.fold(), after=after, since=await restarted_after(call, kept))
+    stream = await call.door.streams.send(
+        call.request,
+        cast(AsyncGenerator[Seen], call.door.gateway.watch(kept.agent, kept.turn.id)),
+        events.see,
+        headers=turn_headers(call, kept.turn),
+        first=events.start(),
+        ended=lambda: events.ended,
+    )
+    return stream.response
+
+
+async def _whole(call: Call, kept: Kept) -> ResponseObject:
+    """The response when it has come to its end, or waits for somebody."""
+    fold = kept.fold()
+    async for seen in call.door.gateway.watch(kept.agent, kept.turn.id):
+        if isinstance(seen, Entry):
+            fold.see(seen)
+            if fold.done or fold.waits:
+                break
+    return fold.response()
+
+
+async def _ended(call: Call, kept: Kept) -> None:
+    async for _ in call.door.gateway.watch(kept.agent, kept.turn.id):
+        pass
+
+
+def _headed(call: Call, kept: Kept, response: ResponseObject) -> web.Response:
+    return web.Response(
+        body=msgspec.json.encode(response),
+        content_type="application/json",
+        headers=turn_headers(call, kept.turn),
+    )
+
+
+# --- coming back -----------------------------------------------------------------------------------
+
+
+@route(
+    "GET", "/v1/responses/{response_id}", "A stored response as it is now, or its events from any of them on."
+)
+async def read_response(call: Call, query: ResponseQuery) -> ResponseObject | web.StreamResponse:
+    kept = await find(call, call.part("response_id"))
+    if query.stream:
+        return await _stream(call, kept, query.starting_after)
+    return await read_now(call, kept)
+
+
+@route("DELETE", "/v1/responses/{response_id}", "Forget a response, and stop it if it still runs.")
+async def delete_response(call: Call) -> Deleted:
+    kept = await find(call, call.part("response_id"))
+    await call.door.gateway.stop_turn(kept.agent, kept.turn.id, CANCELLED)
+    await call.door.gateway.write(kept.agent, lambda tx: tx.requests.remove(kept.name))
+    return Deleted(id=kept.name)
+
+
+@route("POST", "/v1/responses/{response_id}/cancel", "Stop a response; one that has ended is only shown.")
+async def cancel_response(call: Call) -> ResponseObject:
+    kept = await find(call, call.part("response_id"))
+    if await call.door.gateway.stop_turn(kept.agent, kept.turn.id, CANCELLED):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CANCEL_SECONDS):
+                await _ended(call, kept)
+    return await read_now(call, kept)
+
+
+@route("GET", "/v1/responses/{response_id}/input_items", "What a response was asked with, item by item.")
+async def list_input_items(call: Call, query: ItemsQuery) -> ItemList:
+    kept = await find(call, call.part("response_id"))
+    items = await call.door.gateway.read(kept.agent, lambda tx: input_items(tx, kept))
+    if query.order == "desc":
+        items.reverse()
+    if query.after is not None:
+        places = [place for place, item in enumerate(items, 1) if item.id == query.after]
+        if not places:
+            raise ApiError(400, "invalid_request", f"There is no item “{query.after[:80]}”.", param="after")
+        items = items[places[0] :]
+    shown = items[: query.limit]
+    return ItemList(
+        data=shown,
+        first_id=shown[0].id if shown else None,
+        last_id=shown[-1].id if shown else None,
+        has_more=len(items) > len(shown),
+    )

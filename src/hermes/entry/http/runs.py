@@ -1,0 +1,370 @@
+"""`/v1/runs`: work that goes on without its client. A run is a turn: it survives a crash, anybody who may see
+it can watch it from any record on, as often as they like, and what it is now is read off its records."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from typing import Annotated, cast
+
+import msgspec
+from aiohttp import web
+
+from hermes.control.runs import RunStatus, RunView, answering_turn, read_run, recent_runs
+from hermes.control.submission import Unknown, id_for, turn_named
+from hermes.domain.event import QuestionKind, Seen
+from hermes.domain.ids import AgentId, TurnId
+from hermes.domain.ports import Tx
+from hermes.domain.turn import Turn
+from hermes.entry.http.answering import (
+    DECISIONS,
+    RUN_PREFIX,
+    Found,
+    PendingQuestion,
+    QuestionAnswer,
+    answer_question,
+    read_answer,
+    unbroken,
+)
+from hermes.entry.http.asking import ASKS, Wish, ask, turn_headers
+from hermes.entry.http.door import Call, Wire, route
+from hermes.entry.http.errors import ApiError, bad_request, not_found
+from hermes.entry.http.messages import Conversation, Message, read_messages
+from hermes.entry.http.models import default_name, pick
+from hermes.stream.fold import answer_text
+from hermes.stream.run_facts import last_event, tokens_spent
+from hermes.stream.sse import RunEvents
+
+LAST_EVENT = "Last-Event-ID"
+BEGINS = Wire(headers=ASKS.headers, refuses=ASKS.refuses, example={"input": "What can you do?"})
+ANSWERS = Wire(refuses=(409,), example={"choice": "once"})
+STOPPED = "stopped by the client"
+RETRY = b"retry: 1000\n\n"
+_RESPONSE_PREFIX = "resp_"
+
+
+class RunRequest(msgspec.Struct, kw_only=True):
+    """What is to be done. With `session_id` or `previous_response_id` the run goes on from what was said
+    there; else from `conversation_history` alone."""
+
+    input: str | list[Message]
+    instructions: str | None = None
+    conversation_history: list[Message] = []
+    previous_response_id: str | None = None
+    session_id: str | None = None
+    model: str | None = None
+
+
+class RunStarted(msgspec.Struct, kw_only=True):
+    """The run is stored and will be done, whatever happens to the client or the gateway."""
+
+    object: str = "hermes.run"
+    run_id: str
+    status: str = "started"
+    session_id: str
+    created_at: float
+    model: str
+
+
+class TokensSpent(msgspec.Struct, kw_only=True):
+    """What the model calls of a run took together."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """A run as it is now."""
+
+    object: str = "hermes.run"
+    run_id: str
+    status: RunStatus
+    created_at: float
+    updated_at: float
+    session_id: str
+    model: str
+    last_event: str | None = None
+    questions: list[PendingQuestion] = []
+    output: str | msgspec.UnsetType = msgspec.UNSET
+    usage: TokensSpent | msgspec.UnsetType = msgspec.UNSET
+    error: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class RunList(msgspec.Struct, kw_only=True):
+    """The runs that a key asked for lately, newest first."""
+
+    object: str = "list"
+    data: list[Run]
+
+
+class ListQuery(msgspec.Struct, kw_only=True):
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
+
+
+class EventsQuery(msgspec.Struct, kw_only=True):
+    """`after` is the id of the last event that was seen, for clients that cannot send Last-Event-ID."""
+
+    after: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class ApprovalRequest(msgspec.Struct, kw_only=True):
+    """`choice` is once, session, always or deny (approve and allow mean once)."""
+
+    choice: str
+    all: bool = False
+    question_id: str | None = None
+
+
+class ApprovalResponse(msgspec.Struct, kw_only=True):
+    """How many questions were closed by the answer."""
+
+    object: str = "hermes.run.approval_response"
+    run_id: str
+    choice: str
+    resolved: int
+
+
+class ClarifyRequest(msgspec.Struct, kw_only=True):
+    """Words of one's own, or one of the offered choices by its text or its number."""
+
+    text: str | None = None
+    choice: str | int | None = None
+    question_id: str | None = None
+
+
+class ClarifyResponse(msgspec.Struct, kw_only=True):
+    """How many questions were closed by the answer."""
+
+    object: str = "hermes.run.clarify_response"
+    run_id: str
+    resolved: int
+
+
+class RunStopped(msgspec.Struct, kw_only=True):
+    """What the run is after the wish to stop it."""
+
+    object: str = "hermes.run"
+    run_id: str
+    status: RunStatus
+
+
+@route("POST", "/v1/runs", "Begin a run; it goes on without its client.", status=202, wire=BEGINS)
+async def start(call: Call, body: RunRequest) -> RunStarted:
+    picked = pick(call, body.model)
+    said = _read(body)
+    facts = msgspec.json.encode({"model": picked.name}).decode()
+    wish = Wish(
+        prefix=RUN_PREFIX,
+        lasting=True,
+        named=True,
+        after=None if body.previous_response_id is None else _previous(body.previous_response_id),
+        session=body.session_id,
+        facts=facts,
+    )
+    turn = (await ask(call, picked, said, wish)).turn
+    return RunStarted(
+        run_id=id_for(RUN_PREFIX, turn.id),
+        session_id=turn.session,
+        created_at=turn.created_at.timestamp(),
+        model=picked.name,
+    )
+
+
+@route("GET", "/v1/runs", "The runs that this key asked for lately.")
+async def list_runs(call: Call, query: ListQuery) -> RunList:
+    gateway, name = call.door.gateway, call.principal.name
+    found: list[tuple[AgentId, Turn]] = []
+    for agent in filter(call.principal.sees, call.door.agents):
+        recent = await gateway.read(agent, lambda tx: recent_runs(tx, name, RUN_PREFIX, query.limit))
+        found += [(agent, turn) for _, turn in recent]
+    found.sort(key=lambda one: one[1].created_at, reverse=True)
+    return RunList(data=[await _shown(call, agent, turn) for agent, turn in found[: query.limit]])
+
+
+@route("GET", "/v1/runs/{run_id}", "A run as it is now.")
+async def read(call: Call) -> Run:
+    agent, turn = await _find(call)
+    return await _shown(call, agent, turn)
+
+
+@route(
+    "GET",
+    "/v1/runs/{run_id}/events",
+    "A run as it happens, from its beginning or from an event on.",
+    wire=Wire(headers=(LAST_EVENT,), returns=ASKS.returns, also=(204,)),
+)
+async def watch(call: Call, query: EventsQuery) -> web.StreamResponse:
+    agent, turn = await _find(call)
+    after = _last_seen(call, query)
+    if after >= 0 and await _is_over(call, agent, turn, after):
+        # A client that asks again and again has everything: this tells it to stop asking.
+        return web.Response(status=204)
+    clock = call.door.clock
+    events = RunEvents(id_for(RUN_PREFIX, turn.id), now=lambda: clock.now().timestamp(), after=after)
+    stream = await call.door.streams.send(
+        call.request,
+        cast(AsyncGenerator[Seen], call.door.gateway.watch(agent, turn.id)),
+        events.see,
+        headers=turn_headers(call, turn),
+        first=RETRY,
+    )
+    return stream.response
+
+
+@route("POST", "/v1/runs/{run_id}/approval", "Allow or deny what a run asks for.", wire=ANSWERS)
+async def approve(call: Call, body: ApprovalRequest) -> ApprovalResponse:
+    given = QuestionAnswer(choice=body.choice)
+    agent, turn = await _find(call)
+    view = await _view(call, agent, turn)
+    meant = _meant(agent, view, DECISIONS, body.question_id)
+    verdict, _ = read_answer(meant[0].question, given)
+    resolved = await _answer(call, meant if body.all else meant[:1], given)
+    return ApprovalResponse(run_id=call.part("run_id"), choice=verdict.value, resolved=resolved)
+
+
+@route(
+    "POST",
+    "/v1/runs/{run_id}/clarify",
+    "Answer what a run wants to know.",
+    wire=Wire(refuses=(409,), example={"text": "The blue one."}),
+)
+async def clarify(call: Call, body: ClarifyRequest) -> ClarifyResponse:
+    if (body.text is None) == (body.choice is None):
+        raise bad_request("Send either text or choice.", param="text")
+    given = QuestionAnswer(text=body.text, choice=None if body.choice is None else str(body.choice))
+    agent, turn = await _find(call)
+    view = await _view(call, agent, turn)
+    meant = _meant(agent, view, (QuestionKind.CLARIFY,), body.question_id)
+    return ClarifyResponse(run_id=call.part("run_id"), resolved=await _answer(call, meant[:1], given))
+
+
+@route("POST", "/v1/runs/{run_id}/stop", "Stop a run.")
+async def stop(call: Call) -> RunStopped:
+    agent, asked = await _find(call)
+    turn = await call.door.gateway.read(agent, lambda tx: answering_turn(tx, asked))
+    await unbroken(call.door.gateway.stop_turn(agent, turn.id, STOPPED))
+    view = await _view(call, agent, asked)
+    return RunStopped(run_id=call.part("run_id"), status=view.status)
+
+
+def _meant(agent: AgentId, view: RunView, kinds: tuple[QuestionKind, ...], wanted: str | None) -> list[Found]:
+    """The questions that an answer is for: the named one, else those that are open, the oldest first."""
+    found = [
+        Found(agent=agent, question=question, turn=view.turn, entries=view.entries)
+        for question in view.questions
+        if question.id == wanted or (wanted is None and question.open and question.kind in kinds)
+    ]
+    if wanted is not None and found and found[0].question.kind not in kinds:
+        how = "clarify" if found[0].question.kind is QuestionKind.CLARIFY else "approval"
+        raise bad_request(f"This question is answered with POST …/{how}.", param="question_id")
+    if not found and not view.turn.state.open:
+        raise ApiError(409, "approval_not_active", "The run is over; nothing waits for an answer.")
+    if not found:
+        raise ApiError(409, "approval_not_pending", "The run waits for no such answer now.")
+    return found
+
+
+async def _answer(call: Call, meant: Sequence[Found], given: QuestionAnswer) -> int:
+    """How many questions were closed; an error that tells the true state if none was."""
+    closed, late = 0, None
+    for found in meant:
+        try:
+            await answer_question(call, found, given)
+            closed += 1
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            late = error
+    if late is not None and not closed:
+        raise ApiError(409, "approval_not_pending", late.message) from late
+    return closed
+
+
+# --- asking ---
+
+
+def _read(body: RunRequest) -> Conversation:
+    said = [Message(role="user", content=body.input)] if isinstance(body.input, str) else body.input
+    if not said:
+        raise bad_request("There is no input.", param="input")
+    told = read_messages([*body.conversation_history, *said])
+    if told.results or not (told.text.strip() or told.images):
+        raise bad_request("The input says nothing.", param="input")
+    instructions = "\n\n".join(part for part in (body.instructions, told.instructions) if part)
+    return replace(told, instructions=instructions)
+
+
+def _previous(name: str) -> TurnId:
+    for prefix in (_RESPONSE_PREFIX, RUN_PREFIX):
+        turn = turn_named(prefix, name)
+        if turn is not None:
+            return turn
+    raise ApiError(
+        404,
+        "previous_response_not_found",
+        f"There is no response “{name[:80]}”.",
+        param="previous_response_id",
+    )
+
+
+# --- finding and showing ---
+
+
+async def _find(call: Call) -> tuple[AgentId, Turn]:
+    try:
+        return await call.turn(turn_named(RUN_PREFIX, call.part("run_id")))
+    except Unknown as error:
+        raise not_found("run", call.part("run_id"), "run_not_found") from error
+
+
+async def _view(call: Call, agent: AgentId, asked: Turn) -> RunView:
+    def view(tx: Tx) -> RunView:
+        now = tx.turns.get(asked.id) or asked
+        return read_run(tx, now, id_for(RUN_PREFIX, asked.id))
+
+    return await call.door.gateway.read(agent, view)
+
+
+async def _is_over(call: Call, agent: AgentId, turn: Turn, after: int) -> bool:
+    view = await _view(call, agent, turn)
+    return not view.turn.state.open and bool(view.entries) and view.entries[-1].seq <= after
+
+
+async def _shown(call: Call, agent: AgentId, turn: Turn) -> Run:
+    view = await _view(call, agent, turn)
+    facts = {} if view.request is None else msgspec.json.decode(view.request.facts, type=dict[str, object])
+    own_name = default_name(call.door) if agent == call.door.default else agent
+    prompt, completion = tokens_spent(view.entries)
+    over = not view.turn.state.open
+    return Run(
+        run_id=id_for(RUN_PREFIX, turn.id),
+        status=view.status,
+        created_at=view.asked.created_at.timestamp(),
+        updated_at=view.updated_at.timestamp(),
+        session_id=view.turn.session,
+        model=str(facts.get("model") or own_name),
+        last_event=last_event(view.entries),
+        questions=[found.pending for found in _open(agent, view)],
+        output=answer_text(view.entries, footer=False) if over else msgspec.UNSET,
+        usage=TokensSpent(input_tokens=prompt, output_tokens=completion, total_tokens=prompt + completion),
+        error=msgspec.UNSET if view.error is None else view.error,
+    )
+
+
+def _open(agent: AgentId, view: RunView) -> list[Found]:
+    return [
+        Found(agent=agent, question=question, turn=view.turn, entries=view.entries)
+        for question in view.questions
+        if question.open
+    ]
+
+
+def _last_seen(call: Call, query: EventsQuery) -> int:
+    """The number of the last record that a client has seen; -1 for one that has seen nothing."""
+    told = call.request.headers.get(LAST_EVENT, "").strip()
+    if told:
+        if not (told.isascii() and told.isdigit() and len(told) < 16):
+            raise bad_request(f"{LAST_EVENT} is the id of an event of this run.", param=LAST_EVENT)
+        return int(told)
+    return -1 if query.after is None else query.after

@@ -1,0 +1,158 @@
+"""`/api/sessions/{id}/chat`: say something in a stored conversation and hear the answer, in one piece or as a
+stream. What was begun goes on when the client leaves: it is a run, and can be come back to as one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import cast
+
+import msgspec
+from aiohttp import web
+
+from hermes.control.submission import id_for
+from hermes.domain.event import Asked, Entry, Failed, Seen, Stopped
+from hermes.domain.ids import AgentId
+from hermes.domain.session import Session
+from hermes.domain.turn import Turn
+from hermes.entry.http.answering import RUN_PREFIX, PendingQuestion, open_questions
+from hermes.entry.http.asking import ASKS, Wish, ask, turn_headers
+from hermes.entry.http.door import Call, Wire, route
+from hermes.entry.http.errors import ApiError, bad_request
+from hermes.entry.http.messages import Conversation, Part, read_parts
+from hermes.entry.http.models import Picked, default_name
+from hermes.entry.http.runs import TokensSpent
+from hermes.entry.http.sessions import find_session
+from hermes.stream.fold import answer_text
+from hermes.stream.run_facts import tokens_spent
+from hermes.stream.session_events import SessionEvents
+
+SAYS = Wire(headers=ASKS.headers, refuses=ASKS.refuses, example={"message": "And bread?"})
+
+
+class SessionChatRequest(msgspec.Struct, kw_only=True):
+    """What is said (`message`, also called `input`), and words for the model beside the system prompt, for
+    this once (`system_message`, also called `instructions`)."""
+
+    message: str | list[Part] | None = None
+    input: str | list[Part] | None = None
+    system_message: str | None = None
+    instructions: str | None = None
+
+
+class SaidMessage(msgspec.Struct, kw_only=True):
+    """The agent's answer."""
+
+    role: str = "assistant"
+    content: str
+
+
+class Unfinished(msgspec.Struct, kw_only=True):
+    """Why an answer is not whole: what went wrong, or the questions that the run waits for."""
+
+    completed: bool = False
+    error: str | None = None
+    questions: list[PendingQuestion] = []
+
+
+class SessionChat(msgspec.Struct, kw_only=True):
+    """An answer in a session."""
+
+    object: str = "hermes.session.chat.completion"
+    session_id: str
+    run_id: str
+    message: SaidMessage
+    usage: TokensSpent
+    hermes: Unfinished | msgspec.UnsetType = msgspec.UNSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    agent: AgentId
+    session: Session
+    turn: Turn
+    words: str
+
+
+@route(
+    "POST",
+    "/api/sessions/{session_id}/chat",
+    "Say something in a conversation and hear the answer.",
+    wire=SAYS,
+)
+async def chat(call: Call, body: SessionChatRequest) -> SessionChat:
+    asked = await _say(call, body)
+    entries: list[Entry] = []
+    pending: list[PendingQuestion] = []
+    watching = cast(AsyncGenerator[Seen], call.door.gateway.watch(asked.agent, asked.turn.id))
+    async for seen in watching:
+        if not isinstance(seen, Entry):
+            continue
+        entries.append(seen)
+        if isinstance(seen.record, Asked):
+            found = await open_questions(call, asked.agent, asked.turn)
+            pending = [one.pending for one in found]
+            if pending:
+                await watching.aclose()
+                break
+    return _answer(asked, entries, pending)
+
+
+@route(
+    "POST",
+    "/api/sessions/{session_id}/chat/stream",
+    "Say something in a conversation and follow the answer.",
+    wire=SAYS,
+)
+async def chat_stream(call: Call, body: SessionChatRequest) -> web.StreamResponse:
+    asked, clock = await _say(call, body), call.door.clock
+    events = SessionEvents(
+        session=asked.session.id,
+        run=id_for(RUN_PREFIX, asked.turn.id),
+        now=lambda: clock.now().timestamp(),
+    )
+    stream = await call.door.streams.send(
+        call.request,
+        cast(AsyncGenerator[Seen], call.door.gateway.watch(asked.agent, asked.turn.id)),
+        events.see,
+        headers=turn_headers(call, asked.turn),
+        first=events.start(asked.words),
+        ended=lambda: events.ended,
+    )
+    return stream.response
+
+
+async def _say(call: Call, body: SessionChatRequest) -> _Asked:
+    content = body.input if body.message is None else body.message
+    if content is None:
+        raise bad_request("There is no message.", param="message")
+    words, images = read_parts(content, "message")
+    if not words.strip() and not images:
+        raise bad_request("The message says nothing.", param="message")
+    agent, session = await find_session(call)
+    instructions = body.instructions if body.system_message is None else body.system_message
+    said = Conversation(instructions=instructions or "", text=words, images=images)
+    name = default_name(call.door) if agent == call.door.default else agent
+    wish = Wish(prefix=RUN_PREFIX, lasting=True, session=session.id)
+    turn = (await ask(call, Picked(agent=agent, name=name), said, wish)).turn
+    return _Asked(agent=agent, session=session, turn=turn, words=words)
+
+
+def _answer(asked: _Asked, entries: list[Entry], pending: list[PendingQuestion]) -> SessionChat:
+    text = answer_text(entries, footer=False)
+    last = entries[-1].record if entries else None
+    trouble: Unfinished | msgspec.UnsetType = msgspec.UNSET
+    if pending:
+        trouble = Unfinished(questions=pending)
+    elif isinstance(last, Failed | Stopped):
+        if not text:
+            raise ApiError(502, "agent_incomplete", last.reason or "The turn was stopped.")
+        trouble = Unfinished(error=last.reason)
+    prompt, completion = tokens_spent(entries)
+    return SessionChat(
+        session_id=asked.session.id,
+        run_id=id_for(RUN_PREFIX, asked.turn.id),
+        message=SaidMessage(content=text),
+        usage=TokensSpent(input_tokens=prompt, output_tokens=completion, total_tokens=prompt + completion),
+        hermes=trouble,
+    )

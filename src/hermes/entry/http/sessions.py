@@ -1,0 +1,274 @@
+"""`/api/sessions`: conversations as things: listed, searched, begun, renamed, branched, read and deleted.
+
+A key without the scope `sessions` sees only what was begun through itself; to it the others are not there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any
+
+import msgspec
+
+from hermes.control.library import (
+    LONGEST_TITLE,
+    Change,
+    FoundSession,
+    begin_titled,
+    branch_session,
+    change_session,
+    read_transcript,
+    search_sessions,
+    seen_session,
+)
+from hermes.control.submission import Unknown, id_for
+from hermes.domain.chat_format import as_message
+from hermes.domain.event import Entry
+from hermes.domain.ids import AgentId, SessionId, new_session_id
+from hermes.domain.ports import Tx
+from hermes.domain.session import Among, Session, begin_session, session_key
+from hermes.domain.transcript import visible
+from hermes.entry.http.answering import RUN_PREFIX, unbroken
+from hermes.entry.http.door import Call, Wire, route, session_name
+from hermes.entry.http.errors import bad_request, not_found
+from hermes.entry.http.messages import CallMade
+from hermes.entry.http.models import pick
+
+Title = Annotated[str, msgspec.Meta(max_length=LONGEST_TITLE)]
+
+BEGINS = Wire(refuses=(409,), example={"title": "Groceries"})
+CHANGES = Wire(refuses=(409,), example={"title": "Groceries, this week"})
+
+
+class SessionsQuery(msgspec.Struct, kw_only=True):
+    """`source` is the platform a session was begun on; `q` looks for names and for what was said."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50
+    offset: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 0
+    source: str | None = None
+    include_children: bool = False
+    q: str = ""
+
+
+class Match(msgspec.Struct, kw_only=True):
+    """The words by which a session was found."""
+
+    record: int
+    at: float
+    who: str
+    excerpt: str
+
+
+class SessionFacts(msgspec.Struct, kw_only=True):
+    """A conversation."""
+
+    id: str
+    object: str = "hermes.session"
+    agent: str
+    source: str | None
+    title: str | None
+    model: str | None
+    parent_session_id: str | None
+    end_reason: str | None
+    created_at: float
+    last_active: float
+    expires_at: float | None
+    match: Match | msgspec.UnsetType = msgspec.UNSET
+
+
+class SessionList(msgspec.Struct, kw_only=True):
+    """Some of the sessions, the latest first; searched for, the best first."""
+
+    object: str = "list"
+    data: list[SessionFacts]
+    limit: int
+    offset: int
+    has_more: bool
+
+
+class NewSession(msgspec.Struct, kw_only=True):
+    """A session to begin. `model` picks the agent, as everywhere; `system_prompt` stands in place of the
+    agent's own."""
+
+    id: str | None = None
+    model: str | None = None
+    system_prompt: str | None = None
+    title: Title | None = None
+
+
+class SessionChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is to be another; null takes it away."""
+
+    title: Title | msgspec.UnsetType | None = msgspec.UNSET
+    end_reason: Annotated[str, msgspec.Meta(max_length=100)] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class SessionDeleted(msgspec.Struct, kw_only=True):
+    """The session is gone, with its transcript and its log."""
+
+    id: str
+    object: str = "hermes.session.deleted"
+    deleted: bool = True
+
+
+class SessionMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A message of a session in OpenAI's format; `id` is the number of its record."""
+
+    id: int
+    role: str
+    content: str | None
+    timestamp: float
+    run_id: str
+    tool_calls: list[CallMade] = []
+    tool_call_id: str | None = None
+
+
+class MessageList(msgspec.Struct, kw_only=True):
+    """What was said in a session and not taken back."""
+
+    object: str = "list"
+    session_id: str
+    data: list[SessionMessage]
+
+
+@route("GET", "/api/sessions", "The conversations, the latest first; with q those that fit it.")
+async def list_sessions(call: Call, query: SessionsQuery) -> SessionList:
+    among = Among(owner=call.owner, platform=query.source, children=query.include_children)
+    most = query.offset + query.limit + 1
+    found: list[FoundSession] = []
+    for agent in filter(call.principal.sees, call.door.agents):
+        if query.q.strip():
+            found += await call.door.gateway.write(
+                agent, lambda tx: search_sessions(tx, query.q, most, among)
+            )
+        else:
+            listed = await call.door.gateway.read(agent, lambda tx: tx.sessions.find("", most, among))
+            found += [FoundSession(session=session) for session in listed]
+    if not query.q.strip():
+        found.sort(key=lambda one: one.session.updated_at, reverse=True)
+    page = found[query.offset :][: query.limit]
+    return SessionList(
+        data=[session_facts(one) for one in page],
+        limit=query.limit,
+        offset=query.offset,
+        has_more=len(found) > query.offset + query.limit,
+    )
+
+
+@route("POST", "/api/sessions", "Begin a conversation.", status=201, wire=BEGINS)
+async def create(call: Call, body: NewSession) -> SessionFacts:
+    picked, now = pick(call, body.model), call.door.clock.now()
+    ident = SessionId(f"api_{new_session_id(now)}") if body.id is None else session_name(body.id)
+    source = call.source(ident)
+    session = replace(
+        begin_session(session_key(source, picked.agent), source, now),
+        id=ident,
+        title=body.title,
+        model=picked.model or None,
+        system_prompt=body.system_prompt or None,
+    )
+    begun = await call.door.gateway.write(picked.agent, lambda tx: begin_titled(tx, session))
+    return session_facts(FoundSession(session=begun))
+
+
+@route("GET", "/api/sessions/{session_id}", "One conversation.")
+async def read(call: Call) -> SessionFacts:
+    _, session = await find_session(call)
+    return session_facts(FoundSession(session=session))
+
+
+@route(
+    "PATCH",
+    "/api/sessions/{session_id}",
+    "Change a conversation's title, or say that it has ended.",
+    wire=CHANGES,
+)
+async def change(call: Call, body: SessionChange) -> SessionFacts:
+    if body.title is msgspec.UNSET and body.end_reason is msgspec.UNSET:
+        raise bad_request("There is nothing to change: send title or end_reason.")
+    agent, session = await find_session(call)
+    wanted = Change(
+        session=session.id,
+        owner=call.owner,
+        title=None if body.title is msgspec.UNSET else body.title,
+        retitle=body.title is not msgspec.UNSET,
+        ended=None if body.end_reason is msgspec.UNSET else body.end_reason,
+        end=body.end_reason is not msgspec.UNSET,
+    )
+    changed = await call.door.gateway.write(agent, lambda tx: change_session(tx, wanted))
+    return session_facts(FoundSession(session=changed))
+
+
+@route("DELETE", "/api/sessions/{session_id}", "Delete a conversation for good, stopping what goes on in it.")
+async def delete(call: Call) -> SessionDeleted:
+    agent, session = await find_session(call)
+    await unbroken(call.door.gateway.delete_session(agent, session.id))
+    return SessionDeleted(id=session.id)
+
+
+@route(
+    "POST",
+    "/api/sessions/{session_id}/fork",
+    "Go on in a branch of a conversation; it ends here.",
+    status=201,
+)
+async def fork(call: Call) -> SessionFacts:
+    agent, session = await find_session(call)
+    now, owner = call.door.clock.now(), call.owner
+    branch = await call.door.gateway.write(agent, lambda tx: branch_session(tx, session.id, owner, now))
+    return session_facts(FoundSession(session=branch))
+
+
+@route("GET", "/api/sessions/{session_id}/messages", "What was said in a conversation.")
+async def messages(call: Call) -> MessageList:
+    agent, session = await find_session(call)
+    owner = call.owner
+    _, entries = await call.door.gateway.read(agent, lambda tx: read_transcript(tx, session.id, owner))
+    said = [message for entry in visible(entries) if (message := _message(entry)) is not None]
+    return MessageList(session_id=session.id, data=said)
+
+
+# --- finding and showing ---
+
+
+async def find_session(call: Call) -> tuple[AgentId, Session]:
+    """The session of the path, if this client may see it, and its agent."""
+    wanted = call.part("session_id")
+    for agent in filter(call.principal.sees, call.door.agents):
+        try:
+            return agent, await call.door.gateway.read(agent, partial(_seen, SessionId(wanted), call.owner))
+        except Unknown:
+            continue
+    raise not_found("session", wanted, "session_not_found")
+
+
+def _seen(wanted: SessionId, owner: str | None, tx: Tx) -> Session:
+    return seen_session(tx, wanted, owner)
+
+
+def session_facts(found: FoundSession) -> SessionFacts:
+    session, hit = found.session, found.hit
+    match: Match | msgspec.UnsetType = msgspec.UNSET
+    if hit is not None:
+        match = Match(record=hit.seq, at=hit.at.timestamp(), who=hit.who, excerpt=hit.excerpt)
+    return SessionFacts(
+        id=session.id,
+        agent=session.agent,
+        source=None if session.place is None else session.place.partition(":")[0].partition("@")[0],
+        title=session.title,
+        model=session.model,
+        parent_session_id=session.parent,
+        end_reason=session.ended,
+        created_at=session.created_at.timestamp(),
+        last_active=session.updated_at.timestamp(),
+        expires_at=None if session.expires_at is None else session.expires_at.timestamp(),
+        match=match,
+    )
+
+
+def _message(entry: Entry) -> SessionMessage | None:
+    told: dict[str, Any] | None = as_message(entry.record)
+    if told is None:
+        return None
+    place = {"id": entry.seq, "timestamp": entry.at.timestamp(), "run_id": id_for(RUN_PREFIX, entry.turn)}
+    return msgspec.convert({**told, **place}, SessionMessage)

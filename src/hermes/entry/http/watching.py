@@ -1,0 +1,46 @@
+"""A turn as one request watches it: to its end, or to where it waits for a person and the request is answered
+with the question."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import cast
+
+from hermes.domain.event import Asked, Entry, QuestionKind, Seen
+from hermes.domain.ids import AgentId
+from hermes.entry.http.answering import Found, open_questions
+from hermes.entry.http.asking import Going
+from hermes.entry.http.door import Call
+
+PEOPLE = frozenset((QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM))
+
+
+@dataclass(slots=True, kw_only=True)
+class Watching:
+    """`pending` is the question at which it ended, if it is one of the kinds of `stops_at`."""
+
+    call: Call
+    agent: AgentId
+    going: Going
+    stops_at: frozenset[QuestionKind]
+    pending: Found | None = None
+
+    async def seen(self) -> AsyncGenerator[Seen]:
+        turn = self.going.turn
+        feed = cast(AsyncGenerator[Seen], self.call.door.gateway.watch(self.agent, turn.id))
+        async with contextlib.aclosing(feed):
+            async for seen in feed:
+                yield seen
+                if isinstance(seen, Entry) and await self._waits(seen):
+                    return
+
+    async def _waits(self, entry: Entry) -> bool:
+        """Whether the turn waits for the answer of this question now; a replay goes on past old ones."""
+        asked = entry.record
+        if not isinstance(asked, Asked) or asked.kind not in self.stops_at or entry.seq <= self.going.after:
+            return False
+        waiting = await open_questions(self.call, self.agent, self.going.turn)
+        self.pending = next((found for found in waiting if found.question.id == asked.question), None)
+        return self.pending is not None

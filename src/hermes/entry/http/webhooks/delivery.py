@@ -1,0 +1,62 @@
+"""What an event is called, and by which keys it counts once.
+
+A delivery id is the sender's; the keys hold the body's hash as well, so one id for two bodies loses nothing.
+A time that was signed is a key of its own: whoever repeats the request cannot change it, but could change an
+id that nobody signed. With neither, the same body counts once in an hour or two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from hermes.domain.text import one_line, showable
+from hermes.entry.http.webhooks.signatures import Headers, Proof
+
+_HOUR = 3600
+UNKNOWN_EVENT = "unknown"
+_ID_HEADERS = ("x-github-delivery", "svix-id", "webhook-id", "x-request-id", "idempotency-key")
+_EVENT_HEADERS = ("x-github-event", "x-gitlab-event")
+_MOST_NAME = 120
+_MOST_ID = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One event on its way in. It counts once: not again if one of its keys is known."""
+
+    id: str
+    keys: tuple[str, ...]
+
+
+def event_name(headers: Headers, payload: Any) -> str:
+    inside = payload if isinstance(payload, dict) else {}
+    told = [headers.get(name) for name in _EVENT_HEADERS] + [inside.get("event_type"), inside.get("type")]
+    for name in told:
+        if isinstance(name, str) and (clean := one_line(name, _MOST_NAME)):
+            return clean
+    return UNKNOWN_EVENT
+
+
+def identify(headers: Headers, body: bytes, proof: Proof, now: float) -> Delivery:
+    digest = hashlib.sha256(body).hexdigest()
+    told = _told_id(headers, proof)
+    keys = [] if told is None else [f"id:{told}:{digest}"]
+    if proof.timestamp is not None and proof.id is None:
+        keys.append(f"at:{proof.timestamp}:{digest}")
+    ident = told or f"{int(now * 1000)}-{digest[:8]}"
+    if not keys:
+        hour = int(now // _HOUR)
+        keys = [f"hour:{number}:{digest}" for number in (hour, hour - 1)]
+    return Delivery(id=ident, keys=tuple(keys))
+
+
+def _told_id(headers: Headers, proof: Proof) -> str | None:
+    """The sender's id, printable and of a length that keys can have."""
+    told = proof.id or next(filter(None, map(headers.get, _ID_HEADERS)), None)
+    if told is None:
+        return None
+    if len(told) <= _MOST_ID and told.isprintable() and showable(told) == told:
+        return told
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,0 +1,243 @@
+"""Filters of a route: which events it wants. Read once from the settings, then asked for every event.
+
+A filter that cannot be read is a `BadFilter` with a sentence for the operator; one that cannot be decided
+(a missing file, a pattern that takes too long) does not let the event through.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import regex
+
+from hermes.domain.settings import Secret
+from hermes.entry.http.webhooks.signatures import Headers
+
+log = logging.getLogger("hermes.webhooks")
+PATTERN_SECONDS = 0.05
+_MOST_TEXT = 100_000
+_MOST_DEPTH = 16
+_MOST_PARTS = 200
+_TESTS = ("exists", "missing", "equals", "not_equals", "contains", "in", "in_file", "regex")
+ABSENT = object()
+"""What a path leads to that leads nowhere; `null` is something."""
+
+ReadLines = Callable[[str], frozenset[str]]
+"""The lines of a file that a filter names; `OSError` if it cannot be read."""
+
+
+class BadFilter(Exception):
+    """One sentence: what is wrong, and where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """An event as filters and templates see it."""
+
+    payload: Any
+    headers: Headers
+    event: str
+
+    def find(self, path: str) -> Any:
+        """What stands at a dotted path; numbers count in lists. `ABSENT` if nothing does."""
+        if path == "event":
+            return self.event
+        if path.startswith("headers."):
+            value = self.headers.get(path.removeprefix("headers."))
+            return ABSENT if value is None else value
+        found = self.payload
+        for part in path.split("."):
+            if isinstance(found, dict) and part in found:
+                found = found[part]
+            elif isinstance(found, list) and part.isascii() and part.isdigit() and int(part) < len(found):
+                found = found[int(part)]
+            else:
+                return ABSENT
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class All:
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Some:
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Not:
+    part: Filter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    field: str
+    test: str
+    value: Any
+
+
+Filter = All | Some | Not | Leaf
+
+
+# --- reading ---
+
+
+def read_filter(tree: Any) -> Filter | None:
+    """The filter that a route's `filters` stand for; None where nothing is said."""
+    if tree is None or tree == [] or tree == {}:
+        return None
+    return _Reading().any(tree, "filters", 0)
+
+
+class _Reading:
+    def __init__(self) -> None:
+        self._count = 0
+
+    def any(self, tree: Any, path: str, depth: int) -> Filter:
+        self._count += 1
+        if depth > _MOST_DEPTH or self._count > _MOST_PARTS:
+            raise BadFilter(f"{path}: at most {_MOST_PARTS} filters, {_MOST_DEPTH} deep.")
+        if isinstance(tree, list):
+            return All(parts=self.several(tree, path, depth))
+        if not isinstance(tree, dict) or not tree:
+            raise BadFilter(f"{path} must be a list, or a mapping with all, any, not or field.")
+        if "field" in tree:
+            return self.leaf(tree, path)
+        if len(tree) != 1 or (word := next(iter(tree))) not in ("all", "any", "not"):
+            told = ", ".join(map(str, tree))
+            raise BadFilter(f"{path} must hold one of all, any, not, or a field with a test, not {told}.")
+        below = f"{path}.{word}"
+        if word == "not":
+            return Not(part=self.any(tree[word], below, depth + 1))
+        parts = self.several(tree[word], below, depth)
+        return All(parts=parts) if word == "all" else Some(parts=parts)
+
+    def several(self, tree: Any, path: str, depth: int) -> tuple[Filter, ...]:
+        if not isinstance(tree, list) or not tree:
+            raise BadFilter(f"{path} must be a list of at least one filter.")
+        return tuple(self.any(one, f"{path}[{place}]", depth + 1) for place, one in enumerate(tree))
+
+    def leaf(self, tree: Mapping[str, Any], path: str) -> Filter:
+        field = tree["field"]
+        if not isinstance(field, str) or not all(field.split(".")):
+            raise BadFilter(f"{path}.field must be a dotted path, headers.<name> or event.")
+        strange = [name for name in tree if name not in ("field", *_TESTS)]
+        tests = [name for name in _TESTS if name in tree]
+        if strange or not tests:
+            wrong = f"“{strange[0]}” is not a test" if strange else "it has no test"
+            raise BadFilter(f"{path}: {wrong}; there are {', '.join(_TESTS)}.")
+        leaves = tuple(
+            Leaf(field=field, test=test, value=self.value(test, tree[test], path)) for test in tests
+        )
+        return leaves[0] if len(leaves) == 1 else All(parts=leaves)
+
+    def value(self, test: str, value: Any, path: str) -> Any:
+        value = value.reveal() if isinstance(value, Secret) else value
+        at = f"{path}.{test}"
+        if test in ("exists", "missing") and not isinstance(value, bool):
+            raise BadFilter(f"{at} must be true or false.")
+        if test == "in" and not isinstance(value, list):
+            raise BadFilter(f"{at} must be a list.")
+        if test == "in_file" and not (isinstance(value, str) and value):
+            raise BadFilter(f"{at} must name a file.")
+        if test == "regex":
+            try:
+                return regex.compile(value)
+            except (regex.error, TypeError) as error:
+                raise BadFilter(f"{at} is not a regular expression ({error}).") from error
+        return value
+
+
+# --- asking ---
+
+
+class _Undecided(Exception):
+    """Neither yes nor no may be said, so that a `not` around it does not let the event through either."""
+
+
+def passes(wanted: Filter | None, facts: Facts, read_lines: ReadLines) -> bool:
+    """Whether an event is wanted. May take a while (patterns, files): not on the loop."""
+    if wanted is None:
+        return True
+    try:
+        return _holds(wanted, facts, read_lines)
+    except _Undecided as why:
+        log.warning("webhook.filter_undecided: the event is left out (%s)", why)
+        return False
+
+
+def _holds(wanted: Filter, facts: Facts, read_lines: ReadLines) -> bool:
+    match wanted:
+        case All(parts=parts):
+            return all(_holds(part, facts, read_lines) for part in parts)
+        case Some(parts=parts):
+            return any(_holds(part, facts, read_lines) for part in parts)
+        case Not(part=part):
+            return not _holds(part, facts, read_lines)
+        case Leaf():
+            return _test(wanted, facts.find(wanted.field), read_lines)
+        case _:
+            assert_never(wanted)
+
+
+def _test(leaf: Leaf, found: Any, read_lines: ReadLines) -> bool:
+    if leaf.test in ("exists", "missing"):
+        return (found is not ABSENT) == (leaf.value is (leaf.test == "exists"))
+    if leaf.test == "not_equals":
+        return found is ABSENT or not same(found, leaf.value)
+    if found is ABSENT:
+        return False
+    match leaf.test:
+        case "equals":
+            return same(found, leaf.value)
+        case "contains":
+            return _contains(found, leaf.value)
+        case "in":
+            return any(same(found, one) for one in leaf.value)
+        case "in_file":
+            return spell(found) in _lines(leaf.value, read_lines)
+        case _:
+            return _search(leaf, spell(found))
+
+
+def same(found: Any, wanted: Any) -> bool:
+    """Equal values; a text equals whatever is spelled so, for headers and quoted settings are texts."""
+    if isinstance(found, str) != isinstance(wanted, str):
+        return spell(found) == spell(wanted)
+    if isinstance(found, bool) != isinstance(wanted, bool):
+        return False
+    return bool(found == wanted)
+
+
+def spell(value: Any) -> str:
+    """A value as text: a text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _contains(found: Any, wanted: Any) -> bool:
+    if isinstance(found, str):
+        return spell(wanted) in found
+    if isinstance(found, dict):
+        return spell(wanted) in found
+    return isinstance(found, list) and any(same(one, wanted) for one in found)
+
+
+def _lines(name: str, read_lines: ReadLines) -> frozenset[str]:
+    try:
+        return read_lines(name)
+    except (OSError, ValueError) as error:
+        raise _Undecided(f"in_file cannot be read: {type(error).__name__}") from error
+
+
+def _search(leaf: Leaf, text: str) -> bool:
+    try:
+        found = leaf.value.search(text[:_MOST_TEXT], timeout=PATTERN_SECONDS, concurrent=True)
+    except TimeoutError as error:
+        raise _Undecided(f"the pattern for {leaf.field} takes too long") from error
+    return found is not None

@@ -1,0 +1,240 @@
+"""`/webhooks/<route>`: the outside world wakes an agent.
+
+The order of an event: the route → whether it is on → the body's size → its signature → its rate → its content
+→ the events and filters it must pass → whether it came before → the script → the words → one commit. Then it
+is acknowledged, so what is answered with 202 happens, and happens once, also after a crash or a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import msgspec
+from aiohttp import web
+
+from hermes.control.submission import Conflict, Named, Submission, find_request
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId, TurnId
+from hermes.domain.rows import OutboxRow, OutState
+from hermes.domain.turn import Action, Cause, ReplyPlace, TurnInput
+from hermes.entry.http.door import Call, signed_route
+from hermes.entry.http.errors import ApiError
+from hermes.entry.http.webhooks.delivery import Delivery, event_name, identify
+from hermes.entry.http.webhooks.filters import Facts
+from hermes.entry.http.webhooks.intake import Ignored, Webhooks, render
+from hermes.entry.http.webhooks.payload import read_body, read_payload
+from hermes.entry.http.webhooks.routes import BadRoute, WebhookRoute, target
+from hermes.entry.http.webhooks.signatures import NO_AUTH, Forged, Headers, Proof, Scheme, verify
+
+log = logging.getLogger("hermes.webhooks")
+PLATFORM = "webhook"
+LEAST_SECRET = 8
+"""Characters of a secret that guards more than this machine's own programs."""
+_DELIVERY_SECONDS = 8.0
+_LOOK_SECONDS = 0.02
+
+
+class WebhookAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What became of an event: `accepted`, `ignored` with a reason, `duplicate`, `delivered`, `queued`."""
+
+    status: str
+    route: str = ""
+    event: str = ""
+    delivery_id: str = ""
+    reason: str = ""
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """An event that proved itself, on its way to become a turn."""
+
+    agent: AgentId
+    route: WebhookRoute
+    facts: Facts
+    delivery: Delivery
+
+    @property
+    def owner(self) -> str:
+        return f"webhook:{self.route.name}"
+
+    def answer(self, status: int, told: str, **more: str) -> web.Response:
+        body = WebhookAnswer(
+            status=told,
+            route=self.route.name,
+            event=self.facts.event,
+            delivery_id=self.delivery.id,
+            **more,
+        )
+        log.info(
+            "webhook.%s route=%s event=%s delivery=%s",
+            told,
+            self.route.name,
+            self.facts.event,
+            self.delivery.id,
+        )
+        data = msgspec.json.encode(body)
+        return web.Response(status=status, body=data, content_type="application/json")
+
+
+@signed_route("POST", "/webhooks/{route}", "Hand an event to a webhook route.", status=202)
+async def receive(call: Call) -> WebhookAnswer | web.Response:
+    return await _receive(call, call.door.default)
+
+
+@signed_route("POST", "/p/{agent}/webhooks/{route}", "Hand an event to a route, for this agent.", status=202)
+async def receive_for(call: Call) -> WebhookAnswer | web.Response:
+    agent = AgentId(call.part("agent"))
+    if agent not in call.door.agents:
+        raise ApiError(404, "unknown_agent", "There is no agent of this name.")
+    return await _receive(call, agent)
+
+
+async def _receive(call: Call, agent: AgentId) -> web.Response:
+    hooks = call.door.webhooks
+    if hooks is None:
+        raise ApiError(404, "unknown_route", "Webhooks are switched off.")
+    route = await hooks.find(call.part("route"))
+    body = await read_body(call.request, hooks.options.max_body)
+    headers = Headers(call.request.headers.items())
+    now = call.door.clock.now().timestamp()
+    proof = _prove(call.request, route, headers, body, now)
+    if proof.scheme is Scheme.GENERIC_V1:
+        hooks.warn_once(route.name)
+    hooks.rates.count(route.name)
+    payload = await asyncio.to_thread(read_payload, body, call.request.content_type)
+    facts = Facts(payload=payload, headers=headers, event=event_name(headers, payload))
+    event = Event(agent=agent, route=route, facts=facts, delivery=identify(headers, body, proof, now))
+    try:
+        return await _take(call, hooks, event)
+    except Ignored as why:
+        return event.answer(200, "ignored", reason=str(why))
+
+
+def _prove(request: web.Request, route: WebhookRoute, headers: Headers, body: bytes, now: float) -> Proof:
+    local = is_local(request)
+    try:
+        if not local and route.secret.reveal() != NO_AUTH and len(route.secret.reveal()) < LEAST_SECRET:
+            raise Forged("the route's secret is too short for the network")
+        return verify(headers, body, route.secret, now=now, loopback=local)
+    except Forged as why:
+        log.warning("webhook.refused route=%s peer=%s: %s", route.name, request.remote, why)
+        raise ApiError(401, "bad_signature", "The request is not signed as this route expects it.") from why
+
+
+def is_local(request: web.Request) -> bool:
+    """Whether this came from a program of this machine, to this machine, and not from a page in a browser or
+    through a proxy that would look the same."""
+    transport = request.transport
+    here = None if transport is None else transport.get_extra_info("sockname")
+    if isinstance(here, str):
+        return True  # the owner's socket
+    name = urlsplit(f"//{request.host}").hostname or ""
+    peers = (here[0] if here else "", request.remote or "", "127.0.0.1" if name == "localhost" else name)
+    return "Origin" not in request.headers and all(map(_is_loopback, peers))
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+# --- from an event to a turn ---
+
+
+async def _take(call: Call, hooks: Webhooks, event: Event) -> web.Response:
+    await hooks.check_wanted(event.route, event.facts)
+    if await _is_known(call, event):
+        return event.answer(200, "duplicate")
+    facts = await hooks.through_script(event.route, event.facts)
+    to = _target(call, hooks, event.route, facts)
+    words = Submission(
+        agent=event.agent,
+        source=_source(event),
+        input=TurnInput(
+            text=render(event.route, facts), action=Action.RELAY if event.route.deliver_only else Action.SAY
+        ),
+        cause=Cause.WEBHOOK,
+        reply=None if to is None else ReplyPlace(to=to),
+        request=Named(
+            prefix="hook_", owner=event.owner, key=event.delivery.keys[0], also=event.delivery.keys[1:]
+        ),
+    )
+    try:
+        submitted = await call.door.gateway.ask(words)
+    except Conflict:  # it is known, and its session was deleted since
+        return event.answer(200, "duplicate")
+    if not submitted.fresh:
+        return event.answer(200, "duplicate")
+    if event.route.deliver_only and to is not None:
+        return await _delivered(call, event, submitted.turn.id, to)
+    return event.answer(202, "accepted")
+
+
+async def _is_known(call: Call, event: Event) -> bool:
+    """Before the script runs, so that a repeat starts nothing; the commit decides once more."""
+    keys = event.delivery.keys
+    known = await call.door.gateway.read(event.agent, lambda tx: find_request(tx, event.owner, keys))
+    return known is not None
+
+
+def _target(call: Call, hooks: Webhooks, route: WebhookRoute, facts: Facts) -> Address | None:
+    try:
+        to = target(route, facts, hooks.platforms)
+    except (BadRoute, UserError) as error:
+        log.warning("webhook.no_target route=%s: %s", route.name, error)
+        raise ApiError(502, "no_target", "There is no chat that this event could go to.") from error
+    if to is not None and not call.door.gateway.knows(to):
+        log.warning("webhook.no_target route=%s: there is no platform %s", route.name, to.platform)
+        raise ApiError(502, "no_target", "The platform that this route delivers to is not there.")
+    return to
+
+
+def _source(event: Event) -> Source:
+    address = Address(platform=PLATFORM, chat=event.route.name, thread=event.delivery.id)
+    return Source(address=address, kind=Kind.WEBHOOK)
+
+
+# --- without an agent ---
+
+
+async def _delivered(call: Call, event: Event, turn: TurnId, to: Address) -> web.Response:
+    """Tell the sender whether it is there; what takes longer than it should wait for is on its way."""
+    state = OutState.DUE
+    if call.door.gateway.reaches(to):
+        state = await _settled(call, event.agent, turn)
+    if state is OutState.DEAD:
+        raise ApiError(502, "not_delivered", f"{to.platform} did not take the message.")
+    if state is OutState.SENT:
+        return event.answer(200, "delivered", target=str(to))
+    return event.answer(202, "queued", target=str(to))
+
+
+async def _settled(call: Call, agent: AgentId, turn: TurnId) -> OutState:
+    """How the messages of a turn ended; `due` if they wait for another try or take too long."""
+    try:
+        async with asyncio.timeout(_DELIVERY_SECONDS):
+            while True:
+                rows = await call.door.gateway.read(agent, lambda tx: tx.outbox.of_turn(turn))
+                if rows and (state := _state(rows)) is not OutState.ATTEMPTING:
+                    return state
+                await asyncio.sleep(_LOOK_SECONDS)
+    except TimeoutError:
+        return OutState.DUE
+
+
+def _state(rows: list[OutboxRow]) -> OutState:
+    states = {row.state for row in rows}
+    if OutState.DEAD in states:
+        return OutState.DEAD
+    if states == {OutState.SENT}:
+        return OutState.SENT
+    waits = any(row.state.open and row.next_at is not None for row in rows)
+    return OutState.DUE if waits else OutState.ATTEMPTING

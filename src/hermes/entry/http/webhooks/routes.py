@@ -1,0 +1,251 @@
+"""Routes: what is to be done with events that come in under a name. From the settings, or from the file that
+`hermes webhook subscribe` writes; of two with one name the settings' counts.
+
+A route that cannot be read keeps its name and refuses everything; its problem is a sentence for the operator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hermes.domain.address import Address
+from hermes.domain.errors import UserError
+from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.text import one_line
+from hermes.entry.http.webhooks.filters import BadFilter, Facts, Filter, read_filter
+from hermes.entry.http.webhooks.template import fill
+
+LOG = "log"
+GITHUB_COMMENT = "github_comment"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_KEYS = (
+    "secret",
+    "enabled",
+    "events",
+    "filters",
+    "script",
+    "prompt",
+    "skills",
+    "deliver",
+    "deliver_extra",
+    "deliver_only",
+)
+_NOTES = ("description", "created_at")
+"""Keys for people."""
+_EXTRA = ("repo", "pr_number", "chat_id", "thread_id", "message_thread_id")
+_THREADS = ("thread_id", "message_thread_id")
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_REPO = re.compile(r"[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}")
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
+
+
+class BadRoute(Exception):
+    """One sentence: what is wrong with a route."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookRoute:
+    """One name under which events come in. `problem` says why it takes nothing."""
+
+    name: str
+    secret: Secret = field(default_factory=lambda: Secret(""))
+    enabled: bool = True
+    events: tuple[str, ...] = ()
+    filter: Filter | None = None
+    script: str = ""
+    prompt: str = ""
+    skills: tuple[str, ...] = ()
+    deliver: str = LOG
+    extra: Mapping[str, str] = field(default_factory=dict)
+    deliver_only: bool = False
+    problem: str = ""
+
+    def wants(self, event: str) -> bool:
+        return not self.events or event in self.events
+
+
+def is_route_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
+def read_routes(tree: Any, fallback: Secret) -> dict[str, WebhookRoute]:
+    """Routes by name from the mapping that stands for them; `fallback` is the secret of those without one."""
+    if tree is None:
+        return {}
+    if not isinstance(tree, Mapping):
+        return {
+            "": WebhookRoute(name="", enabled=False, problem="routes must be a mapping of names to routes.")
+        }
+    return {str(name): _route(str(name), told, fallback) for name, told in tree.items()}
+
+
+def problems(routes: Mapping[str, WebhookRoute]) -> Iterator[str]:
+    for route in routes.values():
+        if route.problem:
+            yield f"Webhook route “{one_line(route.name, 64)}”: {route.problem}"
+
+
+def _route(name: str, tree: Any, fallback: Secret) -> WebhookRoute:
+    try:
+        return _read(name, tree, fallback)
+    except BadRoute as error:
+        return WebhookRoute(name=name, enabled=False, problem=str(error))
+    except BadFilter as error:
+        return WebhookRoute(name=name, enabled=False, problem=str(error))
+
+
+def _read(name: str, tree: Any, fallback: Secret) -> WebhookRoute:
+    if not is_route_name(name):
+        raise BadRoute("a name has letters, digits, “-”, “_” and “.”, at most 64.")
+    if not isinstance(tree, Mapping):
+        raise BadRoute("it must hold `name: value` lines.")
+    for key in tree:
+        if key not in (*_KEYS, *_NOTES):
+            raise BadRoute(f"“{one_line(str(key), 40)}” is not a key of a route.")
+    secret = tree.get("secret", fallback)
+    secret = Secret(secret) if isinstance(secret, str) else secret
+    if not isinstance(secret, Secret) or not secret.reveal().strip():
+        raise BadRoute("it has no secret, and there is no secret for all.")
+    route = WebhookRoute(
+        name=name,
+        secret=secret,
+        enabled=_flag(tree, "enabled", True),
+        events=_texts(tree, "events"),
+        filter=read_filter(tree.get("filters")),
+        script=_text(tree, "script"),
+        prompt=_text(tree, "prompt"),
+        skills=_texts(tree, "skills"),
+        deliver=_text(tree, "deliver") or LOG,
+        extra=_extra(tree.get("deliver_extra")),
+        deliver_only=_flag(tree, "deliver_only", False),
+    )
+    _check_delivery(route)
+    return route
+
+
+def _check_delivery(route: WebhookRoute) -> None:
+    if route.deliver_only and route.deliver == LOG:
+        raise BadRoute("deliver_only needs a deliver that is not log.")
+    if route.deliver == GITHUB_COMMENT and not {"repo", "pr_number"} <= route.extra.keys():
+        raise BadRoute("github_comment needs deliver_extra.repo and deliver_extra.pr_number.")
+    if ":" in route.deliver:
+        try:
+            Address.parse(route.deliver)
+        except UserError as error:
+            raise BadRoute(str(error)) from error
+
+
+def _flag(tree: Mapping[str, Any], key: str, default: bool) -> bool:
+    value = tree.get(key, default)
+    value = _WORDS.get(value.lower()) if isinstance(value, str) else value
+    if not isinstance(value, bool):
+        raise BadRoute(f"{key} must be true or false.")
+    return value
+
+
+def _text(tree: Mapping[str, Any], key: str) -> str:
+    if key not in tree:
+        return ""
+    value = tree[key]
+    if not isinstance(value, str):
+        raise BadRoute(f"{key} must be a text.")
+    return value
+
+
+def _texts(tree: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = tree.get(key, [])
+    items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise BadRoute(f"{key} must be a list of texts.")
+    return tuple(item for item in items if item)
+
+
+def _extra(tree: Any) -> dict[str, str]:
+    if tree is None:
+        return {}
+    if not isinstance(tree, Mapping):
+        raise BadRoute("deliver_extra must hold `name: value` lines.")
+    for key, value in tree.items():
+        if key not in _EXTRA:
+            raise BadRoute(
+                f"deliver_extra has no key “{one_line(str(key), 40)}”; there are {', '.join(_EXTRA)}."
+            )
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise BadRoute(f"deliver_extra.{key} must be a text.")
+    return {key: str(value) for key, value in tree.items()}
+
+
+# --- where the answer goes ---
+
+
+def target(route: WebhookRoute, facts: Facts, platforms: Mapping[str, PlatformSettings]) -> Address | None:
+    """The address that a route's answers go to, None for the log; `BadRoute` if there is none to be had."""
+    if route.deliver == LOG:
+        return None
+    extra = {key: _filled(key, value, facts) for key, value in route.extra.items()}
+    if route.deliver == GITHUB_COMMENT:
+        return _issue(extra)
+    if ":" in route.deliver:
+        return Address.parse(route.deliver)
+    thread = next((extra[key] for key in _THREADS if extra.get(key)), None)
+    if extra.get("chat_id"):
+        return _address(route.deliver, extra["chat_id"], thread)
+    home = platforms.get(route.deliver)
+    if home is None or not home.home_channel:
+        raise BadRoute(f"deliver {one_line(route.deliver, 40)} has no chat_id and no home channel.")
+    if ":" in home.home_channel:
+        return Address.parse(home.home_channel)
+    return _address(route.deliver, home.home_channel, thread or home.home_thread or None)
+
+
+def _filled(key: str, template: str, facts: Facts) -> str:
+    """A templated part of an address; nothing is sent to a place that the event did not name."""
+    text = fill(template, facts).strip()
+    if "{" in text:
+        raise BadRoute(f"the event has nothing for deliver_extra.{key}.")
+    return text
+
+
+def _issue(extra: Mapping[str, str]) -> Address:
+    repo, number = extra.get("repo", ""), extra.get("pr_number", "")
+    if not _REPO.fullmatch(repo) or ".." in repo:
+        raise BadRoute(f"“{one_line(repo, 80)}” is not a repository like owner/name.")
+    if not _NUMBER.fullmatch(number):
+        raise BadRoute(f"“{one_line(number, 40)}” is not the number of an issue or pull request.")
+    return Address(platform="github", chat=repo, thread=number)
+
+
+def _address(platform: str, chat: str, thread: str | None) -> Address:
+    if not chat.isprintable() or len(chat) > 200 or (thread is not None and not thread.isprintable()):
+        raise BadRoute("the chat that was filled in is not one.")
+    return Address(platform=platform, chat=chat, thread=thread)
+
+
+# --- those of the file ---
+
+ReadTree = Callable[[], Mapping[str, Any]]
+"""What the file of subscriptions holds now; blocking."""
+
+
+class RouteTable:
+    """All routes. Those of the file are read again when it gives another tree."""
+
+    def __init__(self, static: Mapping[str, WebhookRoute], read: ReadTree, fallback: Secret) -> None:
+        self._static = static
+        self._read = read
+        self._fallback = fallback
+        self._tree: Mapping[str, Any] = {}
+        self._dynamic: dict[str, WebhookRoute] = {}
+
+    def find(self, name: str) -> WebhookRoute | None:
+        """Blocking: it may look at the file."""
+        return self._static.get(name) or self.dynamic().get(name)
+
+    def dynamic(self) -> Mapping[str, WebhookRoute]:
+        tree = self._read()
+        if tree is not self._tree:
+            self._tree, self._dynamic = tree, read_routes(tree, self._fallback)
+        return self._dynamic

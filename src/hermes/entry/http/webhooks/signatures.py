@@ -1,0 +1,210 @@
+"""Who sent a webhook: the five ways in which senders sign, each checked over the raw bytes in constant time.
+
+The first scheme whose header is there decides, also when another would have agreed; none there, an empty
+secret, a header given twice: refused. Nothing here looks into the body.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hermes.domain.settings import Secret
+
+NO_AUTH = "INSECURE_NO_AUTH"
+"""As a secret: take everything, on loopback only."""
+TOLERANCE = 300
+_PREFIX = "whsec_"
+_MOST_SIGNATURES = 32
+_SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
+_HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
+# A full stop in an id would let a signature count for another cut between id, time and body.
+_MESSAGE_ID = re.compile(r"[!-\-/-~]{1,200}", re.ASCII)
+
+
+class Scheme(StrEnum):
+    """In the order in which they are looked for."""
+
+    SVIX = "svix"
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    GENERIC_V2 = "generic-v2"
+    GENERIC_V1 = "generic-v1"
+    NONE = "none"
+
+
+class Forged(Exception):
+    """The request proves nothing; the reason is for the log and names no secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """How a request was proven, and what of it the signature covers beside the body."""
+
+    scheme: Scheme
+    id: str | None = None
+    timestamp: int | None = None
+
+
+class Headers:
+    """Headers by their names in small letters; one that must be there once counts only then."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._values: dict[str, list[str]] = {}
+        for name, value in pairs:
+            self._values.setdefault(name.lower(), []).append(value)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._values
+
+    def get(self, name: str) -> str | None:
+        """The first value, for names and ids that nothing depends on."""
+        values = self._values.get(name.lower())
+        return values[0] if values else None
+
+    def only(self, name: str) -> str:
+        values = self._values.get(name, [])
+        if len(values) != 1 or not values[0]:
+            raise Forged(f"{name} is there {len(values)} times" if len(values) > 1 else f"{name} is missing")
+        return values[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Signed:
+    headers: Headers
+    body: bytes
+    secret: str
+    now: float
+
+
+def verify(headers: Headers, body: bytes, secret: Secret, *, now: float, loopback: bool) -> Proof:
+    """Who signed this; `Forged` if nobody did. `loopback` says that only this machine can reach the door."""
+    known = secret.reveal()
+    if not known.strip():
+        raise Forged("the route has no secret")
+    if known == NO_AUTH:
+        if not loopback:
+            raise Forged("a route without authentication is open on loopback only")
+        return Proof(scheme=Scheme.NONE)
+    asked = _Signed(headers=headers, body=body, secret=known, now=now)
+    for names, check in _SCHEMES:
+        if any(name in headers for name in names):
+            return check(asked)
+    raise Forged("no signature")
+
+
+# --- the schemes ---
+
+
+def _svix(asked: _Signed) -> Proof:
+    """Svix, and Standard Webhooks, which is the same under another name."""
+    brand = "svix" if any(name in asked.headers for name in _SVIX) else "webhook"
+    ident = asked.headers.only(f"{brand}-id")
+    if not _MESSAGE_ID.fullmatch(ident):
+        raise Forged("the message id holds what an id cannot hold")
+    sent, at = _fresh(asked, f"{brand}-timestamp")
+    signed = f"{ident}.{sent}.".encode() + asked.body
+    given = asked.headers.only(f"{brand}-signature").split(" ")
+    if len(given) > _MOST_SIGNATURES:
+        raise Forged("too many signatures")
+    agreed = False
+    for key in _svix_keys(asked.secret):
+        wanted = b"v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256))
+        for one in given:
+            agreed |= _same(one, wanted)
+    if not agreed:
+        raise Forged("the signature is wrong")
+    return Proof(scheme=Scheme.SVIX, id=ident, timestamp=at)
+
+
+def _svix_keys(secret: str) -> Iterator[bytes]:
+    """`whsec_` secrets are base64; others are used as they are, and as base64 where they can be that."""
+    coded = secret.removeprefix(_PREFIX)
+    if not secret.startswith(_PREFIX):
+        yield secret.encode("utf-8", "surrogateescape")
+    try:
+        key = base64.b64decode(coded + "=" * (-len(coded) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return
+    if key:
+        yield key
+
+
+def _github(asked: _Signed) -> Proof:
+    kind, _, given = asked.headers.only("x-hub-signature-256").partition("=")
+    if kind != "sha256":
+        raise Forged("not a SHA-256 signature")
+    _check_hex(asked, given, asked.body)
+    return Proof(scheme=Scheme.GITHUB)
+
+
+def _gitlab(asked: _Signed) -> Proof:
+    if not _same(asked.headers.only("x-gitlab-token"), _bytes(asked.secret)):
+        raise Forged("the token is wrong")
+    return Proof(scheme=Scheme.GITLAB)
+
+
+def _generic_v2(asked: _Signed) -> Proof:
+    given = asked.headers.only("x-webhook-signature-v2")
+    sent, at = _fresh(asked, "x-webhook-timestamp")
+    _check_hex(asked, given, f"{sent}.".encode() + asked.body)
+    return Proof(scheme=Scheme.GENERIC_V2, timestamp=at)
+
+
+def _generic_v1(asked: _Signed) -> Proof:
+    _check_hex(asked, asked.headers.only("x-webhook-signature"), asked.body)
+    return Proof(scheme=Scheme.GENERIC_V1)
+
+
+_SVIX = ("svix-signature", "svix-id", "svix-timestamp")
+_STANDARD = ("webhook-signature", "webhook-id", "webhook-timestamp")
+_SCHEMES: tuple[tuple[tuple[str, ...], Callable[[_Signed], Proof]], ...] = (
+    ((*_SVIX, *_STANDARD), _svix),
+    (("x-hub-signature-256",), _github),
+    (("x-gitlab-token",), _gitlab),
+    (("x-webhook-signature-v2",), _generic_v2),
+    (("x-webhook-signature",), _generic_v1),
+)
+
+
+# --- what they share ---
+
+
+def _fresh(asked: _Signed, name: str) -> tuple[str, int]:
+    """The time of sending as it was written and signed, if it is near enough to now."""
+    sent = asked.headers.only(name)
+    if not _SECONDS.fullmatch(sent):
+        raise Forged(f"{name} is not a time in seconds")
+    if abs(asked.now - int(sent)) > TOLERANCE:
+        raise Forged(f"{name} is more than {TOLERANCE} s away from now")
+    return sent, int(sent)
+
+
+def _check_hex(asked: _Signed, given: str, signed: bytes) -> None:
+    wanted = hmac.digest(_bytes(asked.secret), signed, hashlib.sha256).hex().encode()
+    if not _HEX.fullmatch(given) or not _same(given, wanted):
+        raise Forged("the signature is wrong")
+
+
+def _same(given: str, wanted: bytes) -> bool:
+    return hmac.compare_digest(_bytes(given), wanted)
+
+
+def _bytes(text: str) -> bytes:
+    # aiohttp hands over bytes that are no UTF-8 as surrogates.
+    return text.encode("utf-8", "surrogatepass")
+
+
+def sign(body: bytes, secret: Secret, *, now: float) -> dict[str, str]:
+    """Headers that prove a body of ours, in the generic scheme with a time."""
+    sent = str(int(now))
+    signature = hmac.digest(_bytes(secret.reveal()), f"{sent}.".encode() + body, hashlib.sha256).hex()
+    return {"X-Webhook-Timestamp": sent, "X-Webhook-Signature-V2": signature}

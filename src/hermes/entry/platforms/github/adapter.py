@@ -1,0 +1,182 @@
+"""The GitHub adapter: writes comments through the REST API, or through the `gh` command without a token.
+
+Each comment carries its key as a hidden mark, so that after a crash the issue tells whether it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from hermes.domain.address import Address
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.errors import NeedsLogin, Unreachable
+from hermes.domain.message import Body, Receipt
+from hermes.domain.ports import Accept
+from hermes.domain.settings import PlatformSettings, Secret
+from hermes.entry.platforms.github.convert import (
+    PER_PAGE,
+    comments_path,
+    error_for,
+    find_marked,
+    last_page,
+    marked,
+)
+from hermes.entry.platforms.github.manifest import MANIFEST
+
+API = "https://api.github.com"
+_SECONDS = 30.0
+_LAST_WORDS_SECONDS = 1.0
+_PAGES = 3
+_STATUS = re.compile(r"\(HTTP (\d{3})\)")
+_LOGIN_NEEDED = 4
+_GH_VARIABLES = ("PATH", "HOME", "XDG_CONFIG_HOME", "GH_CONFIG_DIR", "GH_HOST")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """An answer of GitHub's."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class GithubAdapter:
+    def __init__(self, settings: PlatformSettings, find: Callable[[str], Secret | None]) -> None:
+        self._api = settings.extra.get("api_url", API).rstrip("/")
+        self._token = find("GITHUB_TOKEN")
+        said = {name: find(name) for name in _GH_VARIABLES}
+        self._environ = {name: value.reveal() for name, value in said.items() if value is not None}
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return MANIFEST.capabilities
+
+    async def run(self, accept: Accept, cursor: str | None) -> None:
+        """Nothing comes in here; stay until told to go."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            if self._session is not None:
+                await self._session.close()
+                self._session = None
+
+    async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
+        told = await self._ask("POST", comments_path(to), {"body": marked(body.text, key)})
+        return Receipt(to=to, ref=str(_read(told)["id"]))
+
+    async def find_sent(self, to: Address, key: str) -> Receipt | None:
+        """Looks at the newest comments; they are listed oldest first."""
+        path = f"{comments_path(to)}?per_page={PER_PAGE}"
+        first = await self._ask("GET", path)
+        last = last_page(first.headers.get("Link", ""))
+        for page in range(last, max(last - _PAGES, 0), -1):
+            told = first if page == 1 else await self._ask("GET", f"{path}&page={page}")
+            found = find_marked(_read(told), key)
+            if found is not None:
+                return Receipt(to=to, ref=found)
+        return None
+
+    async def _ask(self, method: str, path: str, body: object = None) -> Told:
+        told = await (self._rest(method, path, body) if self._token else self._gh(method, path, body))
+        if told.status >= 300:
+            raise error_for(told.status, told.headers, _message(told.text))
+        return told
+
+    # --- the API ---
+
+    async def _rest(self, method: str, path: str, body: object) -> Told:
+        assert self._token is not None
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SECONDS))
+        headers = {
+            "Authorization": f"Bearer {self._token.reveal()}",
+            "Accept": "application/vnd.github+json",
+            "X-GitHub-Api-Version": "2022-11-28",
+            "User-Agent": "hermes-gateway",
+        }
+        try:
+            async with self._session.request(
+                method, f"{self._api}/{path}", json=body, headers=headers, allow_redirects=False
+            ) as response:
+                text = await response.text(errors="replace")
+                return Told(status=response.status, text=text, headers=response.headers)
+        except aiohttp.ClientConnectorError as error:
+            raise Unreachable(f"GitHub cannot be reached ({type(error).__name__})") from error
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Unreachable(f"GitHub did not answer ({type(error).__name__})", maybe_done=True) from error
+
+    # --- the command ---
+
+    async def _gh(self, method: str, path: str, body: object) -> Told:
+        arguments = ["api", "--include", "--method", method, path]
+        given = None if body is None else json.dumps(body).encode()
+        if given is not None:
+            arguments += ["--input", "-"]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                "gh",
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=self._environ,
+            )
+        except OSError as error:
+            raise NeedsLogin("GITHUB_TOKEN is not set, and there is no `gh` command") from error
+        try:
+            async with asyncio.timeout(_SECONDS):
+                out, err = await process.communicate(given)
+        except TimeoutError as error:
+            raise Unreachable("`gh` did not answer", maybe_done=True) from error
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                # Something that it started may hold its output open: that is not waited for.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), _LAST_WORDS_SECONDS)
+        return _told_by_gh(
+            process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
+        )
+
+
+def _told_by_gh(code: int, out: str, err: str) -> Told:
+    """`gh api --include` prints status line, headers and body; errors also end in `(HTTP 404)`."""
+    if code == _LOGIN_NEEDED:
+        raise NeedsLogin("`gh` is not logged in: run `gh auth login`, or set GITHUB_TOKEN")
+    head, _, text = out.replace("\r\n", "\n").partition("\n\n")
+    status, *lines = head.split("\n")
+    words = status.split()
+    said = _STATUS.search(err)
+    if len(words) > 1 and words[0].startswith("HTTP/") and words[1].isdigit():
+        pairs = (line.partition(":") for line in lines)
+        headers = {name.strip(): value.strip() for name, _, value in pairs}
+        return Told(status=int(words[1]), text=text, headers=headers)
+    if said is not None:
+        return Told(status=int(said[1]), text=err)
+    raise Unreachable(f"`gh` ended with code {code}", maybe_done=True)
+
+
+def _read(told: Told) -> Any:
+    try:
+        return json.loads(told.text)
+    except ValueError as error:
+        raise Unreachable("GitHub's answer is no JSON", maybe_done=True) from error
+
+
+def _message(text: str) -> str:
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return text
+    return str(told.get("message", text)) if isinstance(told, dict) else text

@@ -1,0 +1,65 @@
+"""Between our words and GitHub's: addresses to paths, keys to marks, answers to errors. Pure functions."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hermes.domain.address import Address
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.text import one_line
+
+PER_PAGE = 100
+_REPO = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
+_LAST = re.compile(r'[?&]page=(\d+)[^>]*>;\s*rel="last"')
+
+
+def comments_path(to: Address) -> str:
+    """Where the comments of an address `github:<owner/repo>:<number>` are."""
+    number = to.thread or ""
+    if not _REPO.fullmatch(to.chat) or ".." in to.chat or not (number.isascii() and number.isdigit()):
+        raise Refused(f"{to} is not an issue or pull request like github:owner/repo:7")
+    return f"repos/{to.chat}/issues/{number}/comments"
+
+
+def marked(text: str, key: str) -> str:
+    """The text with a mark that nobody sees, by which the comment is found again."""
+    return f"{text}\n\n{_mark(key)}"
+
+
+def find_marked(comments: Sequence[Any], key: str) -> str | None:
+    """The id of the comment with this key's mark."""
+    mark = _mark(key)
+    for comment in comments:
+        if isinstance(comment, dict) and mark in str(comment.get("body", "")):
+            return str(comment["id"])
+    return None
+
+
+def last_page(link: str) -> int:
+    """How many pages there are, from a `Link` header."""
+    found = _LAST.search(link)
+    return int(found[1]) if found else 1
+
+
+def error_for(status: int, headers: Mapping[str, str], told: str) -> HermesError:
+    """What an answer that is no success means for who sent the comment."""
+    why = f"GitHub says {status}: {one_line(told, 120)}"
+    limited = headers.get("X-RateLimit-Remaining") == "0" or "Retry-After" in headers
+    if status == 401:
+        return NeedsLogin(f"{why} (GITHUB_TOKEN)")
+    if status == 429 or (status == 403 and (limited or "rate limit" in told.lower())):
+        return Unreachable(why, after=_seconds(headers.get("Retry-After")))
+    if status >= 500:
+        return Unreachable(why, maybe_done=True)
+    return Refused(why)
+
+
+def _seconds(told: str | None) -> float:
+    return min(float(told), 3600.0) if told is not None and told.isascii() and told.isdigit() else 60.0
+
+
+def _mark(key: str) -> str:
+    return f"<!-- hermes:{hashlib.sha256(key.encode()).hexdigest()[:24]} -->"

@@ -1,0 +1,137 @@
+"""Scripts of an operator's own, in the home's `scripts` folder: words in on standard input, words out.
+
+A script runs in a process group of its own, with an environment built from nothing, and is killed with all it
+started when its time is up. What to do with its words is the caller's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes.domain.errors import UserError
+from hermes.domain.text import one_line
+
+FOLDER = "scripts"
+MOST_OUTPUT = 1 << 20
+_INTERPRETERS = {".py": (sys.executable,), ".sh": ("/bin/sh",), ".bash": ("bash",)}
+_MOST_COMPLAINT = 4000
+_LAST_WORDS_SECONDS = 1.0
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptEnd:
+    """How a script ended; no code means that its time was up or it said too much. `complaint` is the end of
+    what it wrote to standard error."""
+
+    code: int | None
+    output: bytes = b""
+    complaint: bytes = b""
+
+
+class Scripts:
+    def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
+        self._home = home
+        self._folder = home / FOLDER
+        self._environ = {name: environ[name] for name in _KEPT if name in environ}
+
+    def find(self, name: str) -> Path:
+        """The script of this name. One that leads out of the folder is none."""
+        folder = self._folder.resolve()
+        path = (folder / name).resolve()
+        if folder not in path.parents or not path.is_file():
+            raise UserError(
+                f"There is no script “{one_line(name, 60)}”.", hint=f"Put it into {self._folder}."
+            )
+        return path
+
+    async def run(self, name: str, data: bytes, timeout: float, cwd: str = "") -> ScriptEnd:
+        path = await asyncio.to_thread(self.find, name)
+        loop = asyncio.get_running_loop()
+        try:
+            transport, script = await loop.subprocess_exec(
+                lambda: _Listening(loop),
+                *_INTERPRETERS.get(path.suffix, ()),
+                str(path),
+                stderr=subprocess.PIPE,
+                cwd=cwd or self._folder,
+                env=self._environ | {"HERMES_HOME": str(self._home)},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UserError(
+                f"The script “{one_line(name, 60)}” cannot be started ({error.strerror}).",
+                hint="Make it executable: chmod +x",
+            ) from error
+        try:
+            async with asyncio.timeout(timeout):
+                _feed(transport, data)
+                await script.ended
+        except TimeoutError:
+            script.whole = False
+        finally:
+            _kill(transport.get_pid())
+            # What left the group may hold the output open: it is not waited for.
+            await asyncio.wait((script.silent,), timeout=_LAST_WORDS_SECONDS)
+            transport.close()
+        code = transport.get_returncode()
+        complaint = bytes(script.complaint)
+        if not script.whole:
+            return ScriptEnd(code=None, complaint=complaint)
+        return ScriptEnd(code=code, output=bytes(script.heard), complaint=complaint)
+
+
+class _Listening(asyncio.SubprocessProtocol):
+    """Hears a script to its end, or until it has said too much."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.heard = bytearray()
+        self.complaint = bytearray()
+        self.whole = True
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self.silent: asyncio.Future[None] = loop.create_future()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self.complaint += data
+            del self.complaint[:-_MOST_COMPLAINT]
+            return
+        if len(self.heard) + len(data) <= MOST_OUTPUT:
+            self.heard += data
+            return
+        self.whole = False
+        _settle(self.ended)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            _settle(self.silent)
+
+    def process_exited(self) -> None:
+        _settle(self.ended)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _feed(transport: asyncio.SubprocessTransport, data: bytes) -> None:
+    """A script that does not read its input to the end is none the worse for it."""
+    stdin = transport.get_pipe_transport(0)
+    assert isinstance(stdin, asyncio.WriteTransport)
+    stdin.write(data)
+    stdin.write_eof()
+
+
+def _kill(pid: int) -> None:
+    """The group, also after its leader has gone: what a script leaves behind goes with it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)

@@ -1,0 +1,113 @@
+"""`hermes webhook`: routes made by command, and an event sent to the gateway that runs."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from hermes.state.subscriptions import FILE
+from tests.cli.command import gateway, hermes
+
+CONFIG = "platforms: {webhook: {extra: {port: 0, routes: {fixed: {secret: config secret}, bad: {x: 1}}}}}\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def secret_in(told: str) -> str:
+    return next(line.split()[1] for line in told.splitlines() if line.startswith("Secret"))
+
+
+def test_a_route_is_made_listed_and_removed(home: Path) -> None:
+    made = hermes(
+        home,
+        "webhook",
+        "subscribe",
+        "ci",
+        "--prompt",
+        "Build {id}",
+        "--events",
+        "push, pull",
+        "--skills",
+        "a,b",
+    )
+    assert made.code == 0 and "http://127.0.0.1:8644/webhooks/ci" in made.out
+    secret = secret_in(made.out)
+    assert len(secret) > 30 and "this once" in made.err
+    kept = json.loads((home / FILE).read_text())["ci"]
+    assert kept["secret"] == secret and kept["events"] == ["push", "pull"] and kept["skills"] == ["a", "b"]
+    assert stat.S_IMODE((home / FILE).stat().st_mode) == 0o600
+    again = hermes(home, "webhook", "subscribe", "ci", "--prompt", "Other")
+    assert again.code == 0 and "Secret" not in again.out
+    assert json.loads((home / FILE).read_text())["ci"]["secret"] == secret
+    listed = hermes(home, "webhook", "list")
+    assert "ci" in listed.out and secret not in listed.out + hermes(home, "webhook", "list", "--json").out
+    assert hermes(home, "webhook", "remove", "ci").code == 0
+    assert hermes(home, "webhook", "list").out.startswith("No webhook routes yet")
+    gone = hermes(home, "webhook", "remove", "ci")
+    assert gone.code == 1 and "no route “ci”" in gone.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["a/b"], "cannot be called"),
+        (["x", "--deliver-only"], "deliver_only"),
+        (["x", "--deliver", "github_comment"], "pr_number"),
+        (["x", "--deliver", "a:b:c:d"], "not an address"),
+        (["x", "--deliver-extra", "repo"], "KEY=VALUE"),
+        (["x", "--deliver-extra", "room=1"], "“room”"),
+        (["fixed"], "config.yaml"),
+    ],
+)
+def test_what_cannot_be_a_route_is_told(home: Path, words: list[str], says: str) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text(CONFIG)
+    told = hermes(home, "webhook", "subscribe", *words)
+    assert told.code == 1 and says in told.err and told.clean and not (home / FILE).exists()
+
+
+def test_a_broken_route_is_a_problem_of_the_settings(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text(CONFIG)
+    told = hermes(home, "config", "check")
+    assert told.code == 1 and "Webhook route “bad”: “x” is not a key of a route." in told.out
+    shown = hermes(home, "config", "show")
+    assert shown.code == 0 and "config secret" not in shown.out + told.out
+    (home / "config.yaml").write_text(CONFIG.replace(", bad: {x: 1}", ""))
+    assert hermes(home, "config", "check").out.endswith("config ok\n")
+
+
+def test_a_broken_file_is_told_and_kept(home: Path) -> None:
+    home.mkdir()
+    (home / FILE).write_text("{")
+    for words in (["list"], ["subscribe", "x"], ["test", "x"]):
+        told = hermes(home, "webhook", *words)
+        assert told.code == 1 and "not JSON" in told.err and told.clean
+    assert (home / FILE).read_text() == "{"
+
+
+def test_an_event_is_sent_to_the_gateway_that_runs(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text(CONFIG)
+    assert "No gateway runs" in hermes(home, "webhook", "test", "fixed").err
+    with gateway(home):
+        told = hermes(home, "webhook", "test", "fixed")
+        assert told.code == 0 and told.out.startswith("202 ") and '"accepted"' in told.out
+        assert hermes(home, "webhook", "subscribe", "new").code == 0
+        told = hermes(home, "webhook", "test", "new", "--payload", '{"type": "mine"}')
+        assert told.code == 0 and '"event":"mine"' in told.out
+        listed = json.loads(hermes(home, "webhook", "list", "--json").out)
+        assert listed["address"].startswith("http://127.0.0.1:") and not listed["address"].endswith(":8644")
+        states = {row["name"]: row["state"] for row in listed["routes"]}
+        assert states["fixed"] == states["new"] == "on" and "“x”" in states["bad"]
+        broken = hermes(home, "webhook", "test", "bad")
+        assert broken.code == 1 and broken.out.startswith("403 ")
+        assert "no route" in hermes(home, "webhook", "test", "gone").err
+    log = (home / "logs" / "gateway.log").read_text()
+    assert "webhook.accepted route=fixed" in log and "config secret" not in log

@@ -1,0 +1,378 @@
+"""Chat completions: shapes, sessions, pictures, and clients that go away."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.errors import Refused
+from hermes.domain.event import Ending, Finished, Stopped
+from hermes.domain.ids import SessionId
+from hermes.domain.ports import ModelRequest
+from hermes.domain.turn import Speaker, Turn
+from hermes.testing.api import ApiWorld
+from hermes.testing.model import Say, ScriptedModel, call, echo, say
+from hermes.testing.tools import world_tools
+from tests.entry.http.talking import (
+    CHAT,
+    PHONE,
+    TWO_KEYS,
+    chunks,
+    content,
+    ended,
+    journal,
+    said,
+    sessions,
+    told,
+    words,
+)
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 20
+
+
+async def nothing(name: str, key: str, token: str) -> None:
+    return None
+
+
+def data_url(data: bytes, mime: str = "image/png") -> str:
+    return f"data:{mime};base64,{base64.b64encode(data).decode()}"
+
+
+def picture(url: str) -> dict[str, object]:
+    parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": url}}]
+    return {"messages": [{"role": "user", "content": parts}]}
+
+
+# --- shapes ---
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_a_stream_has_the_chunks_that_clients_expect(apart: bool, tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home", provider=ScriptedModel([say("one two", pieces=3)])) as api:
+        more = {"stream_options": {"include_usage": True}} if apart else {}
+        events = [event async for event in api.events(CHAT, words("hi", stream=True, **more))]
+    assert events[-1].data == "[DONE]"
+    parts = chunks(events)
+    assert parts[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert content(events) == "one two"
+    assert {part["id"] for part in parts} == {parts[0]["id"]}
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    last = parts[-1]
+    if apart:
+        assert (last["choices"], last["usage"]) == ([], usage)
+        last = parts[-2]
+        assert "usage" not in last
+    else:
+        assert last["usage"] == usage
+    assert last["choices"][0]["finish_reason"] == "stop"
+    assert all(part["choices"] for part in parts[: -1 if apart else None])
+
+
+async def test_tools_at_work_are_events_beside_the_answer(tmp_path: Path) -> None:
+    script = [call("read", '{"token": "m1"}'), say("done")]
+    world = ApiWorld(
+        home=tmp_path / "home", provider=ScriptedModel(script), tools=tuple(world_tools(nothing))
+    )
+    async with world as api:
+        events = [event async for event in api.events(CHAT, words("go", stream=True))]
+    progress = told(events, "hermes.tool.progress")
+    assert [(one["tool"], one["status"]) for one in progress] == [("read", "running"), ("read", "completed")]
+    assert progress[0]["toolCallId"] == progress[1]["toolCallId"] == "call_read"
+    assert content(events) == "done"
+
+
+async def test_an_answer_that_was_cut_says_so(tmp_path: Path) -> None:
+    def script(request: ModelRequest) -> Say:
+        return Say(text="and so on", ending=Ending.LENGTH)
+
+    async with ApiWorld(home=tmp_path / "home", provider=ScriptedModel(script)) as api:
+        heard = await api.post(CHAT, words("hi"))
+        events = [event async for event in api.events(CHAT, words("hi", stream=True))]
+    assert heard.json["choices"][0]["finish_reason"] == "length"
+    assert chunks(events)[-1]["choices"][0]["finish_reason"] == "length"
+
+
+async def test_without_any_words_it_is_a_bad_gateway(tmp_path: Path) -> None:
+    model = ScriptedModel(lambda request: Say(error=Refused("The model said no")))
+    async with ApiWorld(home=tmp_path / "home", provider=model) as api:
+        heard = await api.post(CHAT, words("hi"))
+        assert (heard.status, heard.json["error"]["code"]) == (502, "agent_incomplete")
+        assert "The model said no" in heard.json["error"]["message"]
+        assert heard.headers["X-Hermes-Completed"] == "false"
+        assert heard.headers["X-Hermes-Partial"] == "false"
+        assert "The model said no" in heard.headers["X-Hermes-Error"]
+        assert heard.headers["X-Hermes-Run-Id"].startswith("run_")
+        events = [event async for event in api.events(CHAT, words("hi", stream=True))]
+        last = chunks(events)[-1]
+        assert last["choices"][0]["finish_reason"] == "error"
+        assert last["hermes"]["error_code"] == "agent_failed"
+
+
+async def test_what_was_said_before_it_was_stopped_is_given(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    model = ScriptedModel([Say(text="half an ans", hold=hold)])
+    headers = {"X-Hermes-Session-Id": "s", "X-Hermes-Session-Key": "ann"}
+    async with ApiWorld(home=tmp_path / "home", provider=model) as api:
+        asking = asyncio.create_task(api.post(CHAT, words("hi"), headers=headers))
+        turn = await running(api, "s")
+        await api.app.gateway.stop_turn(turn.agent, turn.id, "stopped by hand")
+        heard = await asking
+    assert heard.status == 200
+    assert heard.json["choices"][0]["message"]["content"] == "half an ans"
+    assert heard.json["hermes"] == {
+        "completed": False,
+        "partial": True,
+        "failed": False,
+        "error": "stopped by hand",
+        "error_code": "agent_stopped",
+    }
+    assert heard.headers["X-Hermes-Partial"] == "true"
+    assert (heard.headers["X-Hermes-Session-Id"], heard.headers["X-Hermes-Session-Key"]) == ("s", "ann")
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"n": 2}, "invalid_request"),
+        ({"tool_choice": "required"}, "unsupported_tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "x"}}}, "unsupported_tool_choice"),
+        ({"tools": [{"type": "web_search"}]}, "unsupported_tool"),
+        ({"tools": [{"type": "function", "function": {"name": "no blanks"}}]}, "invalid_request"),
+        ({"tools": [{"function": {"name": "a"}}, {"function": {"name": "a"}}]}, "invalid_request"),
+        ({"tools": [{"function": {"name": f"a{n}"}} for n in range(129)]}, "invalid_request"),
+        ({"messages": [{"role": "assistant", "content": "I said"}]}, "invalid_request"),
+        ({"messages": [{"role": "tool", "content": "42"}]}, "invalid_request"),
+        ({"messages": [{"role": "wizard", "content": "hi"}]}, "invalid_request"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused(more: dict[str, object], code: str, tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        heard = await api.post(CHAT, {**words("hi"), **more})
+        assert (heard.status, heard.json["error"]["code"]) == (400, code)
+        assert heard.json["error"]["message"].endswith(".")
+        assert not await sessions(api)
+
+
+# --- sessions ---
+
+
+async def test_a_conversation_of_its_own_keeps_only_what_is_said_now(tmp_path: Path) -> None:
+    model = ScriptedModel(echo)
+    body = {
+        "messages": [
+            {"role": "system", "content": "Be kind."},
+            {"role": "user", "content": "my name is Ann"},
+            {"role": "assistant", "content": "hello Ann"},
+            {"role": "user", "content": "who am I?"},
+        ]
+    }
+    async with ApiWorld(home=tmp_path / "home", provider=model) as api:
+        first, second = await api.post(CHAT, body), await api.post(CHAT, body)
+        names = [one.headers["X-Hermes-Session-Id"] for one in (first, second)]
+        assert names[0] != names[1], "two clients that begin alike share a session"
+        assert said(await journal(api, names[0])) == ["who am I?"]
+        request = model.requests[0]
+        assert [(one.by, one.text) for one in request.history] == [
+            (Speaker.USER, "my name is Ann"),
+            (Speaker.AGENT, "hello Ann"),
+        ]
+        assert request.system.endswith("Be kind.")
+        assert all(one.expires_at is not None for one in await sessions(api))
+
+
+async def test_a_days_old_conversation_is_forgotten_unless_somebody_came_back(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        gone, kept = [(await api.post(CHAT, words("hi"))).headers["X-Hermes-Session-Id"] for _ in range(2)]
+        await api.post(CHAT, words("again"), headers={"X-Hermes-Session-Id": kept})
+        now = datetime.now(UTC)
+        later = now + timedelta(days=1, minutes=1)
+        await api.app.store.write(lambda tx: tx.recovery.prune(now, later))
+        assert [one.id for one in await sessions(api)] == [kept]
+        assert await journal(api, gone) == []
+
+
+async def test_a_named_session_is_told_its_own_history_not_the_requests(tmp_path: Path) -> None:
+    model = ScriptedModel(echo)
+    headers = {"X-Hermes-Session-Id": "notes"}
+    async with ApiWorld(home=tmp_path / "home", provider=model) as api:
+        await api.post(CHAT, words("first"), headers=headers)
+        body = {
+            "messages": [
+                {"role": "user", "content": "made up"},
+                {"role": "assistant", "content": "made up too"},
+                {"role": "user", "content": "second"},
+            ]
+        }
+        heard = await api.post(CHAT, body, headers=headers)
+        assert heard.json["choices"][0]["message"]["content"] == "You said: second"
+        assert model.requests[1].history == ()
+        assert said(await journal(api, "notes")) == ["first", "second"]
+        assert (await sessions(api))[0].expires_at is None
+
+
+async def test_a_session_of_another_key_or_agent_is_not_entered(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home", config=TWO_KEYS) as api:
+        headers = {"X-Hermes-Session-Id": "mine"}
+        await api.post(CHAT, words("secret"), headers=headers)
+        foreign = await api.post(CHAT, words("hi"), headers={**PHONE, **headers})
+        assert (foreign.status, foreign.json["error"]["code"]) == (404, "not_found")
+        other = await api.post(CHAT, words("hi", model="helper"), headers=headers)
+        assert (other.status, other.json["error"]["code"]) == (409, "session_exists")
+        assert said(await journal(api, "mine")) == ["secret"]
+
+
+async def test_only_lasting_sessions_have_a_log(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with ApiWorld(home=home) as api:
+        passing = await api.post(CHAT, words("first"))
+        await api.post(CHAT, words("hi"), headers={"X-Hermes-Session-Id": "notes"})
+    assert [path.name for path in (home / "sessions").iterdir()] == ["notes.jsonl"]
+    name = passing.headers["X-Hermes-Session-Id"]
+    async with ApiWorld(home=home) as api:
+        await api.post(CHAT, words("second"), headers={"X-Hermes-Session-Id": name})
+    lines = (home / "sessions" / f"{name}.jsonl").read_text().splitlines()
+    assert len(lines) == 4, "a session that somebody came back to has its log from the beginning"
+
+
+async def test_chats_and_threads_of_a_client_are_sessions(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home", config=TWO_KEYS) as api:
+
+        async def session(chat: str, thread: str = "", key: dict[str, str] | None = None) -> str:
+            headers = {"X-Hermes-Chat-Id": chat, "X-Hermes-User-Id": "ann", **(key or {})}
+            if thread:
+                headers["X-Hermes-Thread-Id"] = thread
+            heard = await api.post(CHAT, words("hi"), headers=headers)
+            assert heard.status == 200
+            return heard.headers["X-Hermes-Session-Id"]
+
+        kitchen = await session("kitchen")
+        assert await session("kitchen") == kitchen
+        others = [await session("attic"), await session("kitchen", "t1"), await session("kitchen", key=PHONE)]
+        assert len({kitchen, *others}) == 4
+        assert await session("kitchen", "t1") == others[1]
+        alone = await api.post(CHAT, words("hi"), headers={"X-Hermes-Thread-Id": "t1"})
+        assert alone.status == 400
+        found = {one.id: one for one in await sessions(api)}
+        assert found[SessionId(kitchen)].expires_at is None
+
+
+# --- pictures ---
+
+
+async def test_a_picture_is_stored_before_the_turn_and_shown_to_the_model(tmp_path: Path) -> None:
+    model = ScriptedModel(echo)
+    async with ApiWorld(home=tmp_path / "home", provider=model) as api:
+        heard = await api.post(CHAT, picture(data_url(PNG)))
+        assert heard.status == 200
+        assert list(model.requests[0].images.values()) == [data_url(PNG)]
+        entries = await journal(api, heard.headers["X-Hermes-Session-Id"])
+        (image,) = entries[0].record.attachments
+        assert (image.mime, image.size) == ("image/png", len(PNG))
+        assert not image.ref.startswith("data:")
+        await api.post(CHAT, picture("https://pictures.example/cat.png"))
+        entries = await journal(api, (await sessions(api))[0].id)
+        assert entries[0].record.attachments[0].ref == "https://pictures.example/cat.png"
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        (data_url(PNG, "image/svg+xml"), "invalid_image"),
+        (data_url(b"GIF89a"), "invalid_image"),
+        ("data:image/png;base64,!!!!", "invalid_image"),
+        ("data:image/png,plain", "invalid_image"),
+        (data_url(PNG + b"x" * 5_000_000), "image_too_large"),
+        ("file:///etc/passwd", "unsupported_content_type"),
+        ("data:text/html;base64,AAAA", "unsupported_content_type"),
+    ],
+    ids=["svg", "wrong type", "no base64", "not encoded", "large", "file", "html"],
+)
+async def test_a_wrong_picture_starts_nothing(url: str, code: str, tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        body = io.BytesIO(json.dumps(picture(url)).encode())
+        heard = await api.ask("POST", CHAT, data=body, headers={"Content-Type": "application/json"})
+        assert (heard.status, heard.json["error"]["code"]) == (400, code)
+        assert not await sessions(api)
+
+
+# --- clients that go away ---
+
+
+async def running(api: ApiWorld, session: str | None = None) -> Turn:
+    """The turn that runs now, once it has spoken to the model."""
+    for _ in range(2000):
+        for one in await sessions(api):
+            turns = await api.app.store.read(lambda tx, one=one: tx.turns.open_of(one.id))
+            if turns and api.provider.requests and session in (None, one.id):
+                return turns[0]
+        await asyncio.sleep(0.005)
+    raise AssertionError("nothing runs")
+
+
+async def leave_midway(api: ApiWorld, *, stream: bool, headers: dict[str, str]) -> None:
+    """Ask, and hang up while the model is still speaking."""
+    if stream:
+        body = words("hi", stream=True)
+        async with api.http.post(api.address + CHAT, json=body, headers=headers) as response:
+            await response.content.readuntil(b"half")
+            response.close()
+        return
+    asking = asyncio.create_task(api.post(CHAT, words("hi"), headers=headers))
+    await running(api)
+    asking.cancel()
+    await asyncio.wait((asking,))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_goes_away_stops_its_run(stream: bool, tmp_path: Path) -> None:
+    model = ScriptedModel([Say(text="half an answer", hold=asyncio.Event())])
+    async with ApiWorld(home=tmp_path / "home", provider=model) as api:
+        await leave_midway(api, stream=stream, headers={})
+        assert await ended(api) == Stopped(reason="client gone")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("headers", [{"X-Hermes-Session-Id": "s"}, {"Idempotency-Key": "k"}])
+async def test_one_that_can_come_back_does_not(stream: bool, headers: dict[str, str], tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    model = ScriptedModel([Say(text="half an answer", hold=hold)])
+    async with ApiWorld(home=tmp_path / "home", provider=model) as api:
+        await leave_midway(api, stream=stream, headers=headers)
+        await asyncio.sleep(0.1)
+        hold.set()
+        assert await ended(api) == Finished()
+
+
+async def test_by_choice_every_run_is_finished(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    model = ScriptedModel([Say(text="half an answer", hold=hold)])
+    config = "platforms: {api_server: {on_disconnect: finish}}"
+    async with ApiWorld(home=tmp_path / "home", provider=model, config=config) as api:
+        await leave_midway(api, stream=True, headers={})
+        await asyncio.sleep(0.1)
+        hold.set()
+        assert await ended(api) == Finished()
+
+
+async def test_many_streams_on_a_slow_model_all_reach_it(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    model = ScriptedModel(lambda request: Say(text="slowly", hold=hold))
+    async with ApiWorld(home=tmp_path / "home", provider=model) as api:
+
+        async def one() -> str:
+            return content([event async for event in api.events(CHAT, words("hi", stream=True))])
+
+        asking = [asyncio.create_task(one()) for _ in range(64)]
+        for _ in range(3000):
+            if len(model.requests) == 64:
+                break
+            await asyncio.sleep(0.01)
+        hold.set()
+        assert len(model.requests) == 64
+        assert set(await asyncio.gather(*asking)) == {"slowly"}

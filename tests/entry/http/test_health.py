@@ -1,0 +1,95 @@
+"""Health in detail tells how each part is, and says 503 when the gateway is not ready for more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.rows import OpenWork
+from hermes.entry.http import health
+from hermes.entry.http.health import MOST_WAITING, run_checks
+from hermes.testing.api import ApiWorld
+
+WELL = {"disk_free_bytes": 10**12, "gateway_state": "running", "model": "a model"}
+
+
+def _work(inbox: int = 0) -> OpenWork:
+    return OpenWork(turns={}, outbox={}, inbox=inbox, questions=0)
+
+
+async def test_every_part_is_told(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        heard = await api.get("/health/detailed")
+        assert heard.status == 200
+        told = heard.json
+    assert told["ready"]
+    assert set(told["checks"]) == {"state_db", "config", "model", "disk", "gateway", "background_queues"}
+    assert all(check["ok"] for check in told["checks"].values())
+    assert told["platforms"]["api_server"]["state"] == "connected"
+    assert (told["gateway_state"], told["gateway_busy"], told["gateway_drainable"]) == (
+        "running",
+        False,
+        True,
+    )
+    assert told["pid"] > 1
+    assert told["agents"] == ["main"]
+
+
+async def test_a_full_disk_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "LEAST_FREE", 1 << 62)
+    async with ApiWorld(home=tmp_path / "home") as api:
+        heard = await api.get("/health/detailed")
+        assert heard.status == 503
+        assert not heard.json["ready"]
+        assert not heard.json["checks"]["disk"]["ok"]
+        assert (await api.get("/health")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("facts", "work", "trouble", "part"),
+    [
+        ({"disk_free_bytes": 1000}, _work(), "", "disk"),
+        ({"gateway_state": "draining"}, _work(), "", "gateway"),
+        ({"model": ""}, _work(), "", "model"),
+        ({}, None, "the disk is full", "state_db"),
+        ({}, _work(MOST_WAITING + 1), "", "background_queues"),
+    ],
+)
+def test_each_part_can_be_unready(
+    facts: dict[str, object], work: OpenWork | None, trouble: str, part: str
+) -> None:
+    checks = run_checks({**WELL, **facts}, work, trouble)
+    assert [name for name, check in checks.items() if not check.ok] == [part]
+
+
+def test_a_mistake_in_the_settings_is_told_and_stops_nothing() -> None:
+    check = run_checks({**WELL, "config_problems": 2}, _work(), "")["config"]
+    assert check.ok
+    assert "2 problems" in check.detail
+
+
+async def test_capabilities_are_those_of_the_table(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        told = (await api.get("/v1/capabilities")).json
+        assert told["features"]["chat_completions"]
+        assert not told["features"]["skills"]
+        assert told["limits"]["max_body_bytes"] == 10_000_000
+        assert {"method": "GET", "path": "/metrics"}.items() <= {
+            **next(one for one in told["endpoints"] if one["path"] == "/metrics")
+        }.items()
+
+
+async def test_a_fault_of_ours_is_told_in_the_same_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a secret detail")
+
+    monkeypatch.setattr(health, "run_checks", broken)
+    async with ApiWorld(home=tmp_path / "home") as api:
+        heard = await api.get("/health/detailed")
+        assert heard.status == 500
+        assert heard.json["error"]["code"] == "internal_error"
+        assert b"secret" not in heard.data
+    assert "http.broke" in caplog.text

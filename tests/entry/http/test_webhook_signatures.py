@@ -1,0 +1,390 @@
+"""Who may wake an agent: vendors' own vectors are taken, and nothing that differs from them in one bit."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from hermes.domain.settings import Secret
+from hermes.entry.http.webhooks.signatures import (
+    NO_AUTH,
+    TOLERANCE,
+    Forged,
+    Headers,
+    Proof,
+    Scheme,
+    sign,
+    verify,
+)
+
+NOW = 1_614_265_330
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A request as it comes in, and what the route knows."""
+
+    headers: Pairs
+    body: bytes
+    secret: str
+    now: float = NOW
+
+    def verify(self, loopback: bool = True) -> Proof:
+        return verify(Headers(self.headers), self.body, Secret(self.secret), now=self.now, loopback=loopback)
+
+    def refused(self) -> bool:
+        try:
+            self.verify()
+        except Forged:
+            return True
+        return False
+
+
+def _hex(secret: str, signed: bytes) -> str:
+    return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+
+
+# Published by Svix and Standard Webhooks (their libraries' tests and docs), GitHub ("Validating webhook
+# deliveries"); the generic schemes are ours, so their values are computed here another way.
+SVIX = Sent(
+    headers=(
+        ("svix-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
+        ("svix-timestamp", "1614265330"),
+        ("svix-signature", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
+    ),
+    body=b'{"test": 2432232314}',
+    secret="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+)
+STANDARD = replace(
+    SVIX, headers=tuple((name.replace("svix", "webhook"), text) for name, text in SVIX.headers)
+)
+GITHUB = Sent(
+    headers=(
+        (
+            "X-Hub-Signature-256",
+            "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
+        ),
+    ),
+    body=b"Hello, World!",
+    secret="It's a Secret to Everybody",
+)
+GITLAB = Sent(headers=(("X-Gitlab-Token", "wörd of mouth"),), body=b"{}", secret="wörd of mouth")
+V2 = Sent(
+    headers=(
+        ("X-Webhook-Timestamp", str(NOW)),
+        ("X-Webhook-Signature-V2", _hex("s3cret", b'1614265330.{"a":1}')),
+    ),
+    body=b'{"a":1}',
+    secret="s3cret",
+)
+V1 = Sent(headers=(("X-Webhook-Signature", _hex("s3cret", b'{"a":1}')),), body=b'{"a":1}', secret="s3cret")
+GENUINE = {
+    "svix": SVIX,
+    "standard webhooks": STANDARD,
+    "github": GITHUB,
+    "gitlab": GITLAB,
+    "v2": V2,
+    "v1": V1,
+}
+
+
+@pytest.mark.parametrize(
+    ("sent", "proof"),
+    [
+        (SVIX, Proof(scheme=Scheme.SVIX, id="msg_p5jXN8AQM9LWM0D4loKWxJek", timestamp=NOW)),
+        (STANDARD, Proof(scheme=Scheme.SVIX, id="msg_p5jXN8AQM9LWM0D4loKWxJek", timestamp=NOW)),
+        (GITHUB, Proof(scheme=Scheme.GITHUB)),
+        (GITLAB, Proof(scheme=Scheme.GITLAB)),
+        (V2, Proof(scheme=Scheme.GENERIC_V2, timestamp=NOW)),
+        (V1, Proof(scheme=Scheme.GENERIC_V1)),
+    ],
+    ids=GENUINE,
+)
+def test_what_vendors_sign_is_taken(sent: Sent, proof: Proof) -> None:
+    assert sent.verify() == proof
+    shouted = tuple((name.upper(), text) for name, text in sent.headers)
+    assert replace(sent, headers=shouted).verify() == proof
+    if proof.timestamp is not None:
+        for edge in (-TOLERANCE, TOLERANCE):
+            assert replace(sent, now=NOW + edge).verify() == proof
+        for beyond in (-TOLERANCE - 1, TOLERANCE + 1):
+            assert replace(sent, now=NOW + beyond).refused()
+
+
+def test_one_of_several_svix_signatures_is_enough() -> None:
+    """The example of the Standard Webhooks specification, with a rotated and a foreign signature beside."""
+    several = (
+        "v1,bm9ldHUjKzFob2VudXRob2VodWUzMjRvdWVvdW9ldQo= v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE= "
+        "v2,MzJsNDk4MzI0K2VvdSMjMTEjQEBAQDEyMzMzMzEyMwo="
+    )
+    assert _with(SVIX, "svix-signature", several).verify().scheme is Scheme.SVIX
+    assert _with(SVIX, "svix-signature", several.replace("g0hM", "g0hN")).refused()
+    assert _with(SVIX, "svix-signature", several.replace("v1,g0hM", "v2,g0hM")).refused()
+
+
+def test_a_svix_secret_without_its_prefix_is_taken_as_it_is_or_as_base64() -> None:
+    assert replace(SVIX, secret="MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").verify().scheme is Scheme.SVIX
+    signed = base64.b64encode(
+        hmac.digest(b"not base64!", b"msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330." + SVIX.body, "sha256")
+    )
+    plain = replace(_with(SVIX, "svix-signature", f"v1,{signed.decode()}"), secret="not base64!")
+    assert plain.verify().scheme is Scheme.SVIX
+
+
+@pytest.mark.parametrize("secret", ["whsec_", "whsec_!!!!", "whsec_===="])
+def test_a_svix_secret_that_is_none_denies(secret: str) -> None:
+    signed = base64.b64encode(hmac.digest(b"", b"msg_x.1614265330.{}", "sha256")).decode()
+    empty_key = replace(
+        _with(_with(SVIX, "svix-id", "msg_x"), "svix-signature", f"v1,{signed}"), body=b"{}", secret=secret
+    )
+    assert empty_key.refused()
+
+
+@pytest.mark.parametrize("sent", GENUINE.values(), ids=GENUINE)
+def test_an_empty_secret_denies(sent: Sent) -> None:
+    for secret in ("", " ", "\t\n"):
+        signed = (
+            ("X-Webhook-Signature", _hex(secret, sent.body)),
+            ("X-Gitlab-Token", secret),
+        )
+        assert replace(sent, secret=secret).refused()
+        for header in signed:
+            assert replace(sent, secret=secret, headers=(header,)).refused()
+
+
+def test_without_authentication_only_on_loopback() -> None:
+    bare = Sent(headers=(), body=b"{}", secret=NO_AUTH)
+    assert bare.verify(loopback=True) == Proof(scheme=Scheme.NONE)
+    with pytest.raises(Forged):
+        bare.verify(loopback=False)
+
+
+def test_no_signature_is_refused() -> None:
+    assert replace(GITHUB, headers=(("X-Request-ID", "1"),)).refused()
+
+
+def test_what_we_sign_we_take() -> None:
+    sent = sign(b"[]", Secret("pass"), now=NOW)
+    assert Sent(headers=tuple(sent.items()), body=b"[]", secret="pass").verify().scheme is Scheme.GENERIC_V2
+
+
+def test_the_first_scheme_found_decides() -> None:
+    """A genuine signature in a later scheme does not mend a wrong one in an earlier scheme."""
+    wrong: dict[str, Pairs] = {
+        "svix": tuple((name, "0") for name, _ in SVIX.headers),
+        "github": (("X-Hub-Signature-256", "sha256=" + "0" * 64),),
+        "gitlab": (("X-Gitlab-Token", "no"),),
+        "v2": (("X-Webhook-Timestamp", str(NOW)), ("X-Webhook-Signature-V2", "0" * 64)),
+    }
+    order = ["svix", "github", "gitlab", "v2", "v1"]
+    for place, later in enumerate(order):
+        for earlier in order[:place]:
+            genuine = GENUINE[later]
+            assert not genuine.refused()
+            assert replace(genuine, headers=(*genuine.headers, *wrong[earlier])).refused(), (earlier, later)
+
+
+# --- forgeries ---
+
+
+def _with(sent: Sent, name: str, text: str) -> Sent:
+    return replace(sent, headers=tuple((key, text if key == name else old) for key, old in sent.headers))
+
+
+def _flip(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def _flipped_body(sent: Sent, dice: random.Random) -> Sent:
+    return replace(sent, body=_flip(sent.body, dice.randrange(len(sent.body) * 8)))
+
+
+def _flipped_header(sent: Sent, dice: random.Random) -> Sent:
+    name, text = dice.choice(sent.headers)
+    while True:
+        changed = _flip(text.encode(), dice.randrange(len(text.encode()) * 8)).decode(
+            "utf-8", "surrogateescape"
+        )
+        if changed != text:
+            return _with(sent, name, changed)
+
+
+def _cut_header(sent: Sent, dice: random.Random) -> Sent:
+    name, text = dice.choice(sent.headers)
+    return _with(sent, name, text[: dice.randrange(len(text))])
+
+
+def _longer_header(sent: Sent, dice: random.Random) -> Sent:
+    name, text = dice.choice(sent.headers)
+    more = "".join(dice.choice("0a=.\u0660 ,") for _ in range(dice.randint(1, 4))).strip() or "0"
+    glued = text + more
+    return _with(sent, name, glued if dice.random() < 0.5 else more + text)
+
+
+def _wrong_secret(sent: Sent, dice: random.Random) -> Sent:
+    place = dice.randrange(len(sent.secret))
+    other = dice.choice([letter for letter in "ABCabc123" if letter != sent.secret[place]])
+    return replace(sent, secret=sent.secret[:place] + other + sent.secret[place + 1 :])
+
+
+def _longer_body(sent: Sent, dice: random.Random) -> Sent:
+    more = dice.choice([b" ", b"\n", b"\0", b"}", b"."])
+    return replace(sent, body=sent.body + more if dice.random() < 0.5 else more + sent.body)
+
+
+def _shorter_body(sent: Sent, dice: random.Random) -> Sent:
+    return replace(sent, body=sent.body[: dice.randrange(len(sent.body))])
+
+
+def _missing_header(sent: Sent, dice: random.Random) -> Sent:
+    gone = dice.choice(sent.headers)
+    return replace(sent, headers=tuple(pair for pair in sent.headers if pair != gone))
+
+
+def _header_twice(sent: Sent, dice: random.Random) -> Sent:
+    again = dice.choice(sent.headers)
+    other = again if dice.random() < 0.3 else (again[0].upper(), "x" + again[1])
+    pairs = [*sent.headers, other]
+    dice.shuffle(pairs)
+    return replace(sent, headers=tuple(pairs))
+
+
+def _foreign_headers(sent: Sent, dice: random.Random) -> Sent:
+    other = dice.choice([one for one in GENUINE.values() if one.secret != sent.secret])
+    return replace(sent, headers=other.headers)
+
+
+def _swapped_values(sent: Sent, dice: random.Random) -> Sent:
+    texts = [text for _, text in sent.headers]
+    return replace(
+        sent,
+        headers=tuple(
+            (name, text) for (name, _), text in zip(sent.headers, texts[1:] + texts[:1], strict=True)
+        ),
+    )
+
+
+def _stale(sent: Sent, dice: random.Random) -> Sent:
+    return replace(sent, now=NOW + dice.choice([-1, 1]) * dice.randint(TOLERANCE + 1, 10_000_000))
+
+
+def _strange_time(sent: Sent, dice: random.Random) -> Sent:
+    name = next(name for name, _ in sent.headers if "timestamp" in name.lower())
+    arabic = str(NOW).translate({ord("0") + digit: 0x0660 + digit for digit in range(10)})
+    full = str(NOW).translate({ord("0") + digit: 0xFF10 + digit for digit in range(10)})
+    strange = [
+        arabic,
+        full,
+        f"+{NOW}",
+        f"{NOW}.0",
+        f" {NOW}",
+        f"{NOW}e0",
+        f"0x{NOW:x}",
+        f"{NOW:_}",
+        f"-{NOW}",
+    ]
+    return _with(sent, name, dice.choice([*strange, f"{NOW}\n", "", "now", "9" * 40, f"0{NOW}"]))
+
+
+def _signed_strange_time(sent: Sent, dice: random.Random) -> Sent:
+    """Strange digits for which the signature itself is right: whoever signs must write a plain time."""
+    strange = dice.choice([f"{NOW}.0", f"+{NOW}", str(NOW).replace("1", "\u0661")])
+    return replace(
+        V2,
+        headers=(
+            ("X-Webhook-Timestamp", strange),
+            ("X-Webhook-Signature-V2", _hex(V2.secret, strange.encode() + b"." + V2.body)),
+        ),
+    )
+
+
+def _other_cut(sent: Sent, dice: random.Random) -> Sent:
+    """The same signed bytes, cut elsewhere between id, time and body: a later time out of the body."""
+    inner = b'{"note": ".%d.' % (NOW + 10_000)
+    key = base64.b64decode(SVIX.secret.removeprefix("whsec_"))
+    signed = b"msg_1.%d." % NOW + inner + b'"}'
+    signature = base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
+    return Sent(
+        headers=(
+            ("svix-id", f'msg_1.{NOW}.{{"note": "'),
+            ("svix-timestamp", str(NOW + 10_000)),
+            ("svix-signature", f"v1,{signature}"),
+        ),
+        body=b'"}',
+        secret=SVIX.secret,
+        now=NOW + 10_000,
+    )
+
+
+def _coarser(sent: Sent, dice: random.Random) -> Sent:
+    """Spellings of the right signature that are not the right spelling."""
+    name, text = next(pair for pair in sent.headers if "ignature" in pair[0] or "Token" in pair[0])
+    kind, mark, rest = text.partition("," if "svix" in name or name.startswith("webhook") else "=")
+    spelled = {
+        text.upper() if text.upper() != text else text + "=",
+        text[:-1],
+        f"{kind.upper()}{mark}{rest}x",
+        f"sha1={rest or text}",
+        f'"{text}"',
+        base64.b64encode(text.encode()).decode(),
+    }
+    return _with(sent, name, dice.choice(sorted(spelled - {text})))
+
+
+ANY: list[Callable[[Sent, random.Random], Sent]] = [
+    _flipped_header,
+    _cut_header,
+    _longer_header,
+    _wrong_secret,
+    _missing_header,
+    _header_twice,
+    _foreign_headers,
+    _coarser,
+]
+BODY = [_flipped_body, _longer_body, _shorter_body]
+TIMED = [_stale, _strange_time, _signed_strange_time, _other_cut, _swapped_values]
+
+
+def forgeries(count: int) -> Iterator[tuple[str, Sent]]:
+    dice = random.Random(4)
+    for number in range(count):
+        name = list(GENUINE)[number % len(GENUINE)]
+        sent = GENUINE[name]
+        ways = [*ANY, *(BODY if name != "gitlab" else []), *(TIMED if len(sent.headers) > 1 else [])]
+        way = ways[number // len(GENUINE) % len(ways)]
+        yield f"{name} {way.__name__} {number}", way(sent, dice)
+
+
+def test_forgeries_are_refused() -> None:
+    made = list(forgeries(2000))
+    taken = [name for name, sent in made if not sent.refused()]
+    assert not taken, taken[:10]
+    assert len({(sent.headers, sent.body, sent.secret, sent.now) for _, sent in made}) >= 200
+
+
+def test_a_forgery_of_nothing_would_be_noticed() -> None:
+    """The check above can fail: what is not changed is taken."""
+    assert not any(sent.refused() for sent in GENUINE.values())
+
+
+def test_bytes_that_are_no_text_are_refused_not_broken() -> None:
+    for sent in GENUINE.values():
+        for name, _ in sent.headers:
+            assert _with(sent, name, "\udcff\udc00").refused()
+
+
+def test_reasons_name_no_secret() -> None:
+    for _, sent in forgeries(300):
+        with pytest.raises(Forged) as refused:
+            sent.verify()
+        assert sent.secret not in str(refused.value)
+        assert "g0hM9SsE" not in str(refused.value)

@@ -1,0 +1,120 @@
+// One conversation of OpenAI's client for Node with the gateway: `openai_node.mjs <address> <key> <case>`.
+// Prints what it heard as JSON. Run from the folder in which the client is installed.
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+
+const require = createRequire(pathToFileURL(process.cwd() + "/"));
+const { default: OpenAI } = await import(pathToFileURL(require.resolve("openai")).href).then((m) => m.default?.default ? m.default : m);
+
+const [address, key, name] = process.argv.slice(2);
+const client = new OpenAI({ baseURL: `${address}/v1`, apiKey: key, maxRetries: 0, timeout: 30000 });
+const model = "hermes-agent";
+const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+const weather = { type: "function", function: { name: "get_weather", parameters } };
+const user = (content) => [{ role: "user", content }];
+const pixel =
+  "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+const cases = {
+  async models() {
+    const found = [];
+    for await (const one of client.models.list()) found.push(one.id);
+    return found;
+  },
+  async chat() {
+    const answer = await client.chat.completions.create({ model, messages: user("hello") });
+    return { text: answer.choices[0].message.content, usage: answer.usage.total_tokens > 0 };
+  },
+  async stream() {
+    let text = "", usage = null;
+    const chunks = await client.chat.completions.create({
+      model, messages: user("hello"), stream: true, stream_options: { include_usage: true },
+    });
+    for await (const chunk of chunks) {
+      usage = chunk.usage ?? usage;
+      text += chunk.choices[0]?.delta?.content ?? "";
+    }
+    return { text, usage: usage !== null && usage.total_tokens > 0 };
+  },
+  async tools() {
+    const messages = user("the weather, please");
+    const first = (await client.chat.completions.create({ model, messages, tools: [weather] })).choices[0];
+    const call = first.message.tool_calls[0];
+    messages.push(first.message, { role: "tool", tool_call_id: call.id, content: "sunny" });
+    const last = await client.chat.completions.create({ model, messages, tools: [weather] });
+    return {
+      reason: first.finish_reason,
+      call: [call.function.name, JSON.parse(call.function.arguments)],
+      text: last.choices[0].message.content,
+    };
+  },
+  async tools_stream() {
+    let called = "", given = "", reason = null;
+    const messages = user("the weather, please");
+    const chunks = await client.chat.completions.create({ model, messages, tools: [weather], stream: true });
+    for await (const chunk of chunks)
+      for (const choice of chunk.choices) {
+        reason = choice.finish_reason ?? reason;
+        for (const call of choice.delta.tool_calls ?? []) {
+          called += call.function?.name ?? "";
+          given += call.function?.arguments ?? "";
+        }
+      }
+    return { reason, call: [called, JSON.parse(given)] };
+  },
+  async images() {
+    const parts = [{ type: "text", text: "a picture" }, { type: "image_url", image_url: { url: pixel } }];
+    const answer = await client.chat.completions.create({ model, messages: user(parts) });
+    return answer.choices[0].message.content;
+  },
+  async errors() {
+    const wrong = new OpenAI({ baseURL: `${address}/v1`, apiKey: "wrong", maxRetries: 0 });
+    const found = [];
+    for (const bad of [
+      () => client.chat.completions.create({ model: "no-such-model", messages: user("hi") }),
+      () => client.chat.completions.create({ model, messages: [] }),
+      () => wrong.models.list(),
+    ])
+      await bad().catch((error) => found.push([error.constructor.name, error.status, error.code]));
+    return found;
+  },
+  async disconnect() {
+    const chunks = await client.chat.completions.create({ model, messages: user("hang"), stream: true });
+    for await (const chunk of chunks) {
+      const words = chunk.choices[0]?.delta?.content;
+      if (words) {
+        chunks.controller.abort();
+        return words;
+      }
+    }
+  },
+  async responses() {
+    const first = await client.responses.create({ model, input: "hello" });
+    const second = await client.responses.create({ model, input: "again", previous_response_id: first.id });
+    const kept = await client.responses.retrieve(first.id);
+    await client.responses.delete(first.id);
+    const gone = await client.responses.retrieve(first.id).then(() => false, (error) => error.status === 404);
+    return { texts: [first.output_text, second.output_text, kept.output_text], gone };
+  },
+  async responses_stream() {
+    let text = "";
+    const kinds = [], numbers = [];
+    for await (const event of await client.responses.create({ model, input: "hello", stream: true })) {
+      kinds.push(event.type);
+      numbers.push(event.sequence_number);
+      text += event.type === "response.output_text.delta" ? event.delta : "";
+    }
+    const ordered = numbers.every((number, at) => at === 0 || number > numbers[at - 1]);
+    return { text, ends: [kinds[0], kinds.at(-1)], "in order": ordered };
+  },
+  async responses_tools() {
+    const tools = [{ type: "function", name: "get_weather", parameters, strict: false }];
+    const first = await client.responses.create({ model, input: "the weather, please", tools });
+    const call = first.output.find((item) => item.type === "function_call");
+    const input = [{ type: "function_call_output", call_id: call.call_id, output: "sunny" }];
+    const second = await client.responses.create({ model, input, previous_response_id: first.id, tools });
+    return { call: [call.name, JSON.parse(call.arguments)], text: second.output_text };
+  },
+};
+
+console.log(JSON.stringify(await cases[name]()));
