@@ -245,6 +245,9 @@ class JobDesk:
     async def all(self) -> list[Job]:
         return await self.store.read(lambda tx: tx.jobs.list())
 
+    async def get(self, ident: JobId) -> Job | None:
+        return await self.store.read(lambda tx: tx.jobs.get(ident))
+
     async def find(self, word: str) -> Job:
         return await self.store.read(lambda tx: find_job(tx, word))
 
