@@ -58,6 +58,7 @@ async def runs(chat: Journey) -> list[JobRun]:
 async def live(chat: Journey, clock: FakeClock) -> None:
     """Two slots come and go."""
     for _ in range(2):
+        await settle()
         await clock.leap(600)
         await rest(chat)
 
@@ -101,7 +102,7 @@ async def first_life(
         await chat.abandon()
         return True
     assert isinstance(chat.store, StoppingStore)
-    living = asyncio.create_task(live(chat, clock))
+    living = asyncio.create_task(live_whole(chat, clock))
     stopped = asyncio.create_task(chat.store.stopped.wait())
     await asyncio.wait((living, stopped), return_when=asyncio.FIRST_COMPLETED)
     crashed = not living.done()
@@ -111,8 +112,13 @@ async def first_life(
     if crashed:
         await chat.abandon()
     else:
-        await chat.__aexit__()
+        living.result()
     return crashed
+
+
+async def live_whole(chat: Journey, clock: FakeClock) -> None:
+    await live(chat, clock)
+    await chat.__aexit__()
 
 
 def judge(found: list[JobRun], world: World, jobs: FakeJobWorld, where: str) -> None:

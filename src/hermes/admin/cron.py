@@ -430,7 +430,9 @@ async def _tick_once(app: Any) -> int:
     ready.cancel()
     ended = 0
     if not living.done():
-        await asyncio.wait((asyncio.create_task(_until_done(app)), living), timeout=_PATIENCE)
+        done = asyncio.create_task(_until_done(app), name="tick")
+        await asyncio.wait((done, living), timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        done.cancel()
         for agent in agents_of(app.loaded.settings):
             runs = await app.gateway.jobs(agent).runs("", 1000)
             ended += sum(run.ended_at is not None and run.ended_at >= began for run in runs)

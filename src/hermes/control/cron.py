@@ -134,7 +134,8 @@ class Cron:
             if await self._fire(agent, due, len(runs)):
                 due, _ = await self._look(agent)
             following += [due.next] if due.next is not None else []
-        ahead = [(at - now).total_seconds() for at in following]
+        now = self._world.clock.now()
+        ahead = [max(0.0, (at - now).total_seconds()) for at in following]
         return min([LONGEST_SLEEP, *ahead])
 
     async def _rest(self, seconds: float) -> None:

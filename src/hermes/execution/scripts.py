@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
@@ -125,8 +126,8 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 def _feed(transport: asyncio.SubprocessTransport, data: bytes) -> None:
     """A script that does not read its input to the end is none the worse for it."""
-    stdin = transport.get_pipe_transport(0)
-    assert isinstance(stdin, asyncio.WriteTransport)
+    # uvloop's transports are of no class of asyncio's.
+    stdin = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
     stdin.write(data)
     stdin.write_eof()
 
