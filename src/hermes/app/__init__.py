@@ -25,6 +25,7 @@ from hermes.agent.routes import Route, RoutedProvider
 from hermes.agent.tools import Workbench, default_tools
 from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker
 from hermes.app.http import Around, HttpPart
+from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
 from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt, zone_of
 from hermes.app.vitals import Vitals
@@ -214,6 +215,7 @@ class App:
                 settings=settings,
                 clock=clock,
                 capabilities=self._capabilities(),
+                owner=str(self._home),
                 aliases={name: route.model for name, route in self._routes.items()},
                 committed=_tell_nobody if logs is None else logs.committed,
                 forgotten=_forget_nothing if logs is None else logs.forget,
@@ -221,6 +223,8 @@ class App:
         )
         if not self._given.in_memory:
             await import_people(self._home, store)
+        for runtime in runtimes.values() if not self._given.in_memory else ():
+            await take_over_jobs(runtime, clock)
         await gateway.start()
         accounts = list(self._accounts(store))
         http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
@@ -337,8 +341,13 @@ class App:
         workspace = self._workspace(profile)
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         tools = self._given.tools
+        backend: Backend | None = None
         if tools is None:
-            tools = self._tools(profile, store, workspace, added)
+            backend = LocalBackend(
+                home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
+            )
+            self._backends.append(backend)
+            tools = self._tools(profile, store, backend, workspace, added)
         choice = self._choices.get(profile.agent)
         model = settings.model.default if choice is None else choice.model
         prompt = SystemPrompt(
@@ -358,6 +367,7 @@ class App:
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
         )
         known_as = model if choice is None else f"{choice.model} ({choice.provider})"
+        jobs = None if self._given.in_memory else HomeJobs(profile.home, self._environ, backend)
         return Runtime(
             profile=profile,
             agent=loop,
@@ -366,16 +376,15 @@ class App:
             prompt=prompt.current,
             tools=tools,
             media=media,
+            jobs=jobs,
         )
 
     def _workspace(self, profile: Profile) -> Path:
         return self._given.workspace or profile.home / WORKSPACE
 
-    def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
-        backend = LocalBackend(
-            home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
-        )
-        self._backends.append(backend)
+    def _tools(
+        self, profile: Profile, store: Store, backend: Backend, workspace: Path, added: Sequence[Tool]
+    ) -> list[Tool]:
         bench = Workbench(
             backend=backend,
             recall=recall_from(store, zone_of(profile.settings.timezone)),
@@ -385,6 +394,7 @@ class App:
             own_pids=(os.getpid(),),
             asks=profile.settings.approvals.mode != "off",
             ended=self._tell_ended,
+            jobs=None if self._given.in_memory else job_tool(lambda: self._gateway),
         )
         chosen = self._given.toolsets
         hosted = profile.settings.agents.get(profile.agent)

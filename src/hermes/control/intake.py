@@ -58,6 +58,7 @@ class IntakeWorld:
     capabilities: Callable[[Address], Capabilities]
     ring_session: Callable[[AgentId, SessionId, bool], None]
     ring_lane: Callable[[Address], None]
+    ring_jobs: Callable[[], None] = lambda: None
     select: SelectAgent | None = None
 
 
@@ -132,6 +133,8 @@ class Intake:
         log.debug("intake.took n=%d outcome=%s", row.n, taken.outcome)
         if taken.session is not None:
             world.ring_session(routed.agent, taken.session, taken.fresh)
+        if taken.outcome.startswith("command"):
+            world.ring_jobs()
         if taken.replied:
             world.ring_lane(row.inbound.source.address)
 

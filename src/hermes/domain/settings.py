@@ -103,6 +103,34 @@ class ApprovalSettings:
             "Seconds a request for approval, or for the result of a client's tool, stays open.", least=0
         ),
     )
+    cron_mode: str = field(
+        default="deny",
+        metadata=about(
+            "What a job gets that would have to ask, with nobody there.", choices=("deny", "approve")
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CronSettings:
+    """How jobs run and what people get of them."""
+
+    wrap_response: bool = field(
+        default=True, metadata=about("Tell above and below an answer which job it is from.")
+    )
+    output_retention: int = field(
+        default=50, metadata=about("How many outputs of a job are kept as files.", least=1)
+    )
+    max_parallel_jobs: int = field(
+        default=0,
+        metadata=about(
+            "Runs at the same time; 0 = as many as are due.", env=("HERMES_CRON_MAX_PARALLEL",), least=0
+        ),
+    )
+    script_timeout: float = field(
+        default=3600.0,
+        metadata=about("Seconds a job's script may take.", env=("HERMES_CRON_SCRIPT_TIMEOUT",), least=1),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +250,7 @@ class Settings:
     model: ModelSettings = field(default_factory=ModelSettings)
     agent: AgentSettings = field(default_factory=AgentSettings)
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
+    cron: CronSettings = field(default_factory=CronSettings)
     display: DisplaySettings = field(default_factory=DisplaySettings)
     streaming: StreamingSettings = field(default_factory=StreamingSettings)
     gateway: GatewaySettings = field(default_factory=GatewaySettings)

@@ -17,8 +17,9 @@ from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import AgentId
 from hermes.state.census import CensusTable
 from hermes.state.db import Damaged, Row
+from hermes.state.facts import FactsTable
 from hermes.state.inbox import InboxTable
-from hermes.state.jobs import JobsTable
+from hermes.state.jobs import JobRunsTable, JobsTable
 from hermes.state.journal import JournalTable
 from hermes.state.leases import LeasesTable
 from hermes.state.media import MediaTable
@@ -115,6 +116,8 @@ class SqliteTx:
         self.questions = QuestionsTable(db, agent)
         self.requests = RequestsTable(db, agent)
         self.jobs = JobsTable(db, agent)
+        self.job_runs = JobRunsTable(db, agent)
+        self.facts = FactsTable(db)
         self.search = SearchTable(db, agent)
         self.media = MediaTable(db, agent)
         self.leases = LeasesTable(db)

@@ -125,11 +125,21 @@ PAIRING = (
     "CREATE TABLE pairing_marks (name TEXT PRIMARY KEY, count INTEGER NOT NULL, until REAL) WITHOUT ROWID",
 )
 
+JOBS = (
+    "ALTER TABLE job_slots ADD COLUMN agent TEXT",
+    "ALTER TABLE job_slots ADD COLUMN state TEXT NOT NULL DEFAULT 'over'",
+    "ALTER TABLE job_slots ADD COLUMN body BLOB",
+    "CREATE INDEX job_slots_open ON job_slots (agent, due) WHERE state != 'over'",
+    "CREATE INDEX job_slots_recent ON job_slots (agent, due)",
+    "CREATE INDEX jobs_due ON jobs (agent, next_due) WHERE next_due IS NOT NULL",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
     Migration(number=3, oldest=3, statements=THIRD),
     Migration(number=4, oldest=4, statements=PAIRING),
+    Migration(number=5, oldest=5, statements=JOBS),
 )
 NEWEST = MIGRATIONS[-1].number
 

@@ -39,7 +39,7 @@ _GROUPS_LISTED = {
     "qqbot": "group_allowed_chats",
 }
 _LATER_SECTIONS = """terminal compression memory skills delegation security tool_output
-    tool_loop_guardrails tools checkpoints web browser tts stt voice cron code_execution clarify
+    tool_loop_guardrails tools checkpoints web browser tts stt voice code_execution clarify
     human_delay prompt_caching openrouter provider_routing updates model_catalog network lsp
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
     privacy providers custom_providers credential_pool_strategies quick_commands personalities
@@ -54,12 +54,13 @@ _LATER_IN = {
         task_completion_guidance parallel_tool_call_guidance environment_probe coding_context
         verify_on_stop max_verify_nudges image_input_mode disabled_toolsets gateway_timeout_warning
         gateway_notify_interval restart_drain_timeout gateway_auto_continue_freshness""",
-    "approvals": "cron_mode deny destructive_slash_confirm mcp_reload_confirm",
+    "approvals": "deny destructive_slash_confirm mcp_reload_confirm",
     "display": """compact personality skin language streaming show_reasoning reasoning_full tool_progress
         tool_preview_length friendly_tool_labels inline_diffs bell_on_complete show_cost resume_display
         interface timestamps final_response_markdown runtime_footer platforms
         background_process_notifications ephemeral_system_ttl""",
     "streaming": "transport",
+    "cron": "mirror_delivery provider",
     "logging": "max_size_mb backup_count",
     "sessions": "auto_prune retention_days vacuum_after_prune min_interval_hours",
     "gateway": """multiplex_profiles profile_routes platform_connect_timeout delivery_ledger

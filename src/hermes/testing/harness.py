@@ -16,6 +16,7 @@ from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
+from hermes.domain.job import JobWorld
 from hermes.domain.ports import Agent, ModelRequest, Store, Tx
 from hermes.domain.settings import PlatformSettings, Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
@@ -54,6 +55,7 @@ class Journey:
     tools: Sequence[Tool] | None = None
     limits: LoopLimits | None = None
     agents: Sequence[str] = ("main",)
+    jobs: JobWorld | None = None
     wrap_store: Callable[[Store], Store] = lambda store: store
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     model: ScriptedModel = field(init=False)
@@ -117,7 +119,8 @@ class Journey:
             limits=self.limits,
         )
         profile = Profile(agent=agent, home=self.folder, settings=self.settings)
-        return Runtime(profile=profile, agent=self.wrap_agent(loop), store=store, media=media)
+        core = self.wrap_agent(loop)
+        return Runtime(profile=profile, agent=core, store=store, media=media, jobs=self.jobs)
 
     # --- the platform's connection ---
 

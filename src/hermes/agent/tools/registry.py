@@ -43,6 +43,8 @@ class Workbench:
     own_pids: tuple[int, ...] = ()
     asks: bool = True
     ended: Callable[[ToolContext, ProcessView], None] = field(default=lambda context, view: None)
+    jobs: Callable[[ToolContext, str, Mapping[str, Any]], Awaitable[str]] | None = None
+    """Does with jobs what an action and what is said of a job ask for."""
 
     def place(self, cwd: str | None = None) -> Place:
         return Place(

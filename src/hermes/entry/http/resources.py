@@ -11,6 +11,7 @@ RESOURCES = [
     "sessions",
     "session_chat",
     "questions",
+    "jobs",
     "models",
     "health",
     "capabilities",
