@@ -89,6 +89,14 @@ def test_the_same_through_a_gateway_that_runs(home: Path) -> None:
         assert code not in running.err
 
 
+def test_a_code_outlives_a_killed_gateway(home: Path) -> None:
+    code = asks(home, "42")
+    with gateway(home) as running:
+        running.process.kill()
+        running.process.wait()
+    assert hermes(home, "pairing", "approve", "telegram", code).code == 0
+
+
 def test_six_wrong_codes_lock_the_platform(home: Path) -> None:
     code = asks(home, "42")
     with gateway(home) as running:

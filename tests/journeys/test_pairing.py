@@ -379,6 +379,12 @@ async def test_who_guesses_five_times_is_not_heard_even_with_the_right_code(desk
     assert await desk.people() == ["ann"]
 
 
+async def test_a_link_to_the_bot_may_bring_the_code(desk: Desk) -> None:
+    code = await desk.invites()
+    assert "Paired!" in await desk.asks("ann", f"/start {code}", offer=False)
+    assert await desk.asks("bob", "/start", offer=False) == ""
+
+
 async def test_ten_thousand_guesses_let_nobody_in(desk: Desk) -> None:
     now = desk.now
     for _ in range(MOST_PENDING):

@@ -330,7 +330,7 @@ def test_key_like_names(name: str, secret: bool) -> None:
 
 def test_who_may_write_is_said_in_blocks_and_in_variables(tmp_path: Path) -> None:
     config = """
-unauthorized_dm_behavior: ignore
+gateway: {unauthorized_dm_behavior: ignore}
 telegram:
   allow_from: [1]
   allowed_users: [2]

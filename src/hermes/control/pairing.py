@@ -87,7 +87,8 @@ def is_paired(tx: Tx, source: Source) -> bool:
 def meet(tx: Tx, source: Source, text: str, now: datetime, *, offer: bool) -> Met | None:
     """A stranger wrote privately: perhaps an invitation's code, else a request, if those are taken (`offer`).
     None is silence."""
-    code, account = read_code(text), account_of(source)
+    # A link to the bot brings what is behind its `?start=` as `/start <code>`.
+    code, account = read_code(text.strip().removeprefix("/start ")), account_of(source)
     invited = tx.pairing_codes.mark(_invited(account))
     if code is not None and invited is not None and _holds(invited, now):
         return _redeem(tx, source, code, now)
