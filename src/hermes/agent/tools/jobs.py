@@ -28,7 +28,7 @@ def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> Ask | None:
     return Ask(text=told, digest=f"cronjob:{json.dumps(values, sort_keys=True, default=str)}")
 
 
-@tool("cronjob", Effect.ONCE, judge=_judge)
+@tool("cronjob", Effect.ONCE, judge=_judge, needs=lambda bench: bench.jobs is not None)
 async def cronjob(
     desk: Desk,
     action: Literal["create", "list", "update", "pause", "resume", "remove", "run"],

@@ -88,6 +88,7 @@ class ToolSpec:
     parallel: bool = False
     judge: Judge | None = None
     asks: Callable[[Mapping[str, object]], Clarification] | None = None
+    needs: Callable[[Workbench], bool] = lambda bench: True
 
 
 TOOLS: dict[str, ToolSpec] = {}
@@ -102,8 +103,9 @@ def tool(
     parallel: bool = False,
     judge: Judge | None = None,
     asks: Callable[[Mapping[str, object]], Clarification] | None = None,
+    needs: Callable[[Workbench], bool] = lambda bench: True,
 ) -> Callable[[Run], Run]:
-    """Register the function under its own name."""
+    """Register the function under its own name. A workbench without what it `needs` does not have it."""
 
     def register(run: Run) -> Run:
         name = run.__name__
@@ -116,6 +118,7 @@ def tool(
             parallel=parallel,
             judge=judge,
             asks=asks,
+            needs=needs,
         )
         return run
 
@@ -143,7 +146,7 @@ def default_tools(
     if NO_TOOLSET in enabled:
         return []
     wanted = (set(enabled) or set(known)) - set(disabled)
-    return [_bind(spec, bench) for spec in TOOLS.values() if spec.toolset in wanted]
+    return [_bind(spec, bench) for spec in TOOLS.values() if spec.toolset in wanted and spec.needs(bench)]
 
 
 def _bind(spec: ToolSpec, bench: Workbench) -> Tool:
