@@ -113,10 +113,19 @@ THIRD = (
     "CREATE INDEX guidance_session ON guidance (session)",
 )
 
+FOURTH = (
+    """CREATE TABLE channels (
+        address TEXT PRIMARY KEY, account TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
+        guild TEXT NOT NULL, seen_at REAL NOT NULL) WITHOUT ROWID""",
+    "CREATE INDEX channels_recent ON channels (seen_at)",
+    "CREATE TABLE homes (account TEXT PRIMARY KEY, address TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
     Migration(number=3, oldest=3, statements=THIRD),
+    Migration(number=4, oldest=3, statements=FOURTH),
 )
 NEWEST = MIGRATIONS[-1].number
 
