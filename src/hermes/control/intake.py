@@ -17,6 +17,7 @@ from hermes.control.commands.registry import Call, perform, read_command
 from hermes.control.questions import answer, as_answer, pressed
 from hermes.control.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
+from hermes.control.targets import seen_channel
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
@@ -173,6 +174,7 @@ class Taking:
 
     def _message(self, tx: Tx) -> Taken:
         settings = self.world.settings
+        tx.directory.note(seen_channel(self.inbound.source, self.world.clock.now()))
         isolation = Isolation(
             groups_per_user=settings.group_sessions_per_user,
             threads_per_user=settings.thread_sessions_per_user,

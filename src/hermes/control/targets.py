@@ -1,6 +1,6 @@
 """Targets: from what a person, a job or a model calls a place to the addresses that are meant.
 
-`origin`, `local`, `all`, a platform (its home channel), `platform:chat[:thread]`, `platform:name`, and lists of
+`origin`, `local`, `all`, a platform (its home channel), `platform:chat[:thread]`, `platform:name`, lists of
 these. Pure: what is known of chats and homes is handed in; `known_targets` reads it in a transaction."""
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from urllib.parse import unquote
 
-from hermes.domain.address import Address, read_platform, spell_platform
+from hermes.domain.address import Address, Kind, Source, read_platform, spell_platform
 from hermes.domain.directory import Channel
 from hermes.domain.errors import UserError
 from hermes.domain.ports import Tx
@@ -215,6 +216,18 @@ def _home_of_settings(platform: str, block: PlatformSettings, settings: Settings
             log.warning("targets.home_channel platform=%s problem=%s", platform, error)
             return None
     return Address(platform=platform, chat=channel, thread=block.home_thread or None)
+
+
+def seen_channel(source: Source, at: datetime) -> Channel:
+    """The chat that somebody just wrote from. A private chat is called like the person in it."""
+    name = source.chat_name or (source.user_name if source.kind is Kind.PRIVATE else None)
+    return Channel(
+        address=source.address,
+        name=one_line(name or "", _SHOWN),
+        kind=source.kind,
+        guild=source.guild or "",
+        seen_at=at,
+    )
 
 
 def with_aliases(channels: Sequence[Channel], aliases: Aliases) -> list[Channel]:

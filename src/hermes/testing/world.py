@@ -47,6 +47,8 @@ class Update:
     button: str | None = None
     reply_to_us: bool = False
     group: str | None = None
+    chat_name: str | None = None
+    guild: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
