@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,9 @@ from hermes.domain.address import Address
 from hermes.domain.errors import Refused
 from hermes.domain.rows import OutState
 from hermes.domain.settings import PlatformSettings
-from hermes.testing.crash import StoppingStore
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import World
+from tests.journeys.cut import one_life
 
 MOST_WRITES = 40
 
@@ -119,9 +118,11 @@ async def test_a_report_is_made_once_whenever_the_gateway_is_stopped(tmp_path: P
         folder.mkdir()
         world = refusing("gone")
         world.write("/sethome", chat="9")
-        crashed = await one_life(folder, world, stop_at=number, after=after)
+        crashed = await one_life(
+            Journey(folder=folder, world=world, kind="plain"), _read_report, stop_at=number, after=after
+        )
         if crashed:
-            await one_life(folder, world)
+            await one_life(Journey(folder=folder, world=world, kind="plain"), _read_report)
         seen = world.seen("9")
         where = f"stopped {'after' if after else 'before'} write {number}: {seen}"
         for told in ("A message to fake:gone could not be delivered", "This chat is now the home channel"):
@@ -132,34 +133,6 @@ async def test_a_report_is_made_once_whenever_the_gateway_is_stopped(tmp_path: P
     raise AssertionError("it never came to the end of its writes")
 
 
-async def one_life(folder: Path, world: World, *, stop_at: int = 0, after: bool = True) -> bool:
-    """Live until the report was read, or the n-th write; whether it was cut off."""
-    chat = Journey(folder=folder, world=world, kind="plain")
-    if stop_at:
-        chat.wrap_store = lambda store: StoppingStore(store, stop_at, after=after)
-    entering = asyncio.create_task(chat.__aenter__())
-    await asyncio.wait((entering,), timeout=0.5)
-    if not entering.done():
-        entering.cancel()
-        await chat.abandon()
-        return True
-    living = asyncio.create_task(_read_report(chat))
-    watching = [living]
-    stopped = None
-    if isinstance(chat.store, StoppingStore):
-        stopped = asyncio.create_task(chat.store.stopped.wait())
-        watching.append(stopped)  # type: ignore[arg-type]
-    await asyncio.wait(watching, return_when=asyncio.FIRST_COMPLETED)
-    crashed = not living.done()
-    for task in watching:
-        task.cancel()
-    if crashed:
-        await chat.abandon()
-        return True
-    await living
-    return False
-
-
 async def _read_report(chat: Journey) -> None:
     await chat.until_seen("now the home channel", chat="9")
     if not any(update.chat == "gone" for update in chat.world.updates):
@@ -167,4 +140,3 @@ async def _read_report(chat: Journey) -> None:
     await chat.until_seen("A message to fake:gone could not be delivered", chat="9")
     await chat.until_idle()
     assert await find(chat, "fake") == [str(Address.parse("fake:9"))]
-    await chat.__aexit__()

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
 from hermes.control.continuing import Continued
+from hermes.control.courier import Courier
 from hermes.control.delivery import Delivery
 from hermes.control.doors import (
     About,
@@ -37,6 +38,7 @@ from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
 from hermes.control.submission import Submission, Submitted, Submitting
 from hermes.control.tally import Tally
+from hermes.control.targets import Aliases
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
@@ -77,6 +79,10 @@ class Parts:
     select: SelectAgent | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Names that a turn may give as its model, and the models behind them."""
+    accounts: Collection[str] | None = None
+    """The platform accounts it has, up or not; those of `capabilities` if nobody says."""
+    channel_names: Callable[[], Aliases] = dict
+    """Names that somebody gave to chats; may look at a file."""
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
     """Told of every record once it is stored; must return at once."""
     forgotten: Callable[[AgentId, SessionId], Awaitable[None]] = _forget_nothing
@@ -101,6 +107,16 @@ class Gateway:
         )
         self._actors: Workers[ActorKey] = Workers(
             start=self._actor, page=self._due, places=parts.settings.gateway.max_running, name="session"
+        )
+        self.courier = Courier(
+            store=parts.store,
+            clock=parts.clock,
+            settings=parts.settings,
+            accounts=self._accounts,
+            aliases=parts.channel_names,
+            capabilities=self.capabilities,
+            ring=self._delivery.ring,
+            wake=self._ring_known,
         )
         self._around: Surroundings | None = None
         self._intake: Intake | None = None
@@ -197,6 +213,10 @@ class Gateway:
     def reaches(self, to: Address) -> bool:
         """Whether its account is up now; if not, what is sent there waits."""
         return to.credential in self._delivery.accounts
+
+    def _accounts(self) -> Collection[str]:
+        said = self._parts.accounts
+        return {*(self._parts.capabilities if said is None else said), *self._delivery.accounts}
 
     # --- doors that know who and whom ---
 

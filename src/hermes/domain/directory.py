@@ -3,7 +3,7 @@ ports of the store that keep them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -11,6 +11,7 @@ from typing import Protocol
 from hermes.domain.address import Address, Kind
 from hermes.domain.ids import SessionId
 from hermes.domain.rows import OutboxRow, OutState
+from hermes.domain.tool import ToolContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,22 @@ class Channel:
     def label(self) -> str:
         """The chat as people know it, with where it is."""
         return f"{self.name} ({self.address})" if self.name else str(self.address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The home channels, by account, and the chats that are known."""
+
+    homes: Mapping[str, Address]
+    channels: Sequence[Channel]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostOffice:
+    """What a tool needs to send: a call's message is sent once, however often it is handed in."""
+
+    send: Callable[[ToolContext, str, str], Awaitable[Sequence[Address]]]
+    places: Callable[[ToolContext], Awaitable[Places]]
 
 
 class Directory(Protocol):
