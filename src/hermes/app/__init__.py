@@ -53,6 +53,7 @@ from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.turn import Turn
 from hermes.entry.host import Account, Host, HostState
+from hermes.entry.http.door import AgentFacts
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 from hermes.state.aliases import ChannelAliases
 from hermes.state.engine import StoreOptions
@@ -235,6 +236,7 @@ class App:
         ]
         names = [account.name for account in accounts]
         told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
+        told["workspace"] = str(self._workspace(runtimes[MAIN_AGENT].profile))
         vitals.tell("running", **told)
         try:
             await self._stop.wait()
@@ -253,7 +255,12 @@ class App:
             gateway=gateway,
             clock=self._given.clock,
             default=self.loaded.settings.default_agent,
-            models={agent: self._model_name(agent, runtime) for agent, runtime in runtimes.items()},
+            agents={
+                agent: AgentFacts(
+                    agent=agent, model=self._model_name(agent, runtime), tools=tuple(runtime.tools)
+                )
+                for agent, runtime in runtimes.items()
+            },
             version=self._version,
             aliases=gateway.aliases,
         )
@@ -331,7 +338,7 @@ class App:
 
     def _runtime(self, profile: Profile, store: Store, added: Sequence[Tool]) -> Runtime:
         settings = profile.settings
-        workspace = self._given.workspace or profile.home / WORKSPACE
+        workspace = self._workspace(profile)
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         tools = self._given.tools
         if tools is None:
@@ -356,8 +363,17 @@ class App:
         )
         known_as = model if choice is None else f"{choice.model} ({choice.provider})"
         return Runtime(
-            profile=profile, agent=loop, store=store, model=known_as, prompt=prompt.current, media=media
+            profile=profile,
+            agent=loop,
+            store=store,
+            model=known_as,
+            prompt=prompt.current,
+            tools=tools,
+            media=media,
         )
+
+    def _workspace(self, profile: Profile) -> Path:
+        return self._given.workspace or profile.home / WORKSPACE
 
     def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
         backend = LocalBackend(

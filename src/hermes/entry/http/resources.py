@@ -18,6 +18,7 @@ RESOURCES = [
     "metrics",
     "openapi",
     "docs",
+    "control",
 ]
 
 
