@@ -19,6 +19,7 @@ RESOURCES = [
     "openapi",
     "docs",
     "control",
+    "control_post",
 ]
 
 
