@@ -29,13 +29,17 @@ from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
 from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt, zone_of
 from hermes.app.vitals import Vitals
+from hermes.control.courier import Letter
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
 from hermes.control.runtime import Runtime
+from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock, SystemClock
+from hermes.domain.directory import Places, PostOffice
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
+from hermes.domain.message import Body
 from hermes.domain.ports import (
     Backend,
     Media,
@@ -53,6 +57,7 @@ from hermes.domain.turn import Turn
 from hermes.entry.host import Account, Host, HostState
 from hermes.entry.http.door import AgentFacts
 from hermes.execution.backends.local import LocalBackend, LocalOptions
+from hermes.state.aliases import ChannelAliases
 from hermes.state.engine import StoreOptions
 from hermes.state.media import MediaFiles
 from hermes.state.model_settings import model_of, model_routes
@@ -217,6 +222,8 @@ class App:
                 capabilities=self._capabilities(),
                 owner=str(self._home),
                 aliases={name: route.model for name, route in self._routes.items()},
+                accounts=[account.name for account in self._accounts(store)],
+                channel_names=ChannelAliases(self._home).read,
                 committed=_tell_nobody if logs is None else logs.committed,
                 forgotten=_forget_nothing if logs is None else logs.forget,
             )
@@ -395,6 +402,7 @@ class App:
             asks=profile.settings.approvals.mode != "off",
             ended=self._tell_ended,
             jobs=None if self._given.in_memory else job_tool(lambda: self._gateway),
+            post=PostOffice(send=self._post, places=self._places),
         )
         chosen = self._given.toolsets
         hosted = profile.settings.agents.get(profile.agent)
@@ -411,6 +419,14 @@ class App:
         task = asyncio.get_running_loop().create_task(work, name=f"wake {context.session}")
         self._waking.add(task)
         task.add_done_callback(self._waking.discard)
+
+    async def _post(self, context: ToolContext, target: str, text: str) -> Sequence[Address]:
+        letter = Letter(key=context.key, target=target, body=Body(text=text), turn=context.turn)
+        return (await self.gateway.courier.post(context.agent, letter)).to
+
+    async def _places(self, context: ToolContext) -> Places:
+        known = await self.gateway.courier.known(context.agent, context.turn)
+        return Places(homes=known.homes, channels=known.channels)
 
     # --- platforms ---
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from hermes.control.access import Knock, Verdict
 from hermes.control.continuing import Continued
+from hermes.control.courier import Courier
 from hermes.control.cron import Cron, CronWorld
 from hermes.control.delivery import Delivery
 from hermes.control.doors import (
@@ -81,6 +82,16 @@ class Gateway:
         )
         self._actors: Workers[ActorKey] = Workers(
             start=self._actor, page=self._due, places=parts.settings.gateway.max_running, name="session"
+        )
+        self.courier = Courier(
+            store=parts.store,
+            clock=parts.clock,
+            settings=parts.settings,
+            accounts=self._accounts,
+            aliases=parts.channel_names,
+            capabilities=self.capabilities,
+            ring=self._delivery.ring,
+            wake=self._ring_known,
         )
         self.cron = Cron(
             CronWorld(
@@ -193,6 +204,10 @@ class Gateway:
     def reaches(self, to: Address) -> bool:
         """Whether its account is up now; if not, what is sent there waits."""
         return to.credential in self._delivery.accounts
+
+    def _accounts(self) -> Collection[str]:
+        said = self._parts.accounts
+        return {*(self._parts.capabilities if said is None else said), *self._delivery.accounts}
 
     # --- doors that know who and whom ---
 

@@ -18,6 +18,7 @@ from hermes.control.pairing import is_paired, meet
 from hermes.control.questions import answer, as_answer, pressed
 from hermes.control.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
+from hermes.control.targets import seen_channel
 from hermes.domain.address import Address, Kind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
@@ -212,6 +213,7 @@ class Taking:
 
     def _message(self, tx: Tx) -> Taken:
         key = self.key
+        tx.directory.note(seen_channel(self.inbound.source, self.world.clock.now()))
         session, fresh = self._session(tx, key)
         prefix = self.world.capabilities(self.inbound.source.address).command_prefix
         line = read_command(self.inbound.text, prefix)

@@ -41,7 +41,10 @@ class LaneWorld:
     clock: Clock
     settings: Settings
     platform: Callable[[str], Platform | None]
-    undeliverable: Callable[[OutboxRow], None]
+    report: Callable[[Tx, OutboxRow], Address | None]
+    """Tells the operator, in the transaction that gives a row up; where it will be read."""
+    given_up: Callable[[Address | None], None]
+    """Told after that commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,8 @@ class _Head:
     doubtful: bool = False
     seconds: float = 0.0
     siblings: tuple[OutboxRow, ...] = ()
+    dead: bool = False
+    reported: Address | None = None
 
 
 class Lane:
@@ -91,6 +96,8 @@ class Lane:
                 if self._due or settled is not None:
                     self._due = False
                     head = await self._world.store.write(self._next(settled))
+                    if head.dead:
+                        self._world.given_up(head.reported)
                 settled = None
                 if head.row is not None:
                     settled = await self._deliver(platform, head)
@@ -113,14 +120,21 @@ class Lane:
     # --- finals ---
 
     def _next(self, settled: OutboxRow | None) -> Callable[[Tx], _Head]:
-        """One unit: write down how the last row ended, and mark the next one as being attempted."""
+        """One unit: write down how the last row ended, tell of it if it was given up, and mark the next one
+        as being attempted."""
         now = self._world.clock.now()
         platform = self._world.platform(self._to.credential)
         drafts = platform is not None and platform.capabilities.edits
 
         def attempt(tx: Tx) -> _Head:
-            if settled is not None:
-                tx.outbox.save(settled)
+            if settled is None:
+                return following(tx)
+            tx.outbox.save(settled)
+            dead = settled.state is OutState.DEAD
+            reported = self._world.report(tx, settled) if dead else None
+            return replace(following(tx), dead=dead, reported=reported)
+
+        def following(tx: Tx) -> _Head:
             row = tx.outbox.head(self._to)
             if row is None:
                 return _Head()
@@ -222,9 +236,7 @@ class Lane:
 
     def _dead(self, row: OutboxRow, why: str) -> OutboxRow:
         log.warning("lane.dead to=%s key=%s why=%s", self._to, row.key, why)
-        dead = replace(row, state=OutState.DEAD, error=why)
-        self._world.undeliverable(dead)
-        return dead
+        return replace(row, state=OutState.DEAD, error=why)
 
     # --- drafts ---
 

@@ -91,16 +91,14 @@ class Outcomes:
         """A text as rows, each fitting the platform once printed, with room for the mark of a repeat."""
         if not text.strip():
             return ()
-        able = self._capabilities(reply.to)
-        limit = max(able.max_text - _MARK_ROOM, able.max_text // 2)
-        pieces = split(text, limit=limit, unit=able.unit, flavour=able.flavour)
+        pieces = cut_to_fit(text, self._capabilities(reply.to))
         now = self._clock.now()
         first = segment * PARTS_PER_SEGMENT
         return tuple(
             OutboxRow(
                 key=f"{turn}:{first + place}",
                 to=reply.to,
-                body=Body(text=piece.text),
+                body=Body(text=piece),
                 created_at=now,
                 turn=turn,
                 part=first + place,
@@ -158,6 +156,14 @@ class Outcomes:
         decided = kind in (QuestionKind.APPROVAL, QuestionKind.CLIENT_TOOL)
         seconds = self._settings.approvals.timeout if decided else self._settings.agent.clarify_timeout
         return self._clock.now() + timedelta(seconds=seconds)
+
+
+def cut_to_fit(text: str, able: Capabilities) -> list[str]:
+    """A text in pieces that fit the platform once printed, with room for the mark of a repeat."""
+    limit = max(able.max_text - _MARK_ROOM, able.max_text // 2)
+    if not text.strip():
+        return []
+    return [piece.text for piece in split(text, limit=limit, unit=able.unit, flavour=able.flavour)]
 
 
 def _asked_last(entries: Sequence[Entry]) -> list[Asked]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hermes.control.job_targets import ResolveTargets, resolve_targets
 from hermes.control.routing import SelectAgent
 from hermes.control.runtime import Runtime
+from hermes.control.targets import Aliases
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.event import Entry
@@ -36,6 +37,10 @@ class Parts:
     """Who holds the lease of the ticker."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Names that a turn may give as its model, and the models behind them."""
+    accounts: Collection[str] | None = None
+    """The platform accounts it has, up or not; those of `capabilities` if nobody says."""
+    channel_names: Callable[[], Aliases] = dict
+    """Names that somebody gave to chats; may look at a file."""
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
     """Told of every record once it is stored; must return at once."""
     forgotten: Callable[[AgentId, SessionId], Awaitable[None]] = _forget_nothing

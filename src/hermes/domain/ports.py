@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from hermes.domain.address import Address, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock as Clock
+from hermes.domain.directory import DeliveryTables
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.job import JobRuns, Jobs
@@ -211,7 +212,7 @@ class Census(Protocol):
     def count(self) -> OpenWork: ...
 
 
-class Tx(Protocol):
+class Tx(DeliveryTables, Protocol):
     """One transaction, scoped to one agent."""
 
     @property

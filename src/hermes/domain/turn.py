@@ -41,6 +41,7 @@ class Cause(StrEnum):
     ANSWER = "answer"
     CHILD = "child"
     HANDOFF = "handoff"
+    POST = "post"
 
 
 class BusyMode(StrEnum):
@@ -52,11 +53,12 @@ class BusyMode(StrEnum):
 
 
 class Action(StrEnum):
-    """What the actor does with a turn's words: say them, change the transcript first, or pass them on as the
-    answer, without the agent."""
+    """What the actor does with a turn's words: say them, change the transcript first, pass them on as the
+    answer without the agent, or write down that the agent said them from elsewhere."""
 
     SAY = "say"
     RELAY = "relay"
+    MIRROR = "mirror"
     UNDO = "undo"
     RETRY = "retry"
 

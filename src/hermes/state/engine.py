@@ -17,6 +17,7 @@ from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import AgentId
 from hermes.state.census import CensusTable
 from hermes.state.db import Damaged, Row
+from hermes.state.directory import DirectoryTable, PostTable
 from hermes.state.facts import FactsTable
 from hermes.state.inbox import InboxTable
 from hermes.state.jobs import JobRunsTable, JobsTable
@@ -125,6 +126,8 @@ class SqliteTx:
         self.pairing_codes = PairingCodesTable(db)
         self.recovery = RecoveryTable(db)
         self.census = CensusTable(db)
+        self.directory = DirectoryTable(db, agent)
+        self.post = PostTable(db)
 
 
 def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:

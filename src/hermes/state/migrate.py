@@ -134,12 +134,21 @@ JOBS = (
     "CREATE INDEX jobs_due ON jobs (agent, next_due) WHERE next_due IS NOT NULL",
 )
 
+CHANNELS = (
+    """CREATE TABLE channels (
+        address TEXT PRIMARY KEY, account TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
+        guild TEXT NOT NULL, seen_at REAL NOT NULL) WITHOUT ROWID""",
+    "CREATE INDEX channels_recent ON channels (seen_at)",
+    "CREATE TABLE homes (account TEXT PRIMARY KEY, address TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
     Migration(number=3, oldest=3, statements=THIRD),
     Migration(number=4, oldest=4, statements=PAIRING),
     Migration(number=5, oldest=5, statements=JOBS),
+    Migration(number=6, oldest=5, statements=CHANNELS),
 )
 NEWEST = MIGRATIONS[-1].number
 

@@ -107,7 +107,14 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
     address = Address(platform=platform, chat=update.chat, thread=update.thread)
     return Inbound(
         delivery=DeliveryId(update.delivery),
-        source=Source(address=address, kind=Kind(update.kind), user=update.user, user_name=update.user),
+        source=Source(
+            address=address,
+            kind=Kind(update.kind),
+            user=update.user,
+            user_name=update.user,
+            chat_name=update.chat_name,
+            guild=update.guild,
+        ),
         at=datetime(2026, 1, 5, tzinfo=UTC),
         what=What.BUTTON if update.button is not None else What.MESSAGE,
         ref=update.delivery,

@@ -48,6 +48,8 @@ class Update:
     reply_to_us: bool = False
     group: str | None = None
     mentions_us: bool = False
+    chat_name: str | None = None
+    guild: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)

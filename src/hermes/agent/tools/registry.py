@@ -12,6 +12,7 @@ from typing import Any
 
 from hermes.agent.danger import Place
 from hermes.agent.tools.schema import Signature, read_signature, read_values
+from hermes.domain.directory import PostOffice
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports import Backend, ProcessView
@@ -45,6 +46,8 @@ class Workbench:
     ended: Callable[[ToolContext, ProcessView], None] = field(default=lambda context, view: None)
     jobs: Callable[[ToolContext, str, Mapping[str, Any]], Awaitable[str]] | None = None
     """Does with jobs what an action and what is said of a job ask for."""
+    post: PostOffice | None = None
+    """How messages to other chats are sent; none where there is no gateway."""
 
     def place(self, cwd: str | None = None) -> Place:
         return Place(

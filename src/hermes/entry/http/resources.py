@@ -21,6 +21,7 @@ RESOURCES = [
     "docs",
     "control",
     "people",
+    "control_post",
 ]
 
 
