@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -32,7 +31,7 @@ from hermes.control.doors import (
 )
 from hermes.control.explain import explain
 from hermes.control.feed import Feed, Feeds
-from hermes.control.intake import Intake, IntakeWorld
+from hermes.control.intake import Intake, IntakeWorld, storable_item
 from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
@@ -175,7 +174,7 @@ class Gateway:
 
     async def accept(self, account: str, items: Sequence[Inbound], cursor: str | None) -> None:
         """Store what a platform delivered; returns after the commit, and only then may it be acknowledged."""
-        clean = [_storable(item) for item in items]
+        clean = [storable_item(item) for item in items]
         now = self._parts.clock.now()
 
         def accept(tx: Tx) -> int:
@@ -496,8 +495,3 @@ def _records(turn: TurnId, tx: Tx) -> list[Entry]:
 
 def _prune(before: datetime, now: datetime, tx: Tx) -> int:
     return tx.recovery.prune(before, now)
-
-
-def _storable(item: Inbound) -> Inbound:
-    text = storable(item.text)
-    return item if text == item.text else replace(item, text=text)

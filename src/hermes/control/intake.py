@@ -29,6 +29,7 @@ from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import InboxRow, OutboxRow
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import Settings
+from hermes.domain.text import storable
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.stream.split import split
 
@@ -374,3 +375,9 @@ def _join(before: TurnInput, piece: TurnInput) -> str:
     if before.cut:
         return before.text + piece.text
     return "\n".join(text for text in (before.text, piece.text) if text)
+
+
+def storable_item(item: Inbound) -> Inbound:
+    """What a platform delivered, with text that a database can keep."""
+    text = storable(item.text)
+    return item if text == item.text else replace(item, text=text)
