@@ -159,7 +159,7 @@ def hold_home(home: Path, what: str) -> Iterator[None]:
             holder = _read_holder(descriptor)
             # A command is done in a moment, and a gateway that has just begun tells its name in a moment.
             if (holder.what == GATEWAY and _alive(holder.pid)) or time.monotonic() > patience:
-                raise _held(home, holder)
+                raise held(home, holder)
             time.sleep(0.05)
         said = {"what": what, "pid": os.getpid(), "since": datetime.now(UTC).isoformat()}
         os.ftruncate(descriptor, 0)
@@ -214,7 +214,7 @@ def _read_holder(descriptor: int) -> Holder:
         return Holder(what="another Hermes process")
 
 
-def _held(home: Path, holder: Holder) -> UserError:
+def held(home: Path, holder: Holder) -> UserError:
     if holder.what == GATEWAY:
         return UserError(
             f"A gateway already runs on {home} ({holder}).",

@@ -50,6 +50,7 @@ from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.turn import Turn
 from hermes.entry.host import Account, Host, HostState
+from hermes.entry.http.door import AgentFacts
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 from hermes.state.engine import StoreOptions
 from hermes.state.media import MediaFiles
@@ -232,6 +233,7 @@ class App:
         ]
         names = [account.name for account in accounts]
         told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
+        told["workspace"] = str(self._workspace(runtimes[MAIN_AGENT].profile))
         vitals.tell("running", **told)
         try:
             await self._stop.wait()
@@ -250,7 +252,12 @@ class App:
             gateway=gateway,
             clock=self._given.clock,
             default=self.loaded.settings.default_agent,
-            models={agent: self._model_name(agent, runtime) for agent, runtime in runtimes.items()},
+            agents={
+                agent: AgentFacts(
+                    agent=agent, model=self._model_name(agent, runtime), tools=tuple(runtime.tools)
+                )
+                for agent, runtime in runtimes.items()
+            },
             version=self._version,
             aliases=gateway.aliases,
         )
@@ -328,7 +335,7 @@ class App:
 
     def _runtime(self, profile: Profile, store: Store, added: Sequence[Tool]) -> Runtime:
         settings = profile.settings
-        workspace = self._given.workspace or profile.home / WORKSPACE
+        workspace = self._workspace(profile)
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         tools = self._given.tools
         backend: Backend | None = None
@@ -364,9 +371,13 @@ class App:
             store=store,
             model=known_as,
             prompt=prompt.current,
+            tools=tools,
             media=media,
             jobs=jobs,
         )
+
+    def _workspace(self, profile: Profile) -> Path:
+        return self._given.workspace or profile.home / WORKSPACE
 
     def _tools(
         self, profile: Profile, store: Store, backend: Backend, workspace: Path, added: Sequence[Tool]

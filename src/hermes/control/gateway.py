@@ -316,14 +316,15 @@ class Gateway:
         turn = await runtime.store.write(wake)
         if turn is not None:
             self.feeds.open(turn.id)
-            for listener in self._listeners:
+            for listener in list(self._listeners):
                 listener(turn)
             self._ring_known(agent, session)
         return turn
 
-    def listen(self, listener: Callable[[Turn], None]) -> None:
-        """A door wants to know of turns that it did not begin itself."""
+    def listen(self, listener: Callable[[Turn], None]) -> Callable[[], None]:
+        """A door wants to know of turns that it did not begin itself, until it calls what this returns."""
         self._listeners.append(listener)
+        return partial(self._listeners.remove, listener)
 
     async def enter(self, caller: Caller, wanted: str | None, model: str | None = None) -> Session:
         """Put a door into a session: the one it wants by id or title, or a new one."""

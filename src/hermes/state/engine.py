@@ -36,6 +36,9 @@ from hermes.state.turns import TurnsTable
 from hermes.state.walfile import has_log
 
 _LOG_FILE_BYTES = 64 * 1024 * 1024
+# Pages that fell out of it are still in the system's own cache.
+_WRITER_CACHE_KB = 1024
+_READER_CACHE_KB = 256
 _CACHED_STATEMENTS = 200
 _PROBLEMS = 10
 _HINT = "Restore it from the newest file in backups/."
@@ -136,6 +139,7 @@ def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:
         "foreign_keys = ON",
         f"wal_autocheckpoint = {options.checkpoint_pages}",
         f"journal_size_limit = {_LOG_FILE_BYTES}",
+        f"cache_size = -{_WRITER_CACHE_KB}",
     ):
         db.run(f"PRAGMA {pragma}")
     return db
@@ -144,6 +148,7 @@ def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:
 def connect_reader(path: Path, options: StoreOptions = DEFAULTS) -> SqliteDb:
     db = connect(path, options)
     db.run("PRAGMA query_only = ON")
+    db.run(f"PRAGMA cache_size = -{_READER_CACHE_KB}")
     return db
 
 

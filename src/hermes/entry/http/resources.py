@@ -19,6 +19,7 @@ RESOURCES = [
     "metrics",
     "openapi",
     "docs",
+    "control",
 ]
 
 
