@@ -280,7 +280,7 @@ terminal: {backend: docker}
 agent: {reasoning_effort: high}
 gateway: {multiplex_profiles: true, session_reset: {mode: none}}
 display: {platforms: {telegram: {tool_progress: all}}}
-cron: {wrap_response: false}
+cron: {mirror_delivery: false}
 """
     loaded = load(tmp_path, config)
     assert [note.line for note in loaded.notes] == [2, 3, 4, 5, 6, 7, 7, 8, 9]

@@ -128,8 +128,10 @@ def _feed(transport: asyncio.SubprocessTransport, data: bytes) -> None:
     """A script that does not read its input to the end is none the worse for it."""
     # uvloop's transports are of no class of asyncio's.
     stdin = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
-    stdin.write(data)
-    stdin.write_eof()
+    # A script that has ended already has closed it, which uvloop takes for a mistake of ours.
+    with contextlib.suppress(RuntimeError):
+        stdin.write(data)
+        stdin.write_eof()
 
 
 def _kill(pid: int) -> None:

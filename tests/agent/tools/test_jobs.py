@@ -25,7 +25,7 @@ async def nothing(query: str, limit: int, context: ToolContext) -> list[Hit]:
 
 def cronjob(folder: Path, chat: Journey | None) -> Tool:
     backend = LocalBackend(home=folder, environ=os.environ, options=LocalOptions(workspace=folder))
-    act = None if chat is None else job_tool(lambda: chat.gateway)
+    act = job_tool(lambda: None if chat is None else chat.gateway)
     bench = Workbench(backend=backend, recall=nothing, workspace=str(folder), home=str(folder), jobs=act)
     (tool,) = default_tools(bench, enabled=["cronjob"])
     return tool
@@ -74,11 +74,15 @@ async def test_the_life_of_a_job(tmp_path: Path) -> None:
         ({"action": "list"}, ""),
     ],
 )
-def test_new_places_and_scripts_are_asked_for(
-    tmp_path: Path, arguments: Mapping[str, Any], asked: str
-) -> None:
+def test_what_is_asked_for_first(tmp_path: Path, arguments: Mapping[str, Any], asked: str) -> None:
     tool = cronjob(tmp_path, None)
     assert callable(tool.approval)
     ask = tool.approval(SessionId("s"), arguments)
     assert (ask is None) == (not asked)
     assert ask is None or (asked in ask.text and ask.digest)
+
+
+def test_a_workbench_without_jobs_has_no_such_tool(tmp_path: Path) -> None:
+    backend = LocalBackend(home=tmp_path, environ=os.environ, options=LocalOptions(workspace=tmp_path))
+    bench = Workbench(backend=backend, recall=nothing, workspace=str(tmp_path), home=str(tmp_path))
+    assert "cronjob" not in {tool.name for tool in default_tools(bench)}
