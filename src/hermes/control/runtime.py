@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from hermes.control.attachments import TakeFile
 from hermes.domain.ports import Agent, Media, Store
 from hermes.domain.settings import Profile
 from hermes.domain.tool import Tool
@@ -23,3 +24,5 @@ class Runtime:
     """What the agent can do, for doors that tell of it."""
     media: Media | None = None
     """Where files are kept that come with messages."""
+    take_file: TakeFile | None = None
+    """Lets a file go out with an answer, or says why it may not."""
