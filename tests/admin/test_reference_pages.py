@@ -18,6 +18,7 @@ PAGES = {
     "commands.md": reference.commands_page,
     "events.md": reference.events_page,
     "hooks.md": reference.hooks_page,
+    "http.md": reference.http_page,
 }
 
 

@@ -67,6 +67,17 @@ class WordModel:
 def main(home: Path, words: list[str]) -> int:
     if sys.stdin is not None and sys.stdin.isatty():
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    given = world(home)
+
+    def run(asked: argparse.Namespace, home: Path, environ: dict[str, str], console: Console) -> int:
+        return chat.ChatProcess(asked=asked, home=home, environ=environ, console=console, given=given).run()
+
+    chat.run = run  # type: ignore[assignment]
+    return cli.main(["chat", *words])
+
+
+def world(home: Path) -> Given:
+    """The model and the tools."""
 
     async def act(tool: str, key: str, token: str) -> None:
         with (home / "effects").open("a") as file:
@@ -74,18 +85,12 @@ def main(home: Path, words: list[str]) -> int:
         if token == "slowly":
             await asyncio.sleep(60.0)
 
-    given = Given(
+    return Given(
         provider=WordModel(float(os.environ.get("PAUSE", "0.03"))),
         tools=world_tools(act),
         platforms={},
         workspace=home,
     )
-
-    def run(asked: argparse.Namespace, home: Path, environ: dict[str, str], console: Console) -> int:
-        return chat.ChatProcess(asked=asked, home=home, environ=environ, console=console, given=given).run()
-
-    chat.run = run  # type: ignore[assignment]
-    return cli.main(["chat", *words])
 
 
 if __name__ == "__main__":

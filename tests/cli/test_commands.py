@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -181,9 +182,11 @@ def test_status_follows_the_gateway(home: Path) -> None:
         told = hermes(home, "status")
         assert f"running (process {running.process.pid}, since" in told.out and "Agents" in told.out
         assert f"ready: home {home}, agents main, platforms none, model demo, the offline" in running.err
-        for words in (["sessions", "list"], ["trace", "x"], ["sessions", "delete", "x", "--yes"]):
-            held = hermes(home, *words)
-            assert held.code == 1 and f"(process {running.process.pid}, since" in held.err and held.clean
+        said = [" ".join(line.split()) for line in told.out.splitlines()]
+        for start in ("Uptime ", "API off", "Turns none unfinished", "To send nothing", "Watching 0 open"):
+            assert any(line.startswith(start) for line in said), said
+        live = json.loads(hermes(home, "status", "--json").out)["live"]
+        assert live["pid"] == running.process.pid and live["turns"] == {} and live["uptime"] >= 0
         assert running.stop() == 0
     assert "not running; stopped" in hermes(home, "status").out
     assert not (home / "gateway.pid").exists()

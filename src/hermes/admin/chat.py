@@ -1,7 +1,7 @@
-"""`hermes` and `hermes chat`: the gateway embedded in this process, and the terminal as its door.
+"""`hermes` and `hermes chat`: what the words are (an option, a pipe, a person), and which gateway hears them.
 
-Decides what the words are (an option, a pipe, a person), holds the home, starts the app, hands the terminal
-its door, and passes on signals. What a conversation looks like is `entry.terminal`'s."""
+A gateway that works on the home already is attached to, whoever runs it; otherwise this process holds the
+home and embeds one. What happens then is `admin.talk`'s."""
 
 from __future__ import annotations
 
@@ -9,33 +9,26 @@ import argparse
 import asyncio
 import os
 import select
-import signal
 import stat
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes.admin.gateway import hold_home, logging_on, loop_factory, tell_problems
 from hermes.admin.output import Console
-from hermes.agent.detect import LOCAL_SERVERS
-from hermes.domain.text import showable
+from hermes.admin.running import Running, find_running
+from hermes.domain.errors import UserError
 from hermes.state.profiles import prepare_home
 
 if TYPE_CHECKING:
-    from hermes.app import App, Given
+    from hermes.app import Given
     from hermes.domain.settings import Settings
-    from hermes.entry.host import HostState
-    from hermes.entry.terminal.chat import Chat
-    from hermes.entry.terminal.door import Visit, Wish
-    from hermes.entry.terminal.oneshot import OneShot
-    from hermes.entry.terminal.screen import Look
+    from hermes.entry.terminal.door import Wish
 
 CHAT = "hermes chat"
-HISTORY_FILE = "terminal_history"
 WRONG_USE = 2
-_SIGNALLED = 128
 _PATIENCE = 3.0
 _MOST_BYTES = 64 * 1024 * 1024
 _NO_WORDS = "Nothing was said: standard input is empty."
@@ -92,8 +85,24 @@ class ChatProcess:
         except NoWords as none:
             self.console.note(f"hermes: {none}")
             return WRONG_USE
+        running = find_running(self.home, self.environ)
+        return self._embed(words) if running is None else self._attach(words, running)
+
+    def _attach(self, words: str | None, running: Running) -> int:
+        if self.asked.toolsets:
+            raise UserError(
+                f"--toolsets cannot be chosen here: a gateway runs already ({running.holder}), with its own.",
+                hint=f"Leave the option out, or stop that gateway first: kill {running.holder.pid}",
+            )
+        from hermes.admin.talk import Attached
+
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(Attached(process=self, running=running, words=words).live())
+
+    def _embed(self, words: str | None) -> int:
         prepare_home(self.home)
         with hold_home(self.home, CHAT):
+            from hermes.admin.talk import Embedded
             from hermes.app import App
 
             app = App(self.home, self.environ, self._given(), self.asked.version)
@@ -103,13 +112,18 @@ class ChatProcess:
                 asyncio.Runner(loop_factory=loop_factory()) as runner,
             ):
                 tell_problems(app.loaded)
-                return runner.run(Talk(process=self, app=app, words=words).live())
+                return runner.run(Embedded(process=self, app=app, words=words).live())
 
     # --- what is said ---
 
     @property
     def interactive(self) -> bool:
-        return _is_terminal(sys.stdin)
+        return is_terminal(sys.stdin)
+
+    @property
+    def watched(self) -> bool:
+        """Whether a person follows even a single message as it is answered."""
+        return self.interactive and is_terminal(sys.stdout) and not self.final_only
 
     @property
     def final_only(self) -> bool:
@@ -142,7 +156,7 @@ class ChatProcess:
     def _given(self) -> Given:
         from hermes.app import Given, Toolsets
 
-        given = self.given or Given(workspace=_here(), boots=False)
+        given = self.given or Given(workspace=here(), boots=False)
         wanted = tuple(name.strip() for name in (self.asked.toolsets or "").split(",") if name.strip())
         if wanted:
             given = replace(given, toolsets=Toolsets(enabled=wanted))
@@ -167,145 +181,7 @@ class NoWords(Exception):
     """A one-shot without a message."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Talk:
-    """One life of the embedded gateway with somebody at the terminal."""
-
-    process: ChatProcess
-    app: App
-    words: str | None
-
-    async def live(self) -> int:
-        ready = Ready()
-        living = asyncio.create_task(self.app.live(ready), name="gateway")
-        waiting = asyncio.create_task(ready.running.wait(), name="ready")
-        try:
-            await asyncio.wait((living, waiting), return_when=asyncio.FIRST_COMPLETED)
-            if living.done():
-                living.result()
-            return await self._talk()
-        finally:
-            waiting.cancel()
-            self.app.stop()
-            if ready.running.is_set():
-                self._drain(ready.accounts)
-            await asyncio.wait((living,))
-            if not living.cancelled():
-                living.exception()
-
-    def _drain(self, accounts: Sequence[str]) -> None:
-        """Who leaves does not want to wait: only messages to platforms are worth it, and Ctrl-C ends that."""
-        hurry = self.app.gateway.hurry
-        self._on_signals({signal.SIGINT: hurry, signal.SIGTERM: hurry})
-        if not accounts:
-            hurry()
-
-    async def _talk(self) -> int:
-        from hermes.entry.terminal.door import enter_embedded, local_caller
-
-        visit = await enter_embedded(self.app.gateway, local_caller(), self.process.wish(self.words))
-        watched = self.process.interactive and _is_terminal(sys.stdout) and not self.process.final_only
-        if self.words is None or watched:
-            return await self._chat(visit)
-        return await self._one_shot(visit, self.words)
-
-    async def _chat(self, visit: Visit) -> int:
-        from hermes.entry.terminal.chat import Chat, Plan
-        from hermes.entry.terminal.history import History
-        from hermes.entry.terminal.screen import Screen
-
-        greeting = [] if self.words is not None else self._greeting()
-        chat = Chat(
-            visit=visit,
-            screen=Screen(sys.stdout.fileno(), self._look()),
-            keys=sys.stdin.fileno(),
-            history=History(self.process.home / HISTORY_FILE),
-            plan=Plan(first=self.words, once=self.words is not None, greeting=greeting),
-        )
-        self._on_signals(_signals(chat))
-        self.app.gateway.listen(chat.follow)
-        return await chat.live()
-
-    async def _one_shot(self, visit: Visit, words: str) -> int:
-        from hermes.entry.terminal.oneshot import OneShot
-        from hermes.entry.terminal.screen import Screen
-
-        choice = self.app.choice
-        if choice.provider in LOCAL_SERVERS and not self.process.final_only:
-            # It was found here and nobody asked for it by name, so that is said.
-            self.process.console.note(f"hermes: {choice.line}")
-        shot = OneShot(
-            visit=visit,
-            screen=Screen(sys.stdout.fileno(), replace(self._look(), rich=False)),
-            tell=lambda line: self.process.console.note(f"hermes: {line}"),
-            final_only=self.process.final_only,
-            ask=self._ask if self.process.console.interactive else None,
-        )
-        self._on_signals(_signals(shot))
-        return await shot.live(words)
-
-    async def _ask(self, question: str) -> str | None:
-        """On stderr, so that stdout stays the answer alone."""
-        from hermes.entry.terminal.keyboard import read_line
-
-        err = self.process.console.err
-        err.write(f"{showable(question)}\nanswer> ")
-        err.flush()
-        return await read_line(sys.stdin.fileno())
-
-    def _greeting(self) -> list[str]:
-        lines = [
-            f"Hermes {self.process.asked.version}. Model: {self.app.model_line}",
-            "/help lists the commands, Ctrl-C stops the agent, Ctrl-D leaves.",
-        ]
-        problems = len(self.app.loaded.problems)
-        if problems:
-            lines.append(f"The settings have {problems} problem{'s' * (problems > 1)}: hermes config check")
-        return lines
-
-    def _look(self) -> Look:
-        from hermes.entry.terminal.screen import Look
-
-        console, terminal = self.process.console, _is_terminal(sys.stdout)
-        rich = terminal and self.process.environ.get("TERM", "dumb") != "dumb"
-        return Look(rich=rich, colour=console.colour, terminal=terminal)
-
-    def _on_signals(self, actions: Mapping[signal.Signals, Callable[[], None]]) -> None:
-        loop = asyncio.get_running_loop()
-        for number, act in actions.items():
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, act)
-
-
-class Ready:
-    """Told what the gateway does; the terminal waits for `running` and the log has the rest."""
-
-    def __init__(self) -> None:
-        self.running = asyncio.Event()
-        self.accounts: Sequence[str] = ()
-
-    def tell(self, state: str, **facts: Any) -> None:
-        if state == "running":
-            self.accounts = facts["accounts"]
-            self.running.set()
-
-    def tell_platform(self, account: str, state: HostState, why: str) -> None:
-        pass
-
-
-def _signals(door: Chat | OneShot) -> dict[signal.Signals, Callable[[], None]]:
-    actions: dict[signal.Signals, Callable[[], None]] = {
-        signal.SIGINT: door.interrupt,
-        signal.SIGTERM: lambda: door.leave(_SIGNALLED + signal.SIGTERM),
-        signal.SIGHUP: lambda: door.leave(_SIGNALLED + signal.SIGHUP),
-    }
-    redraw = getattr(door, "redraw", None)
-    if redraw is not None:
-        actions[signal.SIGCONT] = redraw
-    return actions
-
-
-def _is_terminal(stream: Any) -> bool:
+def is_terminal(stream: Any) -> bool:
     return stream is not None and not stream.closed and stream.isatty()
 
 
@@ -315,7 +191,7 @@ def _may_carry(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
-def _here() -> Path | None:
+def here() -> Path | None:
     try:
         return Path.cwd()
     except OSError:

@@ -102,6 +102,8 @@ class GatewayProcess:
                 asyncio.Runner(loop_factory=loop_factory()) as runner,
             ):
                 tell_problems(app.loaded)
+                if _tell_half_open(app.loaded):
+                    return EXIT_SETTINGS
                 runner.run(self._live(app, StateFile(self.home, facts, self.say)))
         return 0
 
@@ -159,7 +161,7 @@ def hold_home(home: Path, what: str) -> Iterator[None]:
             holder = _read_holder(descriptor)
             # A command is done in a moment, and a gateway that has just begun tells its name in a moment.
             if (holder.what == GATEWAY and _alive(holder.pid)) or time.monotonic() > patience:
-                raise _held(home, holder)
+                raise held(home, holder)
             time.sleep(0.05)
         said = {"what": what, "pid": os.getpid(), "since": datetime.now(UTC).isoformat()}
         os.ftruncate(descriptor, 0)
@@ -214,7 +216,7 @@ def _read_holder(descriptor: int) -> Holder:
         return Holder(what="another Hermes process")
 
 
-def _held(home: Path, holder: Holder) -> UserError:
+def held(home: Path, holder: Holder) -> UserError:
     if holder.what == GATEWAY:
         return UserError(
             f"A gateway already runs on {home} ({holder}).",
@@ -351,6 +353,16 @@ def logging_on(
             root.removeHandler(sink)
             sink.close()
         logging.raiseExceptions = complaining
+
+
+def _tell_half_open(loaded: Loaded) -> bool:
+    """A platform that is said to be open and is not opened: only the operator knows which one is meant."""
+    from hermes.control.access import half_open
+
+    found = half_open(loaded.settings)
+    for problem in found:
+        log.error("settings.half_open %s Set both or neither; the gateway does not start.", problem)
+    return bool(found)
 
 
 def tell_problems(loaded: Loaded) -> None:

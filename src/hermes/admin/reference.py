@@ -235,6 +235,36 @@ def _events(union: Any) -> str:
     return _rows(("Event", "What it says", "Fields"), rows)
 
 
+def http_page() -> str:
+    """The page `docs/reference/http.md`."""
+    from hermes.entry.http.door import ROUTES
+    from hermes.entry.http.openapi import errors, shown_path, tags
+    from hermes.entry.http.resources import load_resources
+
+    load_resources()
+    parts = [
+        "# HTTP endpoints\n\n",
+        _MADE.format("the table of routes in `src/hermes/entry/http/`"),
+        "How to use them: [the guide](../guides/http.md). A running gateway tells the same, with every field:"
+        " `/docs` for people, `/openapi.json` for programs.\n",
+    ]
+    for tag, told in tags(ROUTES).items():
+        rows = [
+            (
+                f"`{one.method} {shown_path(one)}`",
+                one.told,
+                "signature" if one.signed else f"`{one.scope}`" if one.scope else "open",
+                ", ".join(f"`{name}`" for name in one.wire.headers),
+                " ".join(map(str, [one.status, *one.wire.also, *errors(one)])),
+            )
+            for one in ROUTES
+            if one.tag == tag
+        ]
+        parts += [f"\n## {tag}\n\n{told}\n\n"]
+        parts += [_rows(("Endpoint", "What it does", "Scope", "Headers", "Statuses"), rows)]
+    return "".join(parts)
+
+
 def hooks_page() -> str:
     """The page `docs/reference/hooks.md`."""
     rows = [(f"`{name}`", *_HOOK_CONTEXT[name]) for name in EVENTS]

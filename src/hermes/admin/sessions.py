@@ -1,18 +1,16 @@
-"""`hermes sessions`: list, search, show, export and delete conversations of a home that no gateway has."""
+"""`hermes sessions`: list, search, show, export and delete conversations, whether a gateway runs or not."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from hermes.admin.gateway import on_store
 from hermes.admin.output import Console, ago
+from hermes.admin.shelf import Shelf, open_shelf
 from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
@@ -30,18 +28,14 @@ from hermes.domain.event import (
     UserSaid,
 )
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.ports import Tx
 from hermes.domain.rows import Hit
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
-from hermes.domain.transcript import visible
 from hermes.state.session_log import FOLDER, log_path
 from hermes.state.settings import load_settings
-from hermes.state.sqlite import SqliteStore
 from hermes.state.textfile import replace_text
 
-T = TypeVar("T")
 _NONE_YET = "No sessions yet. A chat with the gateway begins one."
 _RESULT_SHOWN = 200
 
@@ -82,7 +76,9 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
             known = ", ".join(agents)
             raise UserError(f"There is no agent “{one_line(asked.agent, 60)}”.", hint=f"Known: {known}.")
         agents = [AgentId(asked.agent)]
-    shelf = Shelf(home=home, agents=agents, what=f"hermes sessions {asked.command}")
+    what, of_all = f"hermes sessions {asked.command}", asked.agent is None
+    asked.home, asked.several = home, len(agents) > 1
+    shelf = open_shelf(home, environ, agents, what, of_all=of_all)
     _COMMANDS[asked.command](asked, shelf, console)
     return 0
 
@@ -97,54 +93,24 @@ def _count(text: str) -> int:
     return int(text)
 
 
-# --- the store -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shelf:
-    """The stored sessions of some agents of a home."""
-
-    home: Path
-    agents: Sequence[AgentId]
-    what: str
-
-    def collect(self, query: Callable[[Tx], list[T]], *, writing: bool = False) -> list[T]:
-        """What a query finds with each agent; `writing` for those that bring an index up to date."""
-
-        async def ask(store: SqliteStore) -> list[T]:
-            found: list[T] = []
-            for agent in self.agents:
-                handle = store.scoped(agent)
-                found += await (handle.write(query) if writing else handle.read(query))
-            return found
-
-        return on_store(self.home, self.what, ask) or []
-
-    def find(self, word: str) -> tuple[Session, list[Entry]]:
-        """The one session that is meant, and its visible transcript."""
-
-        def look(tx: Tx) -> list[tuple[Session, list[Entry]]]:
-            found = tx.sessions.find(word) if word else []
-            entries = visible(tx.journal.read(found[0].id)) if len(found) == 1 else []
-            return [(session, entries) for session in found]
-
-        found = self.collect(look)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            ids = ", ".join(session.id for session, _ in found[:5])
-            raise UserError(f"“{one_line(word, 60)}” fits {len(found)} sessions.", hint=f"Write more: {ids}")
-        raise UserError(
-            f"There is no session “{one_line(word, 60)}”.", hint="`hermes sessions list` shows what there is."
-        )
+def find_one(shelf: Shelf, name: str) -> tuple[Session, list[Entry]]:
+    """The one session that is meant, and its visible transcript."""
+    found = shelf.look_up(name)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(session.id for session, _ in found[:5])
+        raise UserError(f"“{one_line(name, 60)}” fits {len(found)} sessions.", hint=f"Write more: {ids}")
+    raise UserError(
+        f"There is no session “{one_line(name, 60)}”.", hint="`hermes sessions list` shows what there is."
+    )
 
 
 # --- the commands ----------------------------------------------------------------------------------
 
 
 def _list(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
-    found = shelf.collect(lambda tx: tx.sessions.find("", asked.limit))
-    found = sorted(found, key=lambda session: session.updated_at, reverse=True)[: asked.limit]
+    found = shelf.latest(asked.limit)
     if asked.json:
         console.json([_facts(session) for session in found])
         return
@@ -152,7 +118,7 @@ def _list(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
         console.line(_NONE_YET)
         return
     now = datetime.now(UTC)
-    several = len(shelf.agents) > 1
+    several = asked.several
     rows = [
         [
             session.id,
@@ -168,7 +134,7 @@ def _list(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
 
 def _search(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
     words = " ".join(asked.words)
-    hits = shelf.collect(lambda tx: tx.search.find(words, asked.limit), writing=True)[: asked.limit]
+    hits = shelf.search(words, asked.limit)
     if asked.json:
         console.json([_hit(hit) for hit in hits])
         return
@@ -181,7 +147,7 @@ def _search(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
 
 
 def _show(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
-    session, entries = shelf.find(asked.session)
+    session, entries = find_one(shelf, asked.session)
     if asked.json:
         console.json({**_facts(session), "messages": as_messages(entries)})
         return
@@ -195,7 +161,7 @@ def _show(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
 
 
 def _export(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
-    _, entries = shelf.find(asked.session)
+    _, entries = find_one(shelf, asked.session)
     lines = [json.dumps(message, ensure_ascii=False) for message in as_messages(entries)]
     text = "".join(f"{line}\n" for line in lines)
     if asked.output is None:
@@ -206,19 +172,13 @@ def _export(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
 
 
 def _delete(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
-    session, entries = shelf.find(asked.session)
+    session, entries = find_one(shelf, asked.session)
     name = f"“{session.title}” ({session.id})" if session.title else session.id
     if not asked.yes:
         console.confirm(f"Delete {name} with its {len(entries)} records for good?")
-    own = Shelf(home=shelf.home, agents=[session.agent], what=shelf.what)
-    own.collect(partial(_remove, session), writing=True)
-    log_path(shelf.home / FOLDER, session.id).unlink(missing_ok=True)
+    shelf.delete(session)
+    log_path(asked.home / FOLDER, session.id).unlink(missing_ok=True)
     console.line(f"{name} is deleted.")
-
-
-def _remove(session: Session, tx: Tx) -> list[None]:
-    tx.sessions.delete(session.id)
-    return []
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, Shelf, Console], None]] = {

@@ -1,4 +1,5 @@
-"""`hermes status`: what runs on a home, as the gateway tells it in its state file, and what is set."""
+"""`hermes status`: what runs on a home and what is set. A gateway that answers on its socket is asked; of one
+that does not, the state file tells what it said last."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from typing import Any
 
 from hermes.admin.gateway import GATEWAY, LOG_FILE, STATE_FILE, Holder, home_holder
 from hermes.admin.output import Console, ago
+from hermes.admin.running import find_running
 from hermes.agent.detect import DEMO, NO_PROBE
 from hermes.agent.models import Models
+from hermes.domain.errors import UserError
 from hermes.plugins import platform_manifests, providers
 from hermes.state.settings import Loaded, load_settings
 
@@ -30,8 +33,11 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     told = read_state(home)
     running = holder is not None and holder.what == GATEWAY
     model = _told_model(told) if running else _model(loaded)
+    live = _ask(home, environ)
     if asked.json:
-        console.json(_facts(home, loaded, holder, told) | model | {"version": asked.version})
+        console.json(
+            _facts(home, loaded, holder, told) | model | {"version": asked.version, "live": _live_facts(live)}
+        )
         return 0
     pairs = [("Home", str(home)), ("Gateway", _gateway(holder, told))]
     if running:
@@ -39,6 +45,8 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     pairs += [("Model", _named(model["model"], model["provider"])), ("Why", model["model_why"])]
     if running:
         pairs += _platforms(told) + _hooks(told)
+    if live is not None:
+        pairs += _live(live)
     pairs.append(("Log", str(home / LOG_FILE)))
     console.facts(pairs)
     problems = len(loaded.problems)
@@ -56,6 +64,57 @@ def read_state(home: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}
+
+
+def _ask(home: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:
+    """What the gateway that runs says of itself at this moment."""
+    try:
+        running = find_running(home, environ, 0.0)
+        return None if running is None else running.get("/control/status", dict[str, Any])
+    except UserError:
+        return None
+
+
+def _live_facts(live: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if live is None:
+        return None
+    kept = ("pid", "open_streams", "inbox", "turns", "outbox")
+    facts = live["facts"]
+    return {name: live[name] for name in kept} | {
+        "uptime": round(_uptime(facts), 1),
+        "api": facts.get("api", ""),
+        "workspace": facts.get("workspace", ""),
+    }
+
+
+def _uptime(facts: Mapping[str, Any]) -> float:
+    now = datetime.now(UTC).timestamp()
+    return max(now - float(facts.get("started_at", now)), 0.0)
+
+
+def _live(live: Mapping[str, Any]) -> list[tuple[str, str]]:
+    facts, outbox = live["facts"], live["outbox"]
+    unread = f", {live['inbox']} messages unread" if live["inbox"] else ""
+    return [
+        ("Uptime", _span(_uptime(facts))),
+        ("API", facts.get("api") or "off (API_SERVER_ENABLED or API_SERVER_KEY opens it)"),
+        ("Turns", _counted(live["turns"], "none unfinished") + unread),
+        ("To send", _counted(outbox, "nothing")),
+        ("Watching", f"{live['open_streams']} open stream{'s' * (live['open_streams'] != 1)}"),
+    ]
+
+
+def _counted(counts: Mapping[str, int], none: str) -> str:
+    return ", ".join(f"{count} {state}" for state, count in counts.items()) or none
+
+
+def _span(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
+    told = [f"{count} {unit}" for count, unit in parts if count]
+    return " ".join(told[:2]) or "0 s"
 
 
 def _model(loaded: Loaded) -> dict[str, str]:
@@ -89,7 +148,7 @@ def _told_model(told: Mapping[str, Any]) -> dict[str, str]:
 
 def _gateway(holder: Holder | None, told: Mapping[str, Any]) -> str:
     if holder is not None and holder.what != GATEWAY:
-        return f"not running; {holder.what} works on the home ({holder})"
+        return f"{holder.what} works on the home ({holder})"
     if holder is not None:
         return f"{told.get('gateway_state', 'starting')} ({holder})"
     state = told.get("gateway_state")

@@ -6,14 +6,12 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from hermes.admin.gateway import on_store
 from hermes.admin.output import Console
 from hermes.admin.sessions import agents_of
-from hermes.control.trace import trace_message
+from hermes.admin.shelf import open_shelf
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 from hermes.state.settings import load_settings
-from hermes.state.sqlite import SqliteStore
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,16 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
     agents = agents_of(load_settings(home, environ).settings)
-
-    async def find(store: SqliteStore) -> list[str]:
-        lines: dict[str, None] = {}
-        for agent in agents:
-            # The inbox is everybody's, so several agents may tell the same line.
-            found = await store.scoped(agent).read(lambda tx: trace_message(tx, asked.message))
-            lines.update(dict.fromkeys(found))
-        return list(lines)
-
-    lines = on_store(home, "hermes trace", find) or []
+    lines = open_shelf(home, environ, agents, "hermes trace").trace(asked.message)
     if not lines:
         raise UserError(
             f"There is no message or turn “{one_line(asked.message, 60)}”.",

@@ -18,6 +18,7 @@ from hermes.app.webhooks import DEFAULT_HOST, DEFAULT_PORT, shared_secret, stati
 from hermes.domain.errors import UserError
 from hermes.domain.settings import Secret
 from hermes.domain.text import one_line
+from hermes.entry.http.owner_socket import listening
 from hermes.entry.http.webhooks.routes import LOG, WebhookRoute, is_route_name, read_routes
 from hermes.entry.http.webhooks.signatures import NO_AUTH, sign
 from hermes.state.settings import Loaded, load_settings
@@ -239,10 +240,9 @@ async def _send(home: Path, loaded: Loaded, route: WebhookRoute, body: bytes) ->
 
     import aiohttp
 
-    from hermes.app.http import runtime_folder
-    from hermes.entry.http.server import socket_path
-
-    path = socket_path(home, runtime_folder(loaded.variables))
+    path = listening(home, loaded.variables)
+    if path is None:
+        raise _nobody()
     headers = {"Content-Type": "application/json", "X-Request-ID": f"test-{secrets.token_hex(8)}"}
     if route.secret.reveal() != NO_AUTH:
         headers |= sign(body, route.secret, now=time.time())
@@ -255,7 +255,11 @@ async def _send(home: Path, loaded: Loaded, route: WebhookRoute, body: bytes) ->
         ):
             return answer.status, await answer.text()
     except (aiohttp.ClientError, OSError) as error:
-        raise UserError("No gateway runs on this home.", hint="Start it with: hermes gateway run") from error
+        raise _nobody() from error
+
+
+def _nobody() -> UserError:
+    return UserError("No gateway runs on this home.", hint="Start it with: hermes gateway run")
 
 
 def _no_route(name: str) -> UserError:

@@ -26,9 +26,12 @@ from hermes.agent.tools import Workbench, default_tools
 from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker
 from hermes.app.hooks import HookPart
 from hermes.app.http import Around, HttpPart
+from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
+from hermes.app.messaging import Messaging
+from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt, zone_of
 from hermes.app.vitals import Vitals
-from hermes.control.gates import gate_tools
+from hermes.control.gates import agent_chooser, gate_tools
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
 from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
@@ -52,7 +55,9 @@ from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.turn import Turn
 from hermes.entry.host import Account, Host, HostState
+from hermes.entry.http.door import AgentFacts
 from hermes.execution.backends.local import LocalBackend, LocalOptions
+from hermes.state.aliases import ChannelAliases
 from hermes.state.engine import StoreOptions
 from hermes.state.media import MediaFiles
 from hermes.state.model_settings import model_of, model_routes
@@ -133,6 +138,7 @@ class App:
         self._waking: set[asyncio.Task[Turn | None]] = set()
         self._backends: list[Backend] = []
         self._hooks: HookPart | None = None
+        self._messaging = Messaging(home, environ, lambda: self.gateway.courier)
 
     @property
     def gateway(self) -> Gateway:
@@ -223,11 +229,19 @@ class App:
                 clock=clock,
                 capabilities=self._capabilities(),
                 hooks=self._own_hooks,
+                select=agent_chooser(self._own_hooks),
+                owner=str(self._home),
                 aliases={name: route.model for name, route in self._routes.items()},
+                accounts=[account.name for account in self._accounts(store)],
+                channel_names=ChannelAliases(self._home).read,
                 committed=_tell_nobody if logs is None else logs.committed,
                 forgotten=_forget_nothing if logs is None else logs.forget,
             )
         )
+        if not self._given.in_memory:
+            await import_people(self._home, store)
+        for runtime in runtimes.values() if not self._given.in_memory else ():
+            await take_over_jobs(runtime, clock)
         await gateway.start()
         accounts = list(self._accounts(store))
         http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
@@ -239,6 +253,7 @@ class App:
         ]
         names = [account.name for account in accounts]
         told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
+        told["workspace"] = str(self._workspace(runtimes[MAIN_AGENT].profile))
         hooks = self._hooks
         vitals.tell("running", **told, hooks=[] if hooks is None else hooks.facts())
         if hooks is not None and self._given.boots:
@@ -264,7 +279,12 @@ class App:
             gateway=gateway,
             clock=self._given.clock,
             default=self.loaded.settings.default_agent,
-            models={agent: self._model_name(agent, runtime) for agent, runtime in runtimes.items()},
+            agents={
+                agent: AgentFacts(
+                    agent=agent, model=self._model_name(agent, runtime), tools=tuple(runtime.tools)
+                )
+                for agent, runtime in runtimes.items()
+            },
             version=self._version,
             aliases=gateway.aliases,
         )
@@ -342,11 +362,16 @@ class App:
 
     def _runtime(self, profile: Profile, store: Store, added: Sequence[Tool]) -> Runtime:
         settings = profile.settings
-        workspace = self._given.workspace or profile.home / WORKSPACE
+        workspace = self._workspace(profile)
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         tools = self._given.tools
+        backend: Backend | None = None
         if tools is None:
-            tools = self._tools(profile, store, workspace, added)
+            backend = LocalBackend(
+                home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
+            )
+            self._backends.append(backend)
+            tools = self._tools(profile, store, backend, workspace, added)
         choice = self._choices.get(profile.agent)
         model = settings.model.default if choice is None else choice.model
         prompt = SystemPrompt(
@@ -366,15 +391,25 @@ class App:
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
         )
         known_as = model if choice is None else f"{choice.model} ({choice.provider})"
+        jobs = None if self._given.in_memory else HomeJobs(profile.home, self._environ, backend)
         return Runtime(
-            profile=profile, agent=loop, store=store, model=known_as, prompt=prompt.current, media=media
+            profile=profile,
+            agent=loop,
+            store=store,
+            model=known_as,
+            prompt=prompt.current,
+            tools=tools,
+            media=media,
+            jobs=jobs,
+            take_file=self._messaging.files(profile, workspace, media, profile.home / MEDIA),
         )
 
-    def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
-        backend = LocalBackend(
-            home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
-        )
-        self._backends.append(backend)
+    def _workspace(self, profile: Profile) -> Path:
+        return self._given.workspace or profile.home / WORKSPACE
+
+    def _tools(
+        self, profile: Profile, store: Store, backend: Backend, workspace: Path, added: Sequence[Tool]
+    ) -> list[Tool]:
         bench = Workbench(
             backend=backend,
             recall=recall_from(store, zone_of(profile.settings.timezone)),
@@ -384,6 +419,8 @@ class App:
             own_pids=(os.getpid(),),
             asks=profile.settings.approvals.mode != "off",
             ended=self._tell_ended,
+            jobs=None if self._given.in_memory else job_tool(lambda: self._gateway),
+            post=self._messaging.office,
         )
         chosen = self._given.toolsets
         hosted = profile.settings.agents.get(profile.agent)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-import os
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from hermes.state.settings_write import set_setting
 log = logging.getLogger("hermes.app")
 KEY = "API_SERVER_KEY"
 DEFAULT_KEY = "default"
+_TAKEN = (DEFAULT_KEY, "owner", "nobody")
 _KEY_BYTES = 32
 _NONE = PlatformSettings()
 
@@ -43,7 +43,7 @@ class Around:
     gateway: Gateway
     clock: Clock
     default: AgentId
-    models: Mapping[AgentId, str]
+    agents: Mapping[AgentId, AgentFacts]
     version: str
     aliases: Mapping[str, str] = field(default_factory=dict)
 
@@ -75,21 +75,25 @@ class HttpPart:
     async def open(self, around: Around, facts: Callable[[], Mapping[str, Any]]) -> None:
         """The owner's socket always, the port if it is wanted. What is wrong with the port stops nothing
         else."""
-        from hermes.entry.http.server import HttpServer, socket_path
+        from hermes.entry.http.server import HttpServer
 
         door = Door(
             gateway=around.gateway,
             clock=around.clock,
             options=self._options(),
             default=around.default,
-            agents={agent: AgentFacts(agent=agent, model=model) for agent, model in around.models.items()},
+            agents=around.agents,
             version=around.version,
             facts=facts,
             aliases=around.aliases,
             webhooks=self._webhooks.make(around.clock),
         )
         self._server = HttpServer(door)
-        await self._server.open_socket(socket_path(self._home, runtime_folder(self._loaded.variables)))
+        try:
+            await self._server.open_socket(self._home, self._loaded.variables)
+        except UserError as error:
+            # Without it nobody can attach to this gateway; everything else works.
+            log.error("http.no_socket why=%s", error)
         if self.is_wanted:
             await self._open_port(around, door)
         if await asyncio.to_thread(self._webhooks.wants_port, bool(self.address)):
@@ -176,6 +180,8 @@ def _key_names(block: PlatformSettings) -> list[str]:
 def _named_key(name: str, block: PlatformSettings) -> Key:
     secret = block.secrets.get(f"keys.{name}.key") or block.secrets.get(f"keys.{name}") or Secret("")
     check_key(f"platforms.{PLATFORM}.keys.{name}", secret.reveal())
+    if name in _TAKEN:
+        raise UserError(f"A key cannot be called “{name}”.", hint="Give it another name.")
     said, agents = block.extra.get(f"keys.{name}.scopes", ""), block.extra.get(f"keys.{name}.agents", "")
     try:
         scopes = frozenset(map(Scope, _words(said)))
@@ -211,9 +217,3 @@ def _host(host: str) -> str:
         return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
     except ValueError:
         return host
-
-
-def runtime_folder(variables: Mapping[str, str]) -> Path:
-    """Where this user's sockets go: short, and nobody else's."""
-    given = variables.get("XDG_RUNTIME_DIR", "")
-    return Path(given) if given and os.path.isdir(given) else Path(f"/tmp/hermes-{os.getuid()}")

@@ -174,6 +174,8 @@ class Claiming:
             ]
         if given.action is Action.RELAY:
             return [Finished(note=given.text)]
+        if given.action is Action.MIRROR:
+            return [ModelSaid(text=given.text), Finished()]
         asked = _user_turns(self.transcript)
         if not asked:
             return [Finished(note=f"There is nothing to {given.action.value}.")]

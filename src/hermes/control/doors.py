@@ -3,8 +3,9 @@ in it, and what a slash command answers. Units of one transaction each; whom to 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from hermes.control.commands.registry import Call, perform, read_command
 from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_command
@@ -12,22 +13,28 @@ from hermes.control.hook_context import Told, session_began, session_replaced
 from hermes.control.hooks import Hooks
 from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
+from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
 from hermes.domain.ports import Store, Tx
 from hermes.domain.session import Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
+from hermes.domain.transcript import visible
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
 
 _LOOKED_AT = 50
+UNUSED = timedelta(days=1)
+"""How long a session is kept in which nothing was said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Somebody at a door: who speaks, and to which agent."""
+    """Somebody at a door: who speaks, and to which agent. `session` is the one they are in, for doors
+    that keep it themselves because others share their address; else it is what the address is bound to."""
 
     agent: AgentId
     source: Source
+    session: SessionId | None = None
 
     @property
     def key(self) -> SessionKey:
@@ -55,20 +62,20 @@ class About:
     now: datetime
     hooks: Hooks = field(default_factory=Hooks)
     ruling: CommandRuling | None = None
+    platforms: Collection[str] = ()
 
 
 def bound_session(tx: Tx, caller: Caller, now: datetime) -> Session:
     """The session that the caller is in; a new one if there is none yet."""
-    return _bound(tx, caller) or _begin(tx, caller, now)
+    return _bound(tx, caller, now) or _begin(tx, caller, now)
 
 
 def enter_session(tx: Tx, caller: Caller, wanted: str | None, now: datetime) -> Session:
     """The caller goes into the session that is wanted (by id, its start, or title), or into a new one."""
     if wanted is None:
-        known = _bound(tx, caller)
-        # A session in which nothing was ever said is as good as a new one.
-        unused = known is not None and known.updated_at == known.created_at and known.title is None
-        return known if known is not None and unused else _begin(tx, caller, now)
+        begun = replace(_begin(tx, caller, now), expires_at=now + UNUSED)
+        tx.sessions.save(begun)
+        return begun
     found = tx.sessions.find(wanted) if wanted.strip() else []
     if not found:
         raise UserError(
@@ -79,6 +86,11 @@ def enter_session(tx: Tx, caller: Caller, wanted: str | None, now: datetime) -> 
         raise UserError(f"“{one_line(wanted, 60)}” fits {len(found)} sessions.", hint=f"Write more: {ids}")
     tx.bindings.bind(caller.key, found[0].id, caller.source, now)
     return found[0]
+
+
+def entering_news(caller: Caller, session: Session, now: datetime) -> tuple[Told, ...]:
+    """What hooks are told of a session that was entered at this moment: nothing, unless it was begun so."""
+    return (session_began(caller.source, session, caller.key),) if session.created_at == now else ()
 
 
 def choose_model(tx: Tx, session: Session, model: str | None) -> Session:
@@ -133,11 +145,18 @@ async def give_command(store: Store, caller: Caller, text: str, about: About) ->
     return replied
 
 
+def look_up(tx: Tx, name: str) -> list[tuple[Session, list[Entry]]]:
+    """The sessions that are meant by a name, with what is visible of it if it is one."""
+    found = tx.sessions.find(name) if name else []
+    entries = visible(tx.journal.read(found[0].id)) if len(found) == 1 else []
+    return [(session, entries) for session in found]
+
+
 def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
     line = read_command(text)
     if line is None:
         raise UserError(f"“{one_line(text, 40)}” is not a command.", hint="/help lists the commands.")
-    known = _bound(tx, caller)
+    known = _bound(tx, caller, about.now)
     session = known or _begin(tx, caller, about.now)
     news: tuple[Told, ...] = () if known is not None else (session_began(caller.source, session, caller.key),)
     ruling = about.ruling or find_ruling(about.hooks, caller.source, session, caller.key, line)
@@ -155,6 +174,7 @@ def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
         settings=about.settings,
         now=about.now,
         model=about.model,
+        platforms=about.platforms,
     )
     reply = perform(call)
     bound = tx.bindings.get(caller.key) or session.id
@@ -163,9 +183,14 @@ def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
     return Replied(text=reply.text, session=bound, before=session.id, turn=reply.turn, news=news)
 
 
-def _bound(tx: Tx, caller: Caller) -> Session | None:
+def _bound(tx: Tx, caller: Caller, now: datetime) -> Session | None:
     bound = tx.bindings.get(caller.key)
-    return None if bound is None else tx.sessions.get(bound)
+    if caller.session is None or caller.session == bound:
+        return None if bound is None else tx.sessions.get(bound)
+    known = tx.sessions.get(caller.session)
+    if known is not None:
+        tx.bindings.bind(caller.key, known.id, caller.source, now)
+    return known
 
 
 def _begin(tx: Tx, caller: Caller, now: datetime) -> Session:

@@ -185,6 +185,10 @@ class Feeds:
         if feed is not None:
             feed.end(follow)
 
+    def is_watched(self, turn: TurnId) -> bool:
+        feed = self._feeds.get(turn)
+        return feed is not None and feed.watchers > 0
+
     def release(self, turn: TurnId) -> None:
         """The turn does not run now; keep its feed only if somebody watches."""
         feed = self._feeds.get(turn)

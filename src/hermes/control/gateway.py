@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.access import Knock, Verdict
+from hermes.control.attachments import kept_file
 from hermes.control.continuing import Continued
+from hermes.control.courier import Courier
+from hermes.control.cron import Cron, CronWorld
 from hermes.control.delivery import Delivery
 from hermes.control.doors import (
     About,
@@ -23,19 +26,19 @@ from hermes.control.doors import (
     Replied,
     choose_model,
     enter_session,
+    entering_news,
     give_command,
     open_turns,
     wake_session,
 )
+from hermes.control.explain import explain
 from hermes.control.feed import Feed, Feeds
-from hermes.control.gates import agent_chooser
-from hermes.control.hook_context import session_began
-from hermes.control.hooks import Hooks
-from hermes.control.intake import Intake, IntakeWorld
+from hermes.control.intake import Intake, IntakeWorld, storable_item
+from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
+from hermes.control.parts import Parts as Parts
 from hermes.control.questions import Expiry, Outcome, answer
-from hermes.control.routing import SelectAgent
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
 from hermes.control.submission import Submission, Submitted, Submitting
@@ -44,15 +47,13 @@ from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
-from hermes.domain.message import Attachment, Inbound, media_kind
-from hermes.domain.ports import Platform, Store, Tx
+from hermes.domain.message import Attachment, Body, Inbound
+from hermes.domain.ports import Platform, Tx
 from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
-from hermes.domain.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.turn import Answer, Turn, TurnState
 
@@ -62,29 +63,6 @@ STOP_SECONDS = 10.0
 _UPKEEP_SECONDS = 3600.0
 _MEGABYTE = 1024 * 1024
 ActorKey = tuple[AgentId, SessionId]
-
-
-async def _forget_nothing(agent: AgentId, session: SessionId) -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What a gateway is built from."""
-
-    store: Store
-    runtimes: Mapping[AgentId, Runtime]
-    settings: Settings
-    clock: Clock
-    capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
-    select: SelectAgent | None = None
-    hooks: Hooks = field(default_factory=Hooks)
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    """Names that a turn may give as its model, and the models behind them."""
-    committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
-    """Told of every record once it is stored; must return at once."""
-    forgotten: Callable[[AgentId, SessionId], Awaitable[None]] = _forget_nothing
-    """Told of every session that somebody deleted, to delete what it keeps of it."""
 
 
 class Gateway:
@@ -105,6 +83,31 @@ class Gateway:
         )
         self._actors: Workers[ActorKey] = Workers(
             start=self._actor, page=self._due, places=parts.settings.gateway.max_running, name="session"
+        )
+        self.courier = Courier(
+            store=parts.store,
+            clock=parts.clock,
+            settings=parts.settings,
+            accounts=self._accounts,
+            aliases=parts.channel_names,
+            capabilities=self.capabilities,
+            ring=self._delivery.ring,
+            wake=self._ring_known,
+        )
+        self.cron = Cron(
+            CronWorld(
+                store=parts.store,
+                runtimes=parts.runtimes,
+                settings=parts.settings,
+                clock=parts.clock,
+                parts=lambda to, text, turn, n: self._outcomes.parts(
+                    to, Body(text=text), turn=turn, segment=n
+                ),
+                ring_session=self._ring_known,
+                ring_lane=self._delivery.ring,
+                owner=parts.owner,
+                targets=parts.targets,
+            )
         )
         self._around: Surroundings | None = None
         self._intake: Intake | None = None
@@ -140,7 +143,8 @@ class Gateway:
             capabilities=self.capabilities,
             ring_session=self._ring_session,
             ring_lane=self._delivery.ring,
-            select=parts.select or agent_chooser(parts.hooks),
+            ring_jobs=self.cron.ring,
+            select=parts.select,
             hooks=parts.hooks,
         )
         self._intake = Intake(world)
@@ -149,6 +153,7 @@ class Gateway:
             asyncio.create_task(self._intake.live(), name="intake"),
             asyncio.create_task(expiry.live(), name="expiry"),
             asyncio.create_task(self._upkeep(), name="upkeep"),
+            asyncio.create_task(self.cron.live(), name="cron"),
         ]
         self._actors.search()
 
@@ -161,6 +166,7 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._intake.close()
         await self._actors.close(grace, self._hurry)
+        await self.cron.close()
         await self._delivery.close(grace, self._hurry)
         now = self._parts.clock.now()
         await self._parts.store.write(lambda tx: tx.recovery.close(self._epoch, now))
@@ -174,7 +180,7 @@ class Gateway:
 
     async def accept(self, account: str, items: Sequence[Inbound], cursor: str | None) -> None:
         """Store what a platform delivered; returns after the commit, and only then may it be acknowledged."""
-        clean = [_storable(item) for item in items]
+        clean = [storable_item(item) for item in items]
         now = self._parts.clock.now()
 
         def accept(tx: Tx) -> int:
@@ -204,6 +210,10 @@ class Gateway:
         """Whether its account is up now; if not, what is sent there waits."""
         return to.credential in self._delivery.accounts
 
+    def _accounts(self) -> Collection[str]:
+        said = self._parts.accounts
+        return {*(self._parts.capabilities if said is None else said), *self._delivery.accounts}
+
     # --- doors that know who and whom ---
 
     @property
@@ -216,14 +226,7 @@ class Gateway:
         media = self._runtime(agent).media
         if media is None:
             raise UserError(f"The agent “{agent}” keeps no files.")
-        item = await media.put(data, mime)
-        return Attachment(
-            kind=media_kind(mime),
-            ref=f"sha256:{item.sha256}",
-            mime=mime,
-            size=item.size,
-            sha256=item.sha256,
-        )
+        return kept_file(await media.put(data, mime), mime)
 
     async def submit(self, words: Submission) -> Turn:
         """A turn for a terminal or an API client, in one commit; its feed is open before this returns."""
@@ -277,16 +280,31 @@ class Gateway:
         """Change something in an agent's part of the store that no actor has to hear of."""
         return await self._runtime(agent).store.write(unit)
 
+    async def explain(self, knock: Knock) -> Verdict:
+        """Whether such a message would be answered, and why."""
+        settings, able = self._parts.settings, self.capabilities
+        return await self._parts.store.read(lambda tx: explain(tx, knock, settings, able))
+
+    def deliver(self, to: Address) -> None:
+        """Something was put into the outbox for this chat."""
+        self._delivery.ring(to)
+
     async def command(self, caller: Caller, text: str) -> Replied:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
-        runtime = self._runtime(caller.agent)
-        parts = self._parts
-        about = About(settings=parts.settings, model=runtime.model, now=parts.clock.now(), hooks=parts.hooks)
+        runtime, parts = self._runtime(caller.agent), self._parts
+        about = About(
+            settings=parts.settings,
+            model=runtime.model,
+            now=parts.clock.now(),
+            platforms=tuple(parts.capabilities),
+            hooks=parts.hooks,
+        )
         replied = await give_command(runtime.store, caller, storable(text), about)
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session}:
             self._ring_known(caller.agent, session)
+        self.cron.ring()
         return replied
 
     async def wake(self, agent: AgentId, session: SessionId, text: str) -> Turn | None:
@@ -300,25 +318,23 @@ class Gateway:
         turn = await runtime.store.write(wake)
         if turn is not None:
             self.feeds.open(turn.id)
-            for listener in self._listeners:
+            for listener in list(self._listeners):
                 listener(turn)
             self._ring_known(agent, session)
         return turn
 
-    def listen(self, listener: Callable[[Turn], None]) -> None:
-        """A door wants to know of turns that it did not begin itself."""
+    def listen(self, listener: Callable[[Turn], None]) -> Callable[[], None]:
+        """A door wants to know of turns that it did not begin itself, until it calls what this returns."""
         self._listeners.append(listener)
+        return partial(self._listeners.remove, listener)
 
     async def enter(self, caller: Caller, wanted: str | None, model: str | None = None) -> Session:
         """Put a door into a session: the one it wants by id or title, or a new one."""
         now = self._parts.clock.now()
         store = self._runtime(caller.agent).store
-        session = await store.write(
-            lambda tx: choose_model(tx, enter_session(tx, caller, wanted, now), model)
-        )
-        if session.created_at == now:
-            self._parts.hooks.tell_all([session_began(caller.source, session, caller.key)])
-        return session
+        into = await store.write(lambda tx: choose_model(tx, enter_session(tx, caller, wanted, now), model))
+        self._parts.hooks.tell_all(entering_news(caller, into, now))
+        return into
 
     async def bound(self, caller: Caller) -> SessionId | None:
         """The session that a door was in last."""
@@ -424,6 +440,7 @@ class Gateway:
     def _committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
         self.tally.see(entries)
         self._parts.committed(agent, session, entries)
+        self.cron.heard(agent, session, entries)
 
     def _runtime(self, agent: AgentId) -> Runtime:
         runtime = self._parts.runtimes.get(agent)
@@ -431,6 +448,11 @@ class Gateway:
             known = ", ".join(sorted(self._parts.runtimes))
             raise UserError(f"There is no agent “{agent}”.", hint=f"Known: {known}.")
         return runtime
+
+    def jobs(self, agent: AgentId) -> JobDesk:
+        """The jobs of an agent, to look at and to change."""
+        self._runtime(agent)
+        return self.cron.desk(agent)
 
     def _actor(self, key: ActorKey) -> SessionActor:
         agent, session = key
@@ -476,8 +498,3 @@ def _records(turn: TurnId, tx: Tx) -> list[Entry]:
 
 def _prune(before: datetime, now: datetime, tx: Tx) -> int:
     return tx.recovery.prune(before, now)
-
-
-def _storable(item: Inbound) -> Inbound:
-    text = storable(item.text)
-    return item if text == item.text else replace(item, text=text)

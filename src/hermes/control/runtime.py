@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from hermes.control.attachments import TakeFile
+from hermes.domain.job import JobWorld
 from hermes.domain.ports import Agent, Media, Store
 from hermes.domain.settings import Profile
+from hermes.domain.tool import Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,5 +21,11 @@ class Runtime:
     """The model that answers where a session names none, as people call it."""
     prompt: Callable[[], Awaitable[str]] | None = None
     """Gives the system prompt that a session keeps from its first turn on."""
+    tools: Sequence[Tool] = ()
+    """What the agent can do, for doors that tell of it."""
     media: Media | None = None
     """Where files are kept that come with messages."""
+    jobs: JobWorld | None = None
+    """Where the scripts, folders and outputs of its jobs are."""
+    take_file: TakeFile | None = None
+    """Lets a file go out with an answer, or says why it may not."""

@@ -47,12 +47,15 @@ class Place:
     turn, one of their own that is forgotten at `until`, or else the one that their source is bound to. Going
     on after a turn puts off the forgetting to `until`; coming back to a session by its id keeps it.
 
+    `bind`: the source is bound to it from now on, and without a session named a new one begins, for `model`.
     `owner`: only a session that was begun through this account."""
 
     session: SessionId | None = None
     begin: bool = False
     after: TurnId | None = None
     until: datetime | None = None
+    bind: bool = False
+    model: str | None = None
     owner: str | None = None
 
     @property
@@ -138,6 +141,8 @@ class Submitting:
         bound = tx.bindings.get(key)
         known_session = self._known_session(tx)
         session, begun = known_session or self._begin(tx), known_session is None
+        if words.place.bind:
+            tx.bindings.bind(session_key(words.source, words.agent), session.id, words.source, self.now)
         said = session.busy_mode or self.settings.display.busy_input_mode
         turn = Turn(
             id=new_turn_id(),
@@ -169,7 +174,7 @@ class Submitting:
             if known is None and not place.begin:
                 raise no_session(place.session)
             return None if known is None else self._come_back(tx, known)
-        if place.until is not None:
+        if place.until is not None or place.bind:
             return None
         return bound_session(tx, Caller(agent=words.agent, source=words.source), self.now)
 
@@ -184,9 +189,11 @@ class Submitting:
 
     def _begin(self, tx: Tx) -> Session:
         words = self.words
-        ident = words.place.session or SessionId(f"api_{new_session_id(self.now)}")
+        place, made = words.place, new_session_id(self.now)
+        ident = place.session or (made if place.bind else SessionId(f"api_{made}"))
         key = session_key(words.source, words.agent)
-        session = replace(begin_session(key, words.source, self.now), id=ident, expires_at=words.place.until)
+        begun = begin_session(key, words.source, self.now)
+        session = replace(begun, id=ident, expires_at=place.until, model=place.model)
         add_session(tx, session)
         return session
 

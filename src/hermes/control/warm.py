@@ -12,6 +12,7 @@ from hermes.domain.ids import SessionId
 
 _RECORD_BYTES = 700
 _SESSION_BYTES = 500
+_WORTH_KEEPING = 32
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +62,9 @@ class WarmSessions:
         self.take(session)
         if warm.bytes > self._limit:
             return
+        if len(warm.records) < _WORTH_KEEPING:
+            # What little there is of it is told anew in no time.
+            warm.memory.clear()
         self._sessions[session] = warm
         self._bytes += warm.bytes
         while self._bytes > self._limit:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 # Control characters except tab and newline, and the bidi marks that can disguise what is shown.
@@ -15,6 +17,21 @@ def storable(text: str) -> str:
     if text.isascii():
         return text.replace("\0", "\ufffd") if "\0" in text else text
     return _LONE_SURROGATES.sub("\ufffd", text).replace("\0", "\ufffd")
+
+
+def storable_all(value: Any) -> Any:
+    """A value with every text in it as `storable` makes it."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, tuple):
+        return tuple(storable_all(part) for part in value)
+    if isinstance(value, dict):
+        return {storable_all(key): storable_all(part) for key, part in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(
+            value, **{part.name: storable_all(getattr(value, part.name)) for part in fields(value)}
+        )
+    return value
 
 
 def showable(text: str) -> str:

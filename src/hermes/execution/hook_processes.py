@@ -175,7 +175,9 @@ class _Life(asyncio.SubprocessProtocol):
     def _write(self, words: Mapping[str, object]) -> None:
         assert self._transport is not None
         stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
-        stdin.write(json.dumps(words).encode() + b"\n")
+        # A process that has ended already has closed it, which uvloop takes for a mistake of ours.
+        with contextlib.suppress(RuntimeError):
+            stdin.write(json.dumps(words).encode() + b"\n")
 
     # --- what comes from it ---
 

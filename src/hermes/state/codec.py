@@ -4,7 +4,6 @@ take their defaults, so old rows stay readable and a kind's name never changes i
 from __future__ import annotations
 
 import threading
-from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -13,7 +12,7 @@ import msgspec
 from hermes.domain import event
 from hermes.domain.errors import Refused
 from hermes.domain.event import Record
-from hermes.domain.text import storable
+from hermes.domain.text import storable_all
 
 T = TypeVar("T")
 
@@ -39,7 +38,7 @@ def encode(value: object) -> bytes:
         return _encoder.encode(value)
     except UnicodeEncodeError:
         # Half a character (a lone surrogate) reached us; a replaced character is better than a lost record.
-        return _encoder.encode(_cleaned(value))
+        return _encoder.encode(storable_all(value))
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -74,18 +73,6 @@ def decode_record(kind: str, data: bytes | str) -> Record:
         raise Refused(f"a record of kind “{kind}” was written by a newer Hermes")
     record: Record = decode(known, data)
     return record
-
-
-def _cleaned(value: Any) -> Any:
-    if isinstance(value, str):
-        return storable(value)
-    if isinstance(value, tuple):
-        return tuple(_cleaned(part) for part in value)
-    if isinstance(value, dict):
-        return {_cleaned(key): _cleaned(part) for key, part in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{part.name: _cleaned(getattr(value, part.name)) for part in fields(value)})
-    return value
 
 
 def stamp(at: datetime) -> float:

@@ -17,13 +17,16 @@ from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import AgentId
 from hermes.state.census import CensusTable
 from hermes.state.db import Damaged, Row
+from hermes.state.directory import DirectoryTable, PostTable
+from hermes.state.facts import FactsTable
 from hermes.state.inbox import InboxTable
-from hermes.state.jobs import JobsTable
+from hermes.state.jobs import JobRunsTable, JobsTable
 from hermes.state.journal import JournalTable
 from hermes.state.leases import LeasesTable
 from hermes.state.media import MediaTable
 from hermes.state.migrate import check_version, migrate
 from hermes.state.outbox import OutboxTable
+from hermes.state.pairing import PairingCodesTable, PairingsTable
 from hermes.state.questions import QuestionsTable
 from hermes.state.recovery import RecoveryTable
 from hermes.state.requests import RequestsTable
@@ -35,6 +38,9 @@ from hermes.state.turns import TurnsTable
 from hermes.state.walfile import has_log
 
 _LOG_FILE_BYTES = 64 * 1024 * 1024
+# Pages that fell out of it are still in the system's own cache.
+_WRITER_CACHE_KB = 1024
+_READER_CACHE_KB = 256
 _CACHED_STATEMENTS = 200
 _PROBLEMS = 10
 _HINT = "Restore it from the newest file in backups/."
@@ -111,11 +117,17 @@ class SqliteTx:
         self.questions = QuestionsTable(db, agent)
         self.requests = RequestsTable(db, agent)
         self.jobs = JobsTable(db, agent)
+        self.job_runs = JobRunsTable(db, agent)
+        self.facts = FactsTable(db)
         self.search = SearchTable(db, agent)
         self.media = MediaTable(db, agent)
         self.leases = LeasesTable(db)
+        self.pairings = PairingsTable(db)
+        self.pairing_codes = PairingCodesTable(db)
         self.recovery = RecoveryTable(db)
         self.census = CensusTable(db)
+        self.directory = DirectoryTable(db, agent)
+        self.post = PostTable(db)
 
 
 def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:
@@ -133,6 +145,7 @@ def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:
         "foreign_keys = ON",
         f"wal_autocheckpoint = {options.checkpoint_pages}",
         f"journal_size_limit = {_LOG_FILE_BYTES}",
+        f"cache_size = -{_WRITER_CACHE_KB}",
     ):
         db.run(f"PRAGMA {pragma}")
     return db
@@ -141,6 +154,7 @@ def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:
 def connect_reader(path: Path, options: StoreOptions = DEFAULTS) -> SqliteDb:
     db = connect(path, options)
     db.run("PRAGMA query_only = ON")
+    db.run(f"PRAGMA cache_size = -{_READER_CACHE_KB}")
     return db
 
 

@@ -11,17 +11,19 @@ from pathlib import Path
 
 from hermes.agent.loop import AgentLoop, LoopLimits
 from hermes.agent.pictures import Illustrated
-from hermes.control.gates import gate_tools
+from hermes.control.gates import agent_chooser, gate_tools
 from hermes.control.gateway import Gateway, Parts
 from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
+from hermes.domain.job import JobWorld
 from hermes.domain.ports import Agent, ModelRequest, Store, Tx
 from hermes.domain.settings import PlatformSettings, Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
 from hermes.state.media import MediaFiles
+from hermes.state.outgoing import OutgoingFiles
 from hermes.state.sqlite import SqliteStore
 from hermes.testing.clock import settle
 from hermes.testing.crash import StoppingStore
@@ -57,6 +59,7 @@ class Journey:
     limits: LoopLimits | None = None
     agents: Sequence[str] = ("main",)
     hooks: Hooks = field(default_factory=Hooks)
+    jobs: JobWorld | None = None
     wrap_store: Callable[[Store], Store] = lambda store: store
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     model: ScriptedModel = field(init=False)
@@ -83,6 +86,7 @@ class Journey:
                 clock=self.clock,
                 capabilities={"fake": KINDS[self.kind]},
                 hooks=self.hooks,
+                select=agent_chooser(self.hooks),
             )
         )
         await self.gateway.start()
@@ -121,7 +125,22 @@ class Journey:
             limits=self.limits,
         )
         profile = Profile(agent=agent, home=self.folder, settings=self.settings)
-        return Runtime(profile=profile, agent=self.wrap_agent(loop), store=store, media=media)
+        workspace = self.folder / "workspace"
+        files = OutgoingFiles(
+            media=media,
+            workspace=workspace,
+            allowed=[workspace, self.folder / "media"],
+            homes=[self.folder],
+            user_home=self.folder,
+        )
+        return Runtime(
+            profile=profile,
+            agent=self.wrap_agent(loop),
+            store=store,
+            media=media,
+            jobs=self.jobs,
+            take_file=files.take,
+        )
 
     # --- the platform's connection ---
 

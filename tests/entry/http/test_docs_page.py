@@ -13,7 +13,7 @@ from hermes.entry.http.door import ROUTES
 from hermes.entry.http.openapi import shown_path
 from hermes.testing.api import ApiWorld
 
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "wbr"}
 
 
 class Page(HTMLParser):

@@ -80,6 +80,22 @@ async def test_capabilities_are_those_of_the_table(tmp_path: Path) -> None:
         }.items()
 
 
+async def test_toolsets_are_those_of_the_agents_that_a_key_sees(tmp_path: Path) -> None:
+    config = """
+platforms: {api_server: {keys: {phone: {key: another long secret 1, scopes: [chat], agents: [helper]}}}}
+agents: {helper: {}}
+"""
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        every = (await api.get("/v1/toolsets")).json["data"]
+        phone = {"Authorization": "Bearer another long secret 1"}
+        seen = (await api.get("/v1/toolsets", headers=phone)).json["data"]
+    assert {one["agent"] for one in every} == {"main", "helper"}
+    assert {one["agent"] for one in seen} == {"helper"}
+    tools = {tool["name"]: tool["effect"] for one in seen for tool in one["tools"]}
+    assert tools["read_file"] == "read"
+    assert "terminal" in tools
+
+
 async def test_a_fault_of_ours_is_told_in_the_same_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -64,7 +64,7 @@ def test_an_answer_promises_every_field_it_always_has() -> None:
 
 @pytest.mark.slow
 async def test_generated_requests_find_the_document_true_at_length(tmp_path: Path) -> None:
-    assert await _generated(tmp_path, "examples,coverage,fuzzing,stateful", examples=400) >= LEAST_CASES
+    assert await _generated(tmp_path, "examples,coverage,fuzzing,stateful", examples=40) >= LEAST_CASES
 
 
 async def test_generated_requests_find_the_document_true(tmp_path: Path) -> None:

@@ -265,6 +265,7 @@ async def test_only_the_last_hundred_of_a_long_past_are_told_if_so_wished(
     ("body", "status", "param"),
     [
         ({"input": []}, 400, "input"),
+        ({"input": " "}, 400, "input"),
         ({"input": 5}, 400, "input"),
         ({}, 400, None),
         ({"input": [{"role": "assistant", "content": "hi"}]}, 400, "input"),
@@ -444,6 +445,37 @@ async def test_a_deleted_response_is_gone(tmp_path: Path, world: World) -> None:
         assert (await read(api, one["id"], 404))["error"]["code"] == "response_not_found"
         assert (await api.ask("DELETE", f"{PATH}/{one['id']}")).status == 404
         await ask(api, "b", 404, previous_response_id=one["id"])
+
+
+async def test_deleting_stops_what_still_runs_and_not_what_came_of_it(tmp_path: Path, world: World) -> None:
+    async with world.api(tmp_path / "home") as api:
+        one = await ask(api, "story", background=True)
+        assert (await api.ask("DELETE", f"{PATH}/{one['id']}")).status == 200
+        turn = "turn_" + one["id"].removeprefix("resp_")
+        assert [seen async for seen in api.app.gateway.watch("main", turn)]  # type: ignore[arg-type]
+        found = await api.app.store.read(lambda tx: tx.turns.get(turn))  # type: ignore[arg-type]
+        assert found.state is TurnState.STOPPED
+        asked = await ask(api, "weather", tools=[WEATHER])
+        results = [result(made, "rain") for made in calls(asked)[1:]]
+        done = await ask(api, results, previous_response_id=asked["id"])
+        await api.ask("DELETE", f"{PATH}/{asked['id']}")
+        assert await read(api, done["id"]) == done
+        run = await api.post("/v1/runs", {"input": "and now?", "previous_response_id": done["id"]})
+        assert run.status == 202
+
+
+async def test_pictures_are_shown_to_the_model_and_named_among_the_items(
+    tmp_path: Path, world: World
+) -> None:
+    async with world.api(tmp_path / "home") as api:
+        address = "https://pictures.example/cat.png"
+        parts = [{"type": "input_text", "text": "look"}, {"type": "input_image", "image_url": address}]
+        answer = await ask(api, [{"role": "user", "content": parts}])
+        (said,) = [one.record for one in world.requests[-1].entries if isinstance(one.record, UserSaid)]
+        assert [image.ref for image in said.attachments] == [address]
+        (item,) = (await read(api, f"{answer['id']}/input_items"))["data"]
+        assert [part["type"] for part in item["content"]] == ["input_text", "input_image"]
+        assert item["content"][1]["image_url"] == address
 
 
 async def test_what_is_not_stored_cannot_be_found(tmp_path: Path, world: World) -> None:

@@ -44,7 +44,8 @@ ASKS = Wire(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What a resource wants of a turn. `lasting` ones go on without their client; `named` ones can be asked
-    for again by their id with this prefix; `after` goes on from an earlier turn; `facts` are kept with it."""
+    for again by their id with this prefix; `after` goes on from an earlier turn; `facts` are kept with it. A
+    session of its own is forgotten after `keep`."""
 
     prefix: str
     lasting: bool = False
@@ -53,6 +54,7 @@ class Wish:
     session: str | None = None
     conversation: str | None = None
     facts: str = "{}"
+    keep: timedelta = FORGET_AFTER
 
 
 async def ask(call: Call, picked: Picked, said: Conversation, wish: Wish) -> Submitted:
@@ -61,6 +63,8 @@ async def ask(call: Call, picked: Picked, said: Conversation, wish: Wish) -> Sub
         raise ApiError(
             429, "rate_limit_exceeded", "Too much is running at once.", headers={"Retry-After": "1"}
         )
+    for name in _TELLING:
+        call.name_header(name)  # one that is not used here must be fit as well: it counts for the fingerprint
     place = _place(call, wish)
     own = place.own
     request = await named(call, wish)
@@ -162,7 +166,7 @@ async def _check_other_agents(call: Call, picked: Picked, request: Named | None)
 
 
 def _place(call: Call, wish: Wish) -> Place:
-    forget = call.door.clock.now() + (call.door.gateway.keeps if wish.named else FORGET_AFTER)
+    forget = call.door.clock.now() + wish.keep
     if wish.after is not None:
         return Place(after=wish.after, until=forget, owner=call.owner)
     named = wish.session or call.name_header(SESSION_ID)

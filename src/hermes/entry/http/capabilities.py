@@ -1,10 +1,11 @@
-"""`/v1/capabilities`: what this gateway can do over HTTP, read off the table of routes, so that a client need
-not find out by trying."""
+"""`/v1/capabilities` and `/v1/toolsets`: what this gateway can do over HTTP, and its agents by themselves, so
+that a client need not find out by trying."""
 
 from __future__ import annotations
 
 import msgspec
 
+from hermes.domain.tool import Effect
 from hermes.entry.http.door import ROUTES, Call, route
 from hermes.entry.http.keys import Scope
 from hermes.entry.http.models import default_name
@@ -23,6 +24,29 @@ _FEATURES = {
     "webhooks": "/webhooks/{route}",
 }
 """What clients ask for, and the path that it stands and falls with."""
+
+
+class ToolFacts(msgspec.Struct, kw_only=True):
+    """Something the agent can do by itself. `effect` says whether it may be repeated after a crash."""
+
+    name: str
+    description: str
+    effect: Effect
+
+
+class Toolset(msgspec.Struct, kw_only=True):
+    """Tools that are switched on and off together."""
+
+    name: str
+    agent: str
+    tools: list[ToolFacts]
+
+
+class ToolsetList(msgspec.Struct, kw_only=True):
+    """The toolsets of the agents that the key may see."""
+
+    object: str = "list"
+    data: list[Toolset]
 
 
 class Limits(msgspec.Struct, kw_only=True):
@@ -67,3 +91,14 @@ async def read_capabilities(call: Call) -> Capabilities:
             Endpoint(method=one.method, path=one.path, summary=one.told, scope=one.scope) for one in ROUTES
         ],
     )
+
+
+@route("GET", "/v1/toolsets", "What the agents can do by themselves.")
+async def list_toolsets(call: Call) -> ToolsetList:
+    sets: dict[tuple[str, str], Toolset] = {}
+    for agent, facts in call.door.agents.items():
+        for tool in facts.tools if call.principal.sees(agent) else ():
+            found = sets.setdefault((agent, tool.toolset), Toolset(name=tool.toolset, agent=agent, tools=[]))
+            told = ToolFacts(name=tool.name, description=tool.description, effect=tool.effect)
+            found.tools.append(told)
+    return ToolsetList(data=list(sets.values()))

@@ -79,7 +79,8 @@ def _contents(
     for name, (_, operations) in groups.items():
         yield f'<a class="group" href="#{name}">{_title(name)}</a>\n'
         for method, path, operation in operations:
-            yield f'<a href="#{operation["operationId"]}">{_badge(method)}<span>{escape(path)}</span></a>\n'
+            shown = f"{_badge(method)}<span>{_breakable(path)}</span>"
+            yield f'<a href="#{operation["operationId"]}">{shown}</a>\n'
     yield '<a class="group" href="#types">Types</a>\n'
     for name in sorted(schemas):
         yield f'<a class="type" href="#type-{name}">{escape(name)}</a>\n'
@@ -182,6 +183,11 @@ def _title(tag: str) -> str:
 
 def _badge(method: str) -> str:
     return f'<b class="{method.lower()}">{method}</b>'
+
+
+def _breakable(path: str) -> str:
+    """A path that a narrow column may break, between its parts only."""
+    return escape(path).replace("/", "<wbr>/")
 
 
 def _words(text: str) -> str:

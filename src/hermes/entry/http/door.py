@@ -22,6 +22,7 @@ from hermes.control.submission import Unknown
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.clock import Clock
 from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.tool import Tool
 from hermes.domain.turn import Turn
 from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.keys import Principal, Scope
@@ -53,10 +54,11 @@ class HttpOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFacts:
-    """An agent as clients see it: the model behind it, by its own name."""
+    """An agent as clients see it: the model behind it, by its own name, and what it can do."""
 
     agent: AgentId
     model: str
+    tools: tuple[Tool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +196,8 @@ class Route:
 
 
 ROUTES: list[Route] = []
+LOCAL_ROUTES: list[Route] = []
+"""Those on the owner's socket alone; clients of the API are not told of them."""
 
 
 def route(
@@ -213,6 +217,18 @@ def route(
             method=method, path=path, told=told, answer=answer, scope=scope, status=status, tag=tag, wire=wire
         )
         ROUTES.append(made)
+        return answer
+
+    return declare
+
+
+def local_route(method: str, path: str, told: str) -> Callable[[Answer], Answer]:
+    """As `route`, on the owner's socket alone."""
+
+    def declare(answer: Answer) -> Answer:
+        scope, tag = Scope.ADMIN, answer.__module__.rsplit(".", 1)[-1]
+        made = Route(method=method, path=path, told=told, answer=answer, scope=scope, status=200, tag=tag)
+        LOCAL_ROUTES.append(made)
         return answer
 
     return declare

@@ -163,6 +163,8 @@ def _now(told: Sequence[Earlier], instructions: str) -> Conversation:
         return Conversation(instructions=instructions, history=tuple(told), text=GO_ON, results=results)
     images = tuple(image for one in now for image in one.attachments)
     words = "\n\n".join(one.text for one in now if one.text)
+    if not words.strip() and not images:
+        raise bad_request("The input says nothing.", param="input")
     return Conversation(instructions=instructions, history=before, text=words, images=images)
 
 

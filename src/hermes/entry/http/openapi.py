@@ -43,7 +43,7 @@ HEADERS: Mapping[str, tuple[str, Json]] = {
     THREAD_ID: ("The thread of that chat.", _NAME),
     LAST_EVENT: (
         "The id of the last event that was seen; the stream goes on after it.",
-        {"type": "string", "pattern": r"^\d{1,15}$"},
+        {"type": "string", "pattern": r"^\d{0,15}$"},
     ),
     RUN_ID: ("The run that answers, for `/v1/runs/{id}`.", {"type": "string"}),
     "Retry-After": ("Seconds after which it is worth trying again.", {"type": "string"}),

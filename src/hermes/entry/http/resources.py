@@ -11,6 +11,7 @@ RESOURCES = [
     "sessions",
     "session_chat",
     "questions",
+    "jobs",
     "models",
     "health",
     "capabilities",
@@ -18,6 +19,9 @@ RESOURCES = [
     "metrics",
     "openapi",
     "docs",
+    "control",
+    "people",
+    "control_post",
 ]
 
 

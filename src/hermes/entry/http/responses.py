@@ -22,8 +22,10 @@ from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, client_call_id, question_of_call
 from hermes.domain.ports import Tx
 from hermes.domain.turn import Turn
+from hermes.entry.http.answering import unbroken
 from hermes.entry.http.asking import (
     ASKS,
+    FORGET_AFTER,
     IDEMPOTENCY,
     Wish,
     ask,
@@ -145,6 +147,7 @@ async def respond(call: Call, body: ResponseRequest) -> ResponseObject | web.Str
             session=None if chain is None else _session_of(call, picked.agent, chain),
             conversation=chain if terms.store else None,
             facts=msgspec.json.encode(terms).decode(),
+            keep=call.door.gateway.keeps if terms.store else FORGET_AFTER,
         )
         submitted = await ask(call, picked, said, wish)
     kept = as_kept(picked.agent, submitted, terms)
@@ -274,7 +277,7 @@ async def _bring(
         )
     bringing = Bringing(results=results, now=call.door.clock.now(), request=named)
     try:
-        return await asyncio.shield(call.door.gateway.resume(agent, bringing.unit))
+        return await unbroken(call.door.gateway.resume(agent, bringing.unit))
     except Unfinished:
         if before is not None or terms.conversation is not None:
             raise
@@ -314,16 +317,31 @@ async def _check_nothing_is_owed(call: Call, agent: AgentId, chain: str | None, 
 
 
 async def _stream(call: Call, kept: Kept, after: int | None) -> web.StreamResponse:
-    events = ResponseEvents(kept.fold(), after=after, since=await restarted_after(call, kept))
+    events = ResponseEvents(kept.fold(), after=after)
     stream = await call.door.streams.send(
         call.request,
-        cast(AsyncGenerator[Seen], call.door.gateway.watch(kept.agent, kept.turn.id)),
+        _seen(call, kept) if after is None else _seen_again(call, kept, events),
         events.see,
         headers=turn_headers(call, kept.turn),
         first=events.start(),
         ended=lambda: events.ended,
     )
     return stream.response
+
+
+def _seen(call: Call, kept: Kept) -> AsyncGenerator[Seen]:
+    return cast(AsyncGenerator[Seen], call.door.gateway.watch(kept.agent, kept.turn.id))
+
+
+async def _seen_again(call: Call, kept: Kept, events: ResponseEvents) -> AsyncGenerator[Seen]:
+    """For a client that comes back: what may have been lost is looked up once something is seen, for right
+    after a crash the turn has yet to be started again."""
+    known = False
+    async with contextlib.aclosing(_seen(call, kept)) as feed:
+        async for seen in feed:
+            if not known:
+                events.since, known = await restarted_after(call, kept), True
+            yield seen
 
 
 async def _whole(call: Call, kept: Kept) -> ResponseObject:
@@ -335,6 +353,14 @@ async def _whole(call: Call, kept: Kept) -> ResponseObject:
             if fold.done or fold.waits:
                 break
     return fold.response()
+
+
+async def _stop(call: Call, kept: Kept) -> bool:
+    """Stop the turn, if it is this response that it works on now."""
+    now = await read_now(call, kept)
+    if now.status not in ("queued", "in_progress") and now.hermes is msgspec.UNSET:
+        return False
+    return await unbroken(call.door.gateway.stop_turn(kept.agent, kept.turn.id, CANCELLED))
 
 
 async def _ended(call: Call, kept: Kept) -> None:
@@ -366,7 +392,7 @@ async def read_response(call: Call, query: ResponseQuery) -> ResponseObject | we
 @route("DELETE", "/v1/responses/{response_id}", "Forget a response, and stop it if it still runs.")
 async def delete_response(call: Call) -> Deleted:
     kept = await find(call, call.part("response_id"))
-    await call.door.gateway.stop_turn(kept.agent, kept.turn.id, CANCELLED)
+    await _stop(call, kept)
     await call.door.gateway.write(kept.agent, lambda tx: tx.requests.remove(kept.name))
     return Deleted(id=kept.name)
 
@@ -374,7 +400,7 @@ async def delete_response(call: Call) -> Deleted:
 @route("POST", "/v1/responses/{response_id}/cancel", "Stop a response; one that has ended is only shown.")
 async def cancel_response(call: Call) -> ResponseObject:
     kept = await find(call, call.part("response_id"))
-    if await call.door.gateway.stop_turn(kept.agent, kept.turn.id, CANCELLED):
+    if await _stop(call, kept):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CANCEL_SECONDS):
                 await _ended(call, kept)

@@ -297,7 +297,8 @@ def _read(body: RunRequest) -> Conversation:
 
 def _previous(name: str) -> TurnId:
     for prefix in (_RESPONSE_PREFIX, RUN_PREFIX):
-        turn = turn_named(prefix, name)
+        # A later part of a turn has the turn's name and a number: all of them end where the turn does.
+        turn = turn_named(prefix, "_".join(name.split("_")[:2]))
         if turn is not None:
             return turn
     raise ApiError(

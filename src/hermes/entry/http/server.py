@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,9 +22,11 @@ from aiohttp import web
 from hermes.control.continuing import StillOpen
 from hermes.control.submission import Conflict, Taken, Unfinished, Unknown
 from hermes.domain.errors import HermesError, Unreachable, UserError
-from hermes.entry.http.door import ROUTES, Call, Door, Route, decode_query, wrong
-from hermes.entry.http.errors import ApiError, bad_request
+from hermes.domain.ids import AgentId
+from hermes.entry.http.door import LOCAL_ROUTES, ROUTES, Call, Door, Route, decode_query, wrong
+from hermes.entry.http.errors import ApiError, bad_request, not_found
 from hermes.entry.http.keys import Keyring, Principal, Scope
+from hermes.entry.http.owner_socket import bind_socket, peer_user
 from hermes.entry.http.resources import load_resources
 from hermes.entry.http.traffic import UNMATCHED, Traffic
 
@@ -35,6 +35,8 @@ OWNER = Principal(name="owner")
 NOBODY = Principal(name="nobody", scopes=frozenset(), agents=frozenset())
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _GOODBYE_SECONDS = 2.0
+_PROFILE = "profile_of_path"
+_ROOT = 0
 _CLIENT_LEFT = 499
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -65,7 +67,7 @@ class Front:
 
     def admit(self, request: web.Request, scope: Scope | None) -> Principal:
         if self.keys is None:
-            return OWNER
+            return self._owner(request)
         self._check_host(request)
         self._check_origin(request)
         if scope is None:
@@ -74,6 +76,13 @@ class Front:
         if not principal.may(scope):
             raise ApiError(403, "not_allowed", f"The key “{principal.name}” may not do this ({scope}).")
         return principal
+
+    def _owner(self, request: web.Request) -> Principal:
+        transport = request.transport
+        user = None if transport is None else peer_user(transport.get_extra_info("socket"))
+        if user is not None and user not in (os.getuid(), _ROOT):
+            raise ApiError(403, "not_the_owner", "This socket is for the owner of the home alone.")
+        return OWNER
 
     def _check_host(self, request: web.Request) -> None:
         options = self.door.options
@@ -137,12 +146,13 @@ class HttpServer:
         log.info("http.open_webhooks host=%s port=%d", host, taken)
         return taken
 
-    async def open_socket(self, path: Path) -> None:
-        """Listen on the owner's socket; what an earlier process left there is in nobody's use."""
-        runner = await self._runner(Front(door=self._door))
-        bound = await asyncio.to_thread(_bind, path)
+    async def open_socket(self, home: Path, variables: Mapping[str, str]) -> Path:
+        """Listen on the owner's socket."""
+        path, bound = await asyncio.to_thread(bind_socket, home, variables)
+        runner = await self._runner(Front(door=self._door), [*ROUTES, *LOCAL_ROUTES])
         await web.SockSite(runner, bound).start()
         self._paths.append(path)
+        return path
 
     def drain(self) -> None:
         """Take nothing new; what is under way may go on."""
@@ -150,9 +160,9 @@ class HttpServer:
 
     async def close(self) -> None:
         self._draining = True
+        await self._door.streams.close()
         for runner in self._runners:
             await runner.cleanup()
-        await self._door.streams.close()
         for path in self._paths:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
@@ -162,11 +172,12 @@ class HttpServer:
         )
         app.on_response_prepare.append(_dressing(front))
         for path, routes in _by_path(wanted).items():
-            resource = app.router.add_resource(path)
-            for route in routes:
-                resource.add_route(route.method, self._answering(front, route))
-            methods = [route.method for route in routes]
-            resource.add_route("OPTIONS", _preflight(front, methods))
+            own = [] if routes[0].signed else [f"/p/{{{_PROFILE}}}{path}"]
+            for place in (path, *own):
+                resource = app.router.add_resource(place)
+                for route in routes:
+                    resource.add_route(route.method, self._answering(front, route))
+                resource.add_route("OPTIONS", _preflight(front, [route.method for route in routes]))
         runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=_GOODBYE_SECONDS
         )
@@ -177,20 +188,20 @@ class HttpServer:
     def _answering(
         self, front: Front, route: Route
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        hints, door = route.hints, self._door
+        hints, limit = route.hints, self._door.options.max_body
         takes, asks = hints.get("body"), hints.get("query")
         decoder = None if takes is None else msgspec.json.Decoder(takes)
 
         async def answer(request: web.Request) -> web.StreamResponse:
             principal = NOBODY if route.signed else front.admit(request, route.scope)
-            call = Call(door=door, request=request, principal=principal)
+            call = Call(door=self._door_of(request, principal), request=request, principal=principal)
             if self._draining and request.method != "GET":
                 raise ApiError(
                     503, "gateway_draining", "The gateway is stopping.", headers={"Retry-After": "1"}
                 )
             given: dict[str, Any] = {}
             if decoder is not None:
-                given["body"] = await _read_body(request, decoder, door.options.max_body)
+                given["body"] = await _read_body(request, decoder, limit)
             if asks is not None:
                 given["query"] = decode_query(asks, request.query)
             result = await route.answer(call, **given)
@@ -199,6 +210,16 @@ class HttpServer:
             return web.Response(body=_encode(result), status=route.status, content_type="application/json")
 
         return answer
+
+    def _door_of(self, request: web.Request, principal: Principal) -> Door:
+        """The door; where the path names a profile, with its agent as the default one."""
+        name = request.match_info.get(_PROFILE)
+        if name is None:
+            return self._door
+        agent = AgentId(name)
+        if agent not in self._door.agents or not (principal is NOBODY or principal.sees(agent)):
+            raise not_found("profile", name, "unknown_profile")
+        return replace(self._door, default=agent)
 
 
 def _by_path(routes: Sequence[Route]) -> dict[str, list[Route]]:
@@ -348,28 +369,3 @@ def _foreign(error: web.HTTPException) -> ApiError:
             return ApiError(405, "method_not_allowed", f"Only {allow} here.", headers={"Allow": allow})
         case _:
             return ApiError(error.status, "bad_http", error.reason)
-
-
-def _bind(path: Path) -> socket.socket:
-    """A socket that nobody but the owner of the home can open, from its first moment on."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        bound.bind(str(path))
-    except OSError as error:
-        bound.close()
-        raise UserError(f"The socket {path} cannot be made ({error.strerror or error}).") from error
-    finally:
-        os.umask(before)
-    return bound
-
-
-def socket_path(home: Path, runtime: Path) -> Path:
-    """Where the owner's socket is: in the home, or, where that is too long a path for a socket, at a short
-    one in the user's runtime folder."""
-    path = home / "gateway.sock"
-    if len(os.fsencode(path)) <= 100:
-        return path
-    return runtime / f"hermes-{sha256(os.fsencode(home)).hexdigest()[:16]}.sock"

@@ -10,13 +10,13 @@ import socket
 import struct
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Self
+from typing import Self, TypeVar
 
 from aiohttp import web
 
-from hermes.domain.event import Seen
 from hermes.stream.sse import comment
 
+T = TypeVar("T")
 QUIET_SECONDS = 15.0
 STALLED_SECONDS = 30.0
 _LOOK_SECONDS = 2.0
@@ -65,6 +65,11 @@ class EventStream:
         """Whether nothing was written for so long that somebody between may think it dead."""
         return self._waiting_since is None and now - self._written > QUIET_SECONDS
 
+    @property
+    def resumable(self) -> bool:
+        """Whether its client can come back for the rest: a GET can be asked again."""
+        return self._request.method == "GET"
+
     def cut(self) -> None:
         transport = self._request.transport
         if transport is not None:
@@ -98,8 +103,8 @@ class Streams:
     async def send(
         self,
         request: web.Request,
-        seen: AsyncGenerator[Seen],
-        encode: Callable[[Seen], bytes],
+        seen: AsyncGenerator[T],
+        encode: Callable[[T], bytes],
         *,
         headers: Mapping[str, str],
         first: bytes = b"",
@@ -135,6 +140,10 @@ class Streams:
                     task.add_done_callback(self._beats.discard)
 
     async def close(self) -> None:
+        """Wait for no stream whose client can come back."""
+        for stream in list(self._open):
+            if stream.resumable:
+                stream.cut()
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait((self._looking,))

@@ -3,7 +3,8 @@
 Its life: what is unfinished is watched to its end, then a row waits for words. Words become a turn and the
 turn is watched; a question of the turn is asked where it comes, and the next line answers exactly it. Words
 written while a turn runs do what the session's busy mode says. Ctrl-C stops what runs; a second one
-soon after leaves. Whatever is left running goes on at the next start."""
+soon after leaves. Whatever is left running goes on at the next start. While the gateway is away words are
+kept and sent when it is back, once; everything else is refused."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from hermes.domain.ids import QuestionId, SessionId
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.entry.terminal.answers import how_to_answer, read_answer
-from hermes.entry.terminal.door import Door, Visit
+from hermes.entry.terminal.door import NOT_BACK, REMEDY, Door, Gone, Presence, Visit, new_words_key
 from hermes.entry.terminal.editor import Done, Editor
 from hermes.entry.terminal.history import History
 from hermes.entry.terminal.keyboard import Keyboard
@@ -36,6 +37,11 @@ OWN_COMMANDS = {
 }
 _LEAVING = ("quit", "exit")
 _TWICE = 2.0
+_PRESENCE = {
+    Presence.AWAY: "The gateway is gone; waiting for it … (Ctrl-C leaves)",
+    Presence.HERE: "It is back.",
+    Presence.LOST: f"{NOT_BACK} {REMEDY}",
+}
 _IDLE, _ANSWER = "❯ ", "answer ❯ "
 
 
@@ -57,6 +63,15 @@ class Pressed:
 
     press: Press
     asked: Asked | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Kept:
+    """Words that could not be handed over yet; `unsure` ones may have arrived all the same."""
+
+    text: str
+    key: str
+    unsure: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +101,10 @@ class Chat:
         self._stash = ""
         self._interrupted_at = float("-inf")
         self._ended: Seen | None = None
+        self._kept: deque[Kept] = deque()
+        self._sending: asyncio.Task[None] | None = None
+        self._talking: asyncio.Task[int] | None = None
+        self._presence = Presence.HERE
 
     @property
     def _door(self) -> Door:
@@ -94,6 +113,9 @@ class Chat:
     # --- what signals do ---
 
     def interrupt(self) -> None:
+        if self._presence is not Presence.HERE and self._talking is not None:
+            # Nobody is there to stop anything.
+            self._talking.cancel()
         self._events.put_nowait(None)
 
     def leave(self, code: int) -> None:
@@ -105,6 +127,13 @@ class Chat:
             self._screen.close_row(None)
             self._screen.note(one_line(turn.input.text, 100))
             self._follow(turn)
+
+    def hear(self, presence: Presence) -> None:
+        """The gateway went away, came back, or is waited for no longer."""
+        self._presence = presence
+        self._screen.note(_PRESENCE[presence])
+        if presence is Presence.LOST:
+            self.leave(FAILED)
 
     def redraw(self) -> None:
         """The process was stopped and goes on."""
@@ -129,7 +158,7 @@ class Chat:
         """Talk until somebody leaves; the exit code."""
         writing = asyncio.create_task(self._screen.live(), name="terminal output")
         watching = asyncio.create_task(self._watch_all(), name="terminal turns")
-        talking = asyncio.create_task(self._talk(), name="terminal input")
+        talking = self._talking = asyncio.create_task(self._talk(), name="terminal input")
         tasks = (writing, watching, talking)
         code = OK
         try:
@@ -140,20 +169,26 @@ class Chat:
                 code = self._code(talking)
                 await self._say_goodbye(writing)
         finally:
-            for task in tasks:
+            ending = tasks if self._sending is None else (*tasks, self._sending)
+            for task in ending:
                 task.cancel()
-            await asyncio.wait(tasks)
+            await asyncio.wait(ending)
         for task in (writing, watching):
             if not task.cancelled() and not _is_gone(task.exception()):
                 task.result()
         return GONE if _is_gone(None if writing.cancelled() else writing.exception()) else code
 
     def _code(self, talking: asyncio.Task[int]) -> int:
+        if talking.cancelled():
+            return INTERRUPTED
         return talking.result() if talking.done() else FAILED
 
     async def _say_goodbye(self, writing: asyncio.Task[None]) -> None:
         if writing.done():
             return
+        for words in self._kept:
+            told = "It is not known whether this was heard" if words.unsure else "Not sent"
+            self._screen.note(f"{told}: “{one_line(words.text, 200)}”")
         if self._turns:
             self._screen.note("The answer is not finished; it goes on when you start hermes again.")
         if self._session is not None and not self._plan.once:
@@ -243,7 +278,33 @@ class Chat:
             self._screen.line(f"✗ {error}")
 
     async def _say(self, text: str) -> None:
-        self._follow(await self._door.say(text))
+        words = Kept(text=text, key=new_words_key())
+        if self._kept or not await self._hand_over(words):
+            self._kept.append(words)
+            self._screen.note("Your words are kept and sent when the gateway is back.")
+            if self._sending is None or self._sending.done():
+                self._sending = asyncio.create_task(self._send_kept(), name="kept words")
+
+    async def _hand_over(self, words: Kept) -> bool:
+        """Say something; False if nobody is there to hear it."""
+        try:
+            self._follow(await self._door.say(words.text, words.key))
+        except Gone as gone:
+            words.unsure = words.unsure or gone.maybe_done
+            return False
+        return True
+
+    async def _send_kept(self) -> None:
+        while self._kept:
+            try:
+                await self._visit.back()
+                if not await self._hand_over(self._kept[0]):
+                    continue
+            except Gone:
+                return
+            except HermesError as error:
+                self._screen.line(f"✗ “{one_line(self._kept[0].text, 60)}” was not sent: {error}")
+            self._kept.popleft()
 
     async def _command(self, line: str, name: str, args: str) -> None:
         if name in _LEAVING:
@@ -314,6 +375,8 @@ class Chat:
             turn = self._turns[0]
             try:
                 await self._watch(turn)
+            except Gone:
+                return
             except HermesError as error:
                 self._screen.line(f"✗ {error}")
             self._turns.popleft()
@@ -375,5 +438,8 @@ class Chat:
             self._screen.note("Ctrl-C once more leaves.")
             self._draw()
             return
-        for turn in list(self._turns):
-            await self._door.stop(turn.id)
+        try:
+            for turn in list(self._turns):
+                await self._door.stop(turn.id)
+        except HermesError as error:
+            self._screen.line(f"✗ {error}")

@@ -1,34 +1,53 @@
 """What the terminal asks of a gateway, and the gateway of this very process as an answer to it.
 
 The terminal knows no store and no agent: it says words, watches turns, answers, stops, runs commands. A new
-conversation begins with its first words, so that looking in leaves nothing behind."""
+conversation begins with its first words, so that looking in leaves nothing behind. Several terminals may talk
+with one gateway; each is in a session of its own."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from hashlib import sha256
+from secrets import token_hex
 from typing import Protocol, TypeGuard
 
 from hermes.control.doors import Caller, Replied
 from hermes.control.gateway import Gateway
 from hermes.control.questions import Outcome
-from hermes.control.submission import Submission
+from hermes.control.submission import Named, Place, Submission
 from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
-from hermes.domain.errors import UserError
+from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.event import Asked, Record, Seen, Verdict
-from hermes.domain.ids import MAIN_AGENT, AgentId, QuestionId, TurnId
+from hermes.domain.ids import MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.session import Session
 from hermes.domain.turn import Answer, Turn, TurnInput
 from hermes.stream.fold import for_people
 
 PLATFORM = LOCAL_DOOR
 LOCAL = "local"
+NOT_BACK = "The gateway did not come back."
+REMEDY = "Start it (hermes gateway run, or only hermes); what was said goes on then."
+_PREFIX = "said_"
+
+
+class Gone(Unreachable):
+    """The gateway is not there (any more); `maybe_done` says that it may have heard the request."""
+
+
+class Presence(StrEnum):
+    """Whether the gateway of a conversation is there, is waited for, or is waited for no longer."""
+
+    HERE = "here"
+    AWAY = "away"
+    LOST = "lost"
 
 
 class Door(Protocol):
-    """A conversation with an agent."""
+    """A conversation with an agent. Words have a key: said again with it, they are the same words."""
 
-    async def say(self, text: str) -> Turn: ...
+    async def say(self, text: str, key: str) -> Turn: ...
 
     def watch(self, turn: TurnId, after: int) -> AsyncIterator[Seen]: ...
 
@@ -37,6 +56,14 @@ class Door(Protocol):
     async def stop(self, turn: TurnId) -> bool: ...
 
     async def command(self, text: str) -> Replied: ...
+
+
+async def _never_gone() -> None:
+    """The gateway of this process is there as long as the process is."""
+
+
+def new_words_key() -> str:
+    return token_hex(12)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,16 +80,27 @@ class Wish:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
     """Somebody is in: the door, the session if it is an earlier one, its unfinished turns, and which of their
-    questions are settled."""
+    questions are settled. `back` waits for a gateway that is `Gone`."""
 
     door: Door
     session: Session | None = None
     turns: tuple[Turn, ...] = ()
     settled: frozenset[QuestionId] = frozenset()
+    back: Callable[[], Awaitable[None]] = _never_gone
 
     def asks(self, record: Record) -> TypeGuard[Asked]:
         """Whether somebody here is to answer this."""
         return isinstance(record, Asked) and for_people(record) and record.question not in self.settled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entered:
+    """What there is for somebody who comes in: an earlier session with its unfinished turns and which of
+    their questions are settled, or nothing."""
+
+    session: Session | None = None
+    turns: tuple[Turn, ...] = ()
+    settled: frozenset[QuestionId] = frozenset()
 
 
 Enter = Callable[[Wish], Awaitable[Visit]]
@@ -74,40 +112,62 @@ def local_caller(agent: AgentId = MAIN_AGENT) -> Caller:
     return Caller(agent=agent, source=Source(address=address, kind=Kind.PRIVATE, user=LOCAL))
 
 
-async def enter_embedded(gateway: Gateway, caller: Caller, wish: Wish) -> Visit:
-    """Come in to the gateway of this process."""
+async def come_in(gateway: Gateway, caller: Caller, wish: Wish) -> Entered:
+    """Find what somebody wants to go on with. What another terminal is just watching is left to it."""
     wanted = wish.named
     if wanted is None and wish.latest:
         wanted = await gateway.bound(caller)
         if wanted is None:
             raise UserError("There is no conversation to continue yet.", hint="Begin one with: hermes")
     turns = await gateway.unfinished(caller) if wanted is None and wish.attach else []
-    if turns:
+    if turns and not any(gateway.feeds.is_watched(turn.id) for turn in turns):
         wanted = turns[0].session
     if wanted is None:
-        return Visit(door=EmbeddedDoor(gateway, caller, begun=False, model=wish.model))
+        return Entered()
     session = await gateway.enter(caller, wanted, wish.model)
     turns = await gateway.unfinished(caller, session.id)
     settled = await gateway.settled(caller.agent, turns)
-    return Visit(door=EmbeddedDoor(gateway, caller), session=session, turns=tuple(turns), settled=settled)
+    return Entered(session=session, turns=tuple(turns), settled=settled)
+
+
+async def enter_embedded(gateway: Gateway, caller: Caller, wish: Wish) -> Visit:
+    """Come in to the gateway of this process."""
+    found = await come_in(gateway, caller, wish)
+    session = None if found.session is None else found.session.id
+    door = EmbeddedDoor(gateway, caller, session, wish.model)
+    return Visit(door=door, session=found.session, turns=found.turns, settled=found.settled)
 
 
 class EmbeddedDoor:
-    """The gateway of this process. `begun` False: the next words begin a new session."""
+    """The gateway of this process. Without a session, the next words begin one, for `model`."""
 
     def __init__(
-        self, gateway: Gateway, caller: Caller, *, begun: bool = True, model: str | None = None
+        self, gateway: Gateway, caller: Caller, session: SessionId | None = None, model: str | None = None
     ) -> None:
         self._gateway = gateway
         self._caller = caller
-        self._begun = begun
+        self._session = session
         self._model = model
 
-    async def say(self, text: str) -> Turn:
-        await self._begin()
-        caller = self._caller
-        words = Submission(agent=caller.agent, source=caller.source, input=TurnInput(text=text), busy=None)
-        return await self._gateway.submit(words)
+    async def say(self, text: str, key: str) -> Turn:
+        caller, session = self._caller, self._session
+        model = self._model if session is None else None
+        words = Submission(
+            agent=caller.agent,
+            source=caller.source,
+            input=TurnInput(text=text),
+            place=Place(session=session, bind=True, model=model),
+            busy=None,
+            request=Named(
+                prefix=_PREFIX,
+                owner=str(caller.source.address),
+                key=key,
+                fingerprint=sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+            ),
+        )
+        turn = await self._gateway.submit(words)
+        self._session = turn.session
+        return turn
 
     def watch(self, turn: TurnId, after: int) -> AsyncIterator[Seen]:
         return self._gateway.watch(self._caller.agent, turn, after)
@@ -120,10 +180,8 @@ class EmbeddedDoor:
         return await self._gateway.stop_turn(self._caller.agent, turn, "interrupted")
 
     async def command(self, text: str) -> Replied:
-        await self._begin()
-        return await self._gateway.command(self._caller, text)
-
-    async def _begin(self) -> None:
-        if not self._begun:
-            await self._gateway.enter(self._caller, None, self._model)
-            self._begun = True
+        if self._session is None:
+            self._session = (await self._gateway.enter(self._caller, None, self._model)).id
+        replied = await self._gateway.command(replace(self._caller, session=self._session), text)
+        self._session = replied.session
+        return replied

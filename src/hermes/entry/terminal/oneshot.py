@@ -12,7 +12,7 @@ from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.entry.terminal.answers import Reading, read_answer, refusal
 from hermes.entry.terminal.chat import FAILED, INTERRUPTED, OK
-from hermes.entry.terminal.door import Visit
+from hermes.entry.terminal.door import Gone, Visit, new_words_key
 from hermes.entry.terminal.screen import Screen
 from hermes.stream.console import Console, QuietConsole
 from hermes.stream.fold import question_text
@@ -30,16 +30,24 @@ class OneShot:
     ask: Ask | None = None
     _turn: Turn | None = field(init=False, default=None)
     _interrupts: int = field(init=False, default=0)
-    _stopping: asyncio.Task[bool] | None = field(init=False, default=None)
+    _stopping: asyncio.Task[None] | None = field(init=False, default=None)
     _talking: asyncio.Task[int] | None = field(init=False, default=None)
 
     def interrupt(self) -> None:
         """Stop the turn; once more, do not wait for it either."""
         self._interrupts += 1
         if self._turn is not None and self._interrupts == 1:
-            self._stopping = asyncio.create_task(self.visit.door.stop(self._turn.id), name="stop turn")
+            self._stopping = asyncio.create_task(self._stop(self._turn), name="stop turn")
         elif self._talking is not None:
             self._talking.cancel()
+
+    async def _stop(self, turn: Turn) -> None:
+        try:
+            await self.visit.door.stop(turn.id)
+        except Gone:
+            # Nobody is there to stop anything; it goes on without us.
+            if self._talking is not None:
+                self._talking.cancel()
 
     def leave(self, code: int) -> None:
         self._interrupts += 1
@@ -60,9 +68,13 @@ class OneShot:
             await asyncio.wait((writing, talking))
 
     async def _talk(self, text: str) -> int:
-        for turn in self.visit.turns:
-            await self._watch(turn)
-        ended = await self._watch(await self.visit.door.say(text))
+        try:
+            for turn in self.visit.turns:
+                await self._watch(turn)
+            ended = await self._watch(await self._say(text))
+        except Gone as gone:
+            self.tell(str(gone))
+            return FAILED
         await self.screen.drained(0)
         match ended:
             case Finished():
@@ -76,6 +88,14 @@ class OneShot:
             case None:
                 self.tell("The turn ended without a word.")
                 return FAILED
+
+    async def _say(self, text: str) -> Turn:
+        key = new_words_key()
+        while True:
+            try:
+                return await self.visit.door.say(text, key)
+            except Gone:
+                await self.visit.back()
 
     async def _watch(self, turn: Turn) -> Finished | Failed | Stopped | None:
         self._turn = turn
@@ -105,7 +125,12 @@ class OneShot:
 
     async def _answer(self, asked: Asked) -> None:
         reading = await self._reading(asked)
-        await self.visit.door.answer(asked.question, reading.verdict, reading.text)
+        while True:
+            try:
+                await self.visit.door.answer(asked.question, reading.verdict, reading.text)
+                return
+            except Gone:
+                await self.visit.back()
 
     async def _reading(self, asked: Asked) -> Reading:
         while self.ask is not None:

@@ -1,0 +1,114 @@
+"""The gateway that runs on a home, as a command finds it: by the lock, and by the socket on which it answers.
+
+A socket alone says nothing (a killed process leaves its file). A lock alone is a gateway that just starts, or
+a command that is done in a moment; both are waited for a little."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from hermes.admin.gateway import GATEWAY, LOG_FILE, Holder, held, home_holder
+from hermes.domain.errors import UserError
+from hermes.entry.http.owner_socket import listening
+
+T = TypeVar("T")
+_START_SECONDS = 5.0
+_LOOK_SECONDS = 0.05
+_ANSWER_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A gateway that answers on its socket."""
+
+    socket: Path
+    holder: Holder
+
+    def get(self, path: str, kind: type[T], **query: Any) -> T:
+        return self._ask("GET", path, kind, query)
+
+    def delete(self, path: str, kind: type[T], **query: Any) -> T:
+        return self._ask("DELETE", path, kind, query)
+
+    def post(self, path: str, kind: type[T], body: object) -> T:
+        from hermes.stream.wire import encode
+
+        return self._ask("POST", path, kind, {}, encode(body))
+
+    def _ask(
+        self, method: str, path: str, kind: type[T], query: Mapping[str, Any], body: bytes | None = None
+    ) -> T:
+        from hermes.stream.wire import decode
+
+        given = {name: value for name, value in query.items() if value is not None}
+        connection = _Connection(self.socket)
+        try:
+            headers = {} if body is None else {"Content-Type": "application/json"}
+            target = f"{path}?{urlencode(given, errors='replace')}"
+            connection.request(method, target, body=body, headers=headers)
+            response = connection.getresponse()
+            status, data = response.status, response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise UserError(
+                f"The gateway ({self.holder}) went away before it answered.", hint="Try again."
+            ) from error
+        finally:
+            connection.close()
+        if status == 200:
+            return decode(kind, data)
+        raise UserError(_told(data) or f"The gateway could not do it ({status}); its log has the details.")
+
+
+def find_running(home: Path, environ: Mapping[str, str], patience: float = _START_SECONDS) -> Running | None:
+    """The gateway of a home; None if nobody works on it. Whoever works on it without answering is waited for,
+    then told of."""
+    end = time.monotonic() + patience
+    while True:
+        holder = home_holder(home)
+        if holder is None:
+            return None
+        found = listening(home, environ)
+        if found is not None:
+            return Running(socket=found, holder=holder)
+        if time.monotonic() >= end:
+            raise _silent(home, holder)
+        time.sleep(_LOOK_SECONDS)
+
+
+def _silent(home: Path, holder: Holder) -> UserError:
+    if holder.what != GATEWAY:
+        return held(home, holder)
+    return UserError(
+        f"The gateway of {home} ({holder}) does not answer yet.",
+        hint=f"If it is starting, try again in a moment; its log is {home / LOG_FILE}",
+    )
+
+
+def _told(data: bytes) -> str:
+    from hermes.domain.errors import Refused
+    from hermes.stream.wire import decode
+
+    try:
+        return str(decode(dict[str, Any], data)["error"]["message"])
+    except (Refused, LookupError, TypeError):
+        return ""
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("gateway", timeout=_ANSWER_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))

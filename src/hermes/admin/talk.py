@@ -1,0 +1,245 @@
+"""One conversation at the terminal, with the gateway embedded here or with one that runs already: hands the
+terminal its door and passes on signals. What a conversation looks like is `entry.terminal`'s."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hermes.admin.chat import ChatProcess, here, is_terminal
+from hermes.admin.gateway import GATEWAY
+from hermes.admin.running import Running
+from hermes.agent.detect import LOCAL_SERVERS
+from hermes.domain.errors import UserError
+from hermes.domain.text import showable
+from hermes.entry.terminal.door import (
+    NOT_BACK,
+    REMEDY,
+    Gone,
+    Presence,
+    Visit,
+    enter_embedded,
+    local_caller,
+)
+
+if TYPE_CHECKING:
+    from hermes.app import App
+    from hermes.entry.host import HostState
+    from hermes.entry.terminal.chat import Chat
+    from hermes.entry.terminal.oneshot import OneShot
+    from hermes.entry.terminal.remote import Line
+    from hermes.entry.terminal.screen import Look
+
+HISTORY_FILE = "terminal_history"
+_SIGNALLED = 128
+_HELP = "/help lists the commands, Ctrl-C stops the agent, Ctrl-D leaves."
+_TOLD = {
+    Presence.AWAY: "The gateway is gone; waiting for it …",
+    Presence.HERE: "It is back.",
+    Presence.LOST: f"{NOT_BACK} {REMEDY}",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """What a conversation says of the gateway behind it, and how it is joined to it once it is there."""
+
+    greeting: Sequence[str]
+    note: str
+    join: Callable[[Chat | OneShot], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded:
+    """One life of the gateway in this process, with somebody at the terminal."""
+
+    process: ChatProcess
+    app: App
+    words: str | None
+
+    async def live(self) -> int:
+        ready = Ready()
+        living = asyncio.create_task(self.app.live(ready), name="gateway")
+        waiting = asyncio.create_task(ready.running.wait(), name="ready")
+        try:
+            await asyncio.wait((living, waiting), return_when=asyncio.FIRST_COMPLETED)
+            if living.done():
+                living.result()
+            wish = self.process.wish(self.words)
+            visit = await enter_embedded(self.app.gateway, local_caller(), wish)
+            return await Talk(process=self.process, words=self.words).live(visit, self._behind())
+        finally:
+            waiting.cancel()
+            self.app.stop()
+            if ready.running.is_set():
+                self._drain(ready.accounts)
+            await asyncio.wait((living,))
+            if not living.cancelled():
+                living.exception()
+
+    def _drain(self, accounts: Sequence[str]) -> None:
+        """Who leaves does not want to wait: only messages to platforms are worth it, and Ctrl-C ends that."""
+        hurry = self.app.gateway.hurry
+        _on_signals({signal.SIGINT: hurry, signal.SIGTERM: hurry})
+        if not accounts:
+            hurry()
+
+    def _behind(self) -> Behind:
+        lines = [f"Hermes {self.process.asked.version}. Model: {self.app.model_line}", _HELP]
+        problems = len(self.app.loaded.problems)
+        if problems:
+            lines.append(f"The settings have {problems} problem{'s' * (problems > 1)}: hermes config check")
+        choice = self.app.choice
+        # It was found here and nobody asked for it by name, so that is said.
+        note = choice.line if choice.provider in LOCAL_SERVERS else ""
+        return Behind(greeting=lines, note=note, join=self._join)
+
+    def _join(self, door: Chat | OneShot) -> None:
+        follow = getattr(door, "follow", None)
+        if follow is not None:
+            self.app.gateway.listen(follow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """A conversation with the gateway of another process."""
+
+    process: ChatProcess
+    running: Running
+    words: str | None
+
+    async def live(self) -> int:
+        from hermes.entry.terminal.remote import Line, enter_remote
+
+        process = self.process
+        try:
+            async with Line(self.running.socket) as line:
+                steady = self.words is not None and not process.watched
+                visit = await enter_remote(line, process.wish(self.words), steady=steady)
+                return await Talk(process=process, words=self.words).live(visit, self._behind(line))
+        except Gone as gone:
+            raise UserError(str(gone)) from gone
+
+    def _behind(self, line: Line) -> Behind:
+        facts, folder = line.facts, here()
+        what = "the gateway" if self.running.holder.what == GATEWAY else "the gateway of another chat"
+        attached = f"Attached to {what} (process {facts.get('pid', self.running.holder.pid)})."
+        workspace = str(facts.get("workspace", ""))
+        elsewhere = f" Its agent works in {workspace}." if workspace and workspace != str(folder) else ""
+        lines = [
+            f"Hermes {self.process.asked.version}. Model: {facts.get('model', '')}",
+            attached + elsewhere,
+            _HELP,
+        ]
+        return Behind(
+            greeting=lines,
+            note=attached + elsewhere if elsewhere else "",
+            join=lambda door: self._join(line, door),
+        )
+
+    def _join(self, line: Line, door: Chat | OneShot) -> None:
+        tell = self.process.console.note
+        line.hear = getattr(door, "hear", lambda presence: tell(f"hermes: {_TOLD[presence]}"))
+        line.follow = getattr(door, "follow", line.follow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
+    """Somebody at the terminal, or a single message of theirs."""
+
+    process: ChatProcess
+    words: str | None
+
+    async def live(self, visit: Visit, behind: Behind) -> int:
+        if self.words is None or self.process.watched:
+            return await self._chat(visit, behind)
+        return await self._one_shot(visit, behind, self.words)
+
+    async def _chat(self, visit: Visit, behind: Behind) -> int:
+        from hermes.entry.terminal.chat import Chat, Plan
+        from hermes.entry.terminal.history import History
+        from hermes.entry.terminal.screen import Screen
+
+        greeting = [] if self.words is not None else behind.greeting
+        chat = Chat(
+            visit=visit,
+            screen=Screen(sys.stdout.fileno(), self._look()),
+            keys=sys.stdin.fileno(),
+            history=History(self.process.home / HISTORY_FILE),
+            plan=Plan(first=self.words, once=self.words is not None, greeting=greeting),
+        )
+        _on_signals(_signals(chat))
+        behind.join(chat)
+        return await chat.live()
+
+    async def _one_shot(self, visit: Visit, behind: Behind, words: str) -> int:
+        from hermes.entry.terminal.oneshot import OneShot
+        from hermes.entry.terminal.screen import Screen
+
+        if behind.note and not self.process.final_only:
+            self.process.console.note(f"hermes: {behind.note}")
+        shot = OneShot(
+            visit=visit,
+            screen=Screen(sys.stdout.fileno(), replace(self._look(), rich=False)),
+            tell=lambda line: self.process.console.note(f"hermes: {line}"),
+            final_only=self.process.final_only,
+            ask=self._ask if self.process.console.interactive else None,
+        )
+        _on_signals(_signals(shot))
+        behind.join(shot)
+        return await shot.live(words)
+
+    async def _ask(self, question: str) -> str | None:
+        """On stderr, so that stdout stays the answer alone."""
+        from hermes.entry.terminal.keyboard import read_line
+
+        err = self.process.console.err
+        err.write(f"{showable(question)}\nanswer> ")
+        err.flush()
+        return await read_line(sys.stdin.fileno())
+
+    def _look(self) -> Look:
+        from hermes.entry.terminal.screen import Look
+
+        console, terminal = self.process.console, is_terminal(sys.stdout)
+        rich = terminal and self.process.environ.get("TERM", "dumb") != "dumb"
+        return Look(rich=rich, colour=console.colour, terminal=terminal)
+
+
+class Ready:
+    """Told what the gateway does; the terminal waits for `running` and the log has the rest."""
+
+    def __init__(self) -> None:
+        self.running = asyncio.Event()
+        self.accounts: Sequence[str] = ()
+
+    def tell(self, state: str, **facts: Any) -> None:
+        if state == "running":
+            self.accounts = facts["accounts"]
+            self.running.set()
+
+    def tell_platform(self, account: str, state: HostState, why: str) -> None:
+        pass
+
+
+def _on_signals(actions: Mapping[signal.Signals, Callable[[], None]]) -> None:
+    loop = asyncio.get_running_loop()
+    for number, act in actions.items():
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, act)
+
+
+def _signals(door: Chat | OneShot) -> dict[signal.Signals, Callable[[], None]]:
+    actions: dict[signal.Signals, Callable[[], None]] = {
+        signal.SIGINT: door.interrupt,
+        signal.SIGTERM: lambda: door.leave(_SIGNALLED + signal.SIGTERM),
+        signal.SIGHUP: lambda: door.leave(_SIGNALLED + signal.SIGHUP),
+    }
+    redraw = getattr(door, "redraw", None)
+    if redraw is not None:
+        actions[signal.SIGCONT] = redraw
+    return actions

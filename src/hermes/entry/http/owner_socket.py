@@ -1,0 +1,120 @@
+"""The owner's socket as a file: where it is, how it is made so that nobody else can open it, and whether
+somebody listens there. A home whose path is too long for a socket has it at a short path in the user's
+runtime folder. Knows nothing of HTTP, so that a command can look for a gateway without loading any."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+from hermes.domain.errors import UserError
+
+SOCKET_FILE = "gateway.sock"
+MOST_BYTES = 107
+"""The longest path that a socket can have on Linux; elsewhere it is a little shorter."""
+_IN_HOME_BYTES = 100
+_LISTENING_SECONDS = 5.0
+_PEER = struct.Struct("3i")
+
+
+def socket_path(home: Path, runtime: Path) -> Path:
+    """Where the owner's socket is: in the home, or, where that is too long a path for a socket, at a short
+    one in the user's runtime folder."""
+    path = home / SOCKET_FILE
+    if len(os.fsencode(path)) <= _IN_HOME_BYTES:
+        return path
+    return runtime / f"hermes-{sha256(os.fsencode(home)).hexdigest()[:16]}.sock"
+
+
+def socket_places(home: Path, variables: Mapping[str, str]) -> Iterator[Path]:
+    """Where the socket may be, the first choice first: a gateway that a service started may know another
+    runtime folder than a shell does."""
+    known: set[Path] = set()
+    for runtime in _runtime_folders(variables):
+        path = socket_path(home, runtime)
+        if path not in known and len(os.fsencode(path)) <= MOST_BYTES:
+            known.add(path)
+            yield path
+
+
+def _runtime_folders(variables: Mapping[str, str]) -> Iterator[Path]:
+    """This user's folders for sockets."""
+    given = variables.get("XDG_RUNTIME_DIR", "")
+    if given and os.path.isdir(given):
+        yield Path(given)
+    own = Path(f"/run/user/{os.getuid()}")
+    if own.is_dir():
+        yield own
+    yield Path(f"/tmp/hermes-{os.getuid()}")
+
+
+def bind_socket(home: Path, variables: Mapping[str, str]) -> tuple[Path, socket.socket]:
+    """A socket that nobody but the owner of the home can open, from its first moment on. What an earlier
+    process left there is in nobody's use: whoever calls this holds the home."""
+    path = next(socket_places(home, variables))
+    if path.parent != home:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_folder(path.parent)
+    path.unlink(missing_ok=True)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        bound.bind(str(path))
+    except OSError as error:
+        bound.close()
+        raise UserError(f"The socket {path} cannot be made ({error.strerror or error}).") from error
+    finally:
+        os.umask(before)
+    return path, bound
+
+
+def check_folder(folder: Path) -> None:
+    """A folder in which others may put things could hold a socket of theirs instead of ours."""
+    facts = os.lstat(folder)
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o077:
+        raise UserError(
+            f"{folder} is not for you alone, so no socket is put or looked for there.",
+            hint="Set XDG_RUNTIME_DIR to a folder of your own (mode 700).",
+        )
+
+
+def listening(home: Path, variables: Mapping[str, str]) -> Path | None:
+    """The socket at which a gateway of this home answers, if one does. A file that a killed process left
+    behind is not one."""
+    for path in socket_places(home, variables):
+        if path.parent != home:
+            try:
+                check_folder(path.parent)
+            except FileNotFoundError:
+                continue
+        if _is_open(path):
+            return path
+    return None
+
+
+def _is_open(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
+        tried.settimeout(_LISTENING_SECONDS)
+        try:
+            tried.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def peer_user(peer: object) -> int | None:
+    """The user at the other end of a socket, where the kernel tells."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    ask = getattr(peer, "getsockopt", None)
+    if option is None or ask is None:
+        return None
+    try:
+        _, user, _ = _PEER.unpack(ask(socket.SOL_SOCKET, option, _PEER.size))
+    except OSError:
+        return None
+    return int(user)

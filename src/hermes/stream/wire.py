@@ -1,0 +1,101 @@
+"""The words that a terminal and a running gateway say to each other, as JSON, for both ends of the socket.
+
+What a feed shows is one of several kinds, so each item carries the name of its kind; everything else (turns,
+sessions, replies) is what its type says. Both ends are the same program: nothing of this is stored."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, TypeVar, get_args
+
+import msgspec
+
+from hermes.domain.errors import Refused
+from hermes.domain.event import Entry, Live, Record, Seen, Snapshot
+from hermes.domain.ids import TurnId
+from hermes.domain.text import storable_all
+
+T = TypeVar("T")
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Snapshot, *get_args(Live), *get_args(Record))
+}
+HELLO, TURN, SEEN, END = "hello", "turn", "seen", "end"
+"""The names of events: the gateway is there; a turn that nobody said; what a turn shows; its end."""
+_encoder = msgspec.json.Encoder()
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+class Tagged(msgspec.Struct, kw_only=True):
+    """A value and the name of its kind."""
+
+    kind: str
+    value: msgspec.Raw
+
+
+class EntryWords(msgspec.Struct, kw_only=True):
+    """A record in its place."""
+
+    seq: int
+    turn: str
+    at: datetime
+    record: Tagged
+
+
+class SeenWords(msgspec.Struct, kw_only=True):
+    """One thing that a feed shows: a record in its place, or what passes by."""
+
+    entry: EntryWords | None = None
+    live: Tagged | None = None
+
+
+def encode(value: object) -> bytes:
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(storable_all(value))
+
+
+def decode(kind: type[T], data: bytes | str) -> T:
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    try:
+        value: T = decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Refused(f"The gateway says something that this Hermes does not understand ({error})") from error
+    return value
+
+
+def entry_words(entry: Entry) -> EntryWords:
+    return EntryWords(seq=entry.seq, turn=entry.turn, at=entry.at, record=_tagged(entry.record))
+
+
+def read_entry(words: EntryWords) -> Entry:
+    return Entry(seq=words.seq, turn=TurnId(words.turn), at=words.at, record=_untagged(words.record))
+
+
+def encode_seen(seen: Seen) -> bytes:
+    if isinstance(seen, Entry):
+        return _encoder.encode(SeenWords(entry=entry_words(seen)))
+    return _encoder.encode(SeenWords(live=_tagged(seen)))
+
+
+def decode_seen(data: bytes | str) -> Seen:
+    words = decode(SeenWords, data)
+    if words.entry is not None:
+        return read_entry(words.entry)
+    if words.live is None:
+        raise Refused("The gateway shows something that this Hermes does not understand")
+    seen: Seen = _untagged(words.live)
+    return seen
+
+
+def _tagged(value: Record | Live | Snapshot) -> Tagged:
+    return Tagged(kind=type(value).__name__, value=msgspec.Raw(encode(value)))
+
+
+def _untagged(words: Tagged) -> Any:
+    kind = _KINDS.get(words.kind)
+    if kind is None:
+        raise Refused(f"The gateway shows “{words.kind}”, which this Hermes does not know")
+    return decode(kind, bytes(words.value))

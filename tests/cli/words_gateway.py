@@ -1,0 +1,21 @@
+"""`hermes gateway run` with the model and the tools of `chat_child.py`: `words_gateway.py <home>`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from hermes.admin.gateway import GatewayProcess
+from tests.cli.chat_child import world
+
+if __name__ == "__main__":
+    home = Path(sys.argv[1])
+    home.mkdir(mode=0o700, exist_ok=True)
+    process = GatewayProcess(
+        home=home,
+        environ=os.environ,
+        given=world(home),
+        say=lambda line: print(line, file=sys.stderr, flush=True),
+    )
+    sys.exit(process.run())

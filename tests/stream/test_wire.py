@@ -1,0 +1,87 @@
+"""What a feed shows survives the way through the socket unchanged."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import get_args
+
+import pytest
+
+from hermes.domain import event
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.errors import Refused
+from hermes.domain.event import Entry, Seen, Snapshot, TextDelta
+from hermes.domain.ids import AgentId, CallId, QuestionId, SessionId, TurnId
+from hermes.domain.message import Attachment, MediaKind
+from hermes.domain.tool import Effect, ToolCall
+from hermes.domain.turn import Cause, Turn, TurnInput
+from hermes.stream.wire import decode, decode_seen, encode, encode_seen
+
+AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+LIVE: list[Seen] = [
+    TextDelta(text="wörds \u2028 and\nlines"),
+    event.ThoughtDelta(text="hm"),
+    event.ToolOutput(call=CallId("c1"), text="out"),
+    event.Retrying(reason="busy", after=1.5),
+    event.Reset(),
+    Snapshot(text="so far"),
+]
+RECORDS: list[event.Record] = [
+    event.UserSaid(text="hi", attachments=(Attachment(kind=MediaKind.IMAGE, ref="r"),)),
+    event.ModelSaid(
+        text="hm",
+        calls=(ToolCall(id=CallId("c"), name="n", arguments="{}"),),
+        ending=event.Ending.LENGTH,
+        usage=event.Usage(prompt=3),
+    ),
+    event.ToolStarted(call=CallId("c"), name="n", effect=Effect.ONCE, key="k"),
+    event.ToolFinished(call=CallId("c"), text="x", unknown=True),
+    event.Asked(question=QuestionId("q"), kind=event.QuestionKind.APPROVAL, text="?", options=("a", "b")),
+    event.Answered(question=QuestionId("q"), verdict=event.Verdict.ONCE),
+    event.Summarised(upto=3, text="short"),
+    event.Undone(since=2),
+    event.Finished(note="n"),
+    event.Failed(reason="r"),
+    event.Stopped(),
+]
+
+
+def test_every_kind_is_here() -> None:
+    assert {type(one) for one in LIVE} == {*get_args(event.Live), Snapshot}
+    assert {type(one) for one in RECORDS} == set(get_args(event.Record))
+
+
+@pytest.mark.parametrize("seen", LIVE, ids=lambda seen: type(seen).__name__)
+def test_what_passes_by(seen: Seen) -> None:
+    data = encode_seen(seen)
+    assert decode_seen(data) == seen and b"\n" not in data
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_records_in_their_place(record: event.Record) -> None:
+    entry = Entry(seq=7, turn=TurnId("turn_1"), at=AT, record=record)
+    assert decode_seen(encode_seen(entry)) == entry
+
+
+def test_half_a_character_does_not_stop_the_feed() -> None:
+    assert decode_seen(encode_seen(TextDelta(text="a\ud800b"))) == TextDelta(text="a\ufffdb")
+
+
+def test_turns() -> None:
+    source = Source(address=Address(platform="terminal", chat="local"), kind=Kind.PRIVATE, user="local")
+    turn = Turn(
+        id=TurnId("turn_1"),
+        session=SessionId("s"),
+        agent=AgentId("main"),
+        cause=Cause.MESSAGE,
+        input=TurnInput(text="hi"),
+        created_at=AT,
+        source=source,
+    )
+    assert decode(Turn, encode(turn)) == turn
+
+
+@pytest.mark.parametrize("data", ["", "{}", "[]", '{"live": {"kind": "Nosuch", "value": {}}}', b"\xff"])
+def test_what_cannot_be_understood_is_refused(data: str | bytes) -> None:
+    with pytest.raises(Refused):
+        decode_seen(data)
