@@ -424,7 +424,7 @@ async def test_delivery_to_several_places_and_to_none(tmp_path: Path) -> None:
         await make(chat, "10m", "both", deliver="fake:7, origin, fake")
         await make(chat, "10m", "none", deliver="local")
         await make(chat, "10m", "home", deliver="all")
-        with pytest.raises(UserError, match="no home channel"):
+        with pytest.raises(UserError, match="no platform"):
             await make(chat, "10m", deliver="telegram")
         await pass_time(chat, clock, HOUR)
         assert chat.world.seen("7") == chat.world.seen("1") == ["done: both"]
