@@ -26,20 +26,17 @@ from hermes.agent.tools import Workbench, default_tools
 from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker
 from hermes.app.http import Around, HttpPart
 from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
+from hermes.app.messaging import Messaging
 from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt, zone_of
 from hermes.app.vitals import Vitals
-from hermes.control.courier import Letter
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
 from hermes.control.runtime import Runtime
-from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock, SystemClock
-from hermes.domain.directory import Places, PostOffice
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
-from hermes.domain.message import Body
 from hermes.domain.ports import (
     Backend,
     Media,
@@ -135,6 +132,7 @@ class App:
         self._routes: dict[str, Route] = {}
         self._waking: set[asyncio.Task[Turn | None]] = set()
         self._backends: list[Backend] = []
+        self._messaging = Messaging(home, environ, lambda: self.gateway.courier)
 
     @property
     def gateway(self) -> Gateway:
@@ -384,6 +382,7 @@ class App:
             tools=tools,
             media=media,
             jobs=jobs,
+            take_file=self._messaging.files(profile, workspace, media, profile.home / MEDIA),
         )
 
     def _workspace(self, profile: Profile) -> Path:
@@ -402,7 +401,7 @@ class App:
             asks=profile.settings.approvals.mode != "off",
             ended=self._tell_ended,
             jobs=None if self._given.in_memory else job_tool(lambda: self._gateway),
-            post=PostOffice(send=self._post, places=self._places),
+            post=self._messaging.office,
         )
         chosen = self._given.toolsets
         hosted = profile.settings.agents.get(profile.agent)
@@ -419,14 +418,6 @@ class App:
         task = asyncio.get_running_loop().create_task(work, name=f"wake {context.session}")
         self._waking.add(task)
         task.add_done_callback(self._waking.discard)
-
-    async def _post(self, context: ToolContext, target: str, text: str) -> Sequence[Address]:
-        letter = Letter(key=context.key, target=target, body=Body(text=text), turn=context.turn)
-        return (await self.gateway.courier.post(context.agent, letter)).to
-
-    async def _places(self, context: ToolContext) -> Places:
-        known = await self.gateway.courier.known(context.agent, context.turn)
-        return Places(homes=known.homes, channels=known.channels)
 
     # --- platforms ---
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from hermes.control.outcome import cut_to_fit
+from hermes.control.outcome import cut_body
 from hermes.control.targets import Aliases, Known, known_targets, resolve_targets
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
@@ -91,18 +91,8 @@ class Posting:
         return known_targets(tx, self.map.settings, self.map.accounts, self.map.aliases, origin)
 
     def _write(self, tx: Tx, key: str, to: Address) -> None:
-        body = self.letter.body
-        pieces = cut_to_fit(body.text, self.map.capabilities(to)) or [""]
-        for part, text in enumerate(pieces):
-            files = body.attachments if part == len(pieces) - 1 else ()
-            tx.outbox.add(
-                OutboxRow(
-                    key=f"{key}:{part}",
-                    to=to,
-                    body=Body(text=text, attachments=files),
-                    created_at=self.now,
-                )
-            )
+        for part, body in enumerate(cut_body(self.letter.body, self.map.capabilities(to))):
+            tx.outbox.add(OutboxRow(key=f"{key}:{part}", to=to, body=body, created_at=self.now))
 
     def _tell(self, tx: Tx, to: Address) -> SessionId | None:
         """Its actor writes it down when it is that turn's time: behind what runs there."""

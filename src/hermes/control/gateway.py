@@ -48,7 +48,7 @@ from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
-from hermes.domain.message import Attachment, Inbound, media_kind
+from hermes.domain.message import Attachment, Body, Inbound, media_kind
 from hermes.domain.ports import Platform, Tx
 from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
@@ -98,7 +98,9 @@ class Gateway:
                 runtimes=parts.runtimes,
                 settings=parts.settings,
                 clock=parts.clock,
-                parts=lambda to, text, turn, n: self._outcomes.parts(to, text, turn=turn, segment=n),
+                parts=lambda to, text, turn, n: self._outcomes.parts(
+                    to, Body(text=text), turn=turn, segment=n
+                ),
                 ring_session=self._ring_known,
                 ring_lane=self._delivery.ring,
                 owner=parts.owner,

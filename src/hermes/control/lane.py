@@ -208,10 +208,17 @@ class Lane:
         if not isinstance(platform, Deletes):
             return
         segment = row.part // PARTS_PER_SEGMENT
+        # Files stand behind the text and never take a draft's place.
+        words = [
+            one.part
+            for one in finals
+            if not one.body.attachments and one.part // PARTS_PER_SEGMENT == segment
+        ]
+        last = max(words, default=segment * PARTS_PER_SEGMENT - 1)
         for draft in siblings:
             if not draft.draft or draft.part // PARTS_PER_SEGMENT != segment:
                 continue
-            receipt = draft.receipt if draft.state is OutState.SHOWN and draft.part > row.part else None
+            receipt = draft.receipt if draft.state is OutState.SHOWN and draft.part > last else None
             if draft.state is OutState.ATTEMPTING:
                 receipt = await self._find(platform, draft)
             if receipt is not None:
@@ -274,7 +281,9 @@ def printed(body: Body, platform: Platform) -> Body:
 
 
 def _draft_of(row: OutboxRow, siblings: Sequence[OutboxRow]) -> Receipt | None:
-    """The message that shows this part's draft, if its receipt is stored."""
+    """The message that shows this part's draft, if its receipt is stored. A file is not edited into one."""
+    if row.body.attachments:
+        return None
     shown = [
         sibling.receipt
         for sibling in siblings

@@ -15,16 +15,18 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
+from hermes.control.attachments import collect_files
 from hermes.control.claim import Claim, Claiming, Next, absorb_steering, cut_off, ended_by, number
 from hermes.control.feed import Feed, Feeds
-from hermes.control.outcome import Outcomes
+from hermes.control.outcome import Outcomes, closing_words
 from hermes.control.runtime import Runtime
 from hermes.control.scope import RunScope
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.domain.clock import Clock
 from hermes.domain.errors import Lost
-from hermes.domain.event import AgentEvent, Asked, Entry, Failed, Record, Reset, Stopped
+from hermes.domain.event import AgentEvent, Asked, Entry, Failed, Finished, Record, Reset, Stopped
 from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.message import Body
 from hermes.domain.ports import Run, Tx
 from hermes.domain.session import Session
 from hermes.domain.transcript import turn_entries, view_turn
@@ -253,7 +255,8 @@ class SessionActor:
         outcomes = self._around.outcomes
         conclude = None
         if state is not TurnState.RUNNING:
-            conclude = outcomes.of(turn, [*turn_entries(self._warm.records, turn.id), *new])
+            told = [*turn_entries(self._warm.records, turn.id), *new]
+            conclude = outcomes.of(turn, told, await self._with_files(turn, told))
 
         def record(tx: Tx) -> None:
             tx.turns.advance(turn.id, attempt=turn.attempt, records=len(new), state=state)
@@ -268,6 +271,12 @@ class SessionActor:
             self._close(turn)
         elif state is TurnState.WAITING:
             outcomes.ring(turn)
+
+    async def _with_files(self, turn: Turn, entries: Sequence[Entry]) -> Body | None:
+        """The answer with the files it names, copied before the commit that sends them."""
+        if turn.reply is None or not isinstance(entries[-1].record, Finished):
+            return None
+        return await collect_files(closing_words(entries, turn.id), self._runtime.take_file)
 
     async def _absorb(self, turn: Turn, feed: Feed) -> None:
         self._steered = False

@@ -170,6 +170,13 @@ class GatewaySettings:
     dedupe_days: int = field(
         default=30, metadata=about("How long a delivery is remembered, so that it counts once.", least=1)
     )
+    media_delivery_allow_dirs: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "Folders besides the agent's workspace that files may be sent from.",
+            env=("HERMES_MEDIA_ALLOW_DIRS",),
+        ),
+    )
     cache_mb: int = field(default=32, metadata=about("Memory for warm sessions.", least=1))
     reserve_mb: int = field(
         default=32,

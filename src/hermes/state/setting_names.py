@@ -64,7 +64,7 @@ _LATER_IN = {
     "logging": "max_size_mb backup_count",
     "sessions": "auto_prune retention_days vacuum_after_prune min_interval_hours",
     "gateway": """multiplex_profiles profile_routes platform_connect_timeout delivery_ledger
-        max_inbound_media_bytes strict media_delivery_allow_dirs trust_recent_files
+        max_inbound_media_bytes strict trust_recent_files
         trust_recent_files_seconds message_timestamps restart_loop_guard respawn_storm
         systemd_watchdog_seconds proxy_url proxy_key scale_to_zero write_sessions_json""",
 }

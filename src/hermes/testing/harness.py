@@ -21,6 +21,7 @@ from hermes.domain.ports import Agent, ModelRequest, Store, Tx
 from hermes.domain.settings import PlatformSettings, Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
 from hermes.state.media import MediaFiles
+from hermes.state.outgoing import OutgoingFiles
 from hermes.state.sqlite import SqliteStore
 from hermes.testing.clock import settle
 from hermes.testing.crash import StoppingStore
@@ -119,8 +120,22 @@ class Journey:
             limits=self.limits,
         )
         profile = Profile(agent=agent, home=self.folder, settings=self.settings)
-        core = self.wrap_agent(loop)
-        return Runtime(profile=profile, agent=core, store=store, media=media, jobs=self.jobs)
+        workspace = self.folder / "workspace"
+        files = OutgoingFiles(
+            media=media,
+            workspace=workspace,
+            allowed=[workspace, self.folder / "media"],
+            homes=[self.folder],
+            user_home=self.folder,
+        )
+        return Runtime(
+            profile=profile,
+            agent=self.wrap_agent(loop),
+            store=store,
+            media=media,
+            jobs=self.jobs,
+            take_file=files.take,
+        )
 
     # --- the platform's connection ---
 

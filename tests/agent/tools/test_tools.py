@@ -90,7 +90,7 @@ def test_schemas_are_small() -> None:
         }
         for spec in TOOLS.values()
     ]
-    assert len(TOOLS) == 10
+    assert len(TOOLS) == 11
     assert len(json.dumps(schemas, separators=(",", ":"), ensure_ascii=False).encode()) <= 6200
 
 
