@@ -142,6 +142,7 @@ async def test_intervals_do_not_drift(tmp_path: Path) -> None:
     async with journey(tmp_path, clock, script=slow) as chat:
         await make(chat, "every 1h")
         await clock.leap(HOUR + 7 * 60)
+        chat.gateway.cron.ring()
         hold.set()
         await rest(chat)
         await pass_time(chat, clock, 2 * HOUR)
@@ -153,6 +154,7 @@ async def test_a_slot_that_comes_during_a_run_waits_for_its_end(tmp_path: Path) 
     async with journey(tmp_path, clock, script=lambda request: Say(text="slow", hold=hold)) as chat:
         await make(chat, "every 10m")
         await clock.leap(600)
+        chat.gateway.cron.ring()
         await chat.until(lambda: bool(chat.model.requests))
         await clock.leap(25 * 60)
         assert len(await runs(chat)) == 1
@@ -361,6 +363,7 @@ async def test_a_script_that_is_cut_off_is_reported_and_not_repeated(tmp_path: P
     async with journey(tmp_path, clock, jobs=jobs, world=world) as chat:
         await make(chat, "30m", script="long.sh")
         await clock.leap(HOUR)
+        chat.gateway.cron.ring()
         await chat.until(lambda: jobs.ran == ["long.sh"])
         await chat.abandon()
     async with journey(tmp_path, clock, jobs=jobs, world=world) as chat:
@@ -421,7 +424,7 @@ async def test_delivery_to_several_places_and_to_none(tmp_path: Path) -> None:
         await make(chat, "10m", "both", deliver="fake:7, origin, fake")
         await make(chat, "10m", "none", deliver="local")
         await make(chat, "10m", "home", deliver="all")
-        with pytest.raises(UserError, match="no home channel"):
+        with pytest.raises(UserError, match="no platform"):
             await make(chat, "10m", deliver="telegram")
         await pass_time(chat, clock, HOUR)
         assert chat.world.seen("7") == chat.world.seen("1") == ["done: both"]

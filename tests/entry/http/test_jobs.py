@@ -76,7 +76,7 @@ async def test_run_now_and_the_output_file(tmp_path: Path) -> None:
         ({"prompt": ""}, "needs a prompt or a script"),
         ({"prompt": "x" * 5001}, "prompt"),
         ({"name": "x" * 201}, "name"),
-        ({"deliver": "nowhere"}, "no home channel"),
+        ({"deliver": "nowhere"}, "no platform"),
         ({"repeat": -3}, "for ever"),
         ({"agent": "nobody"}, "no agent"),
         ({"script": "none.sh"}, "no script"),
