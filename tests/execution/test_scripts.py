@@ -89,3 +89,9 @@ async def test_one_that_cannot_be_started(tmp_path: Path) -> None:
     (tmp_path / FOLDER / "plain").chmod(0o600)
     with pytest.raises(UserError):
         await own.run("plain", b"", 20)
+
+
+async def test_what_it_complains_of_and_where_it_stands(tmp_path: Path) -> None:
+    own = scripts(tmp_path, a_bash="echo no >&2; pwd; [[ 1 == 1 ]] && exit 3")
+    end = await own.run("a.bash", b"", 20, str(tmp_path))
+    assert (end.code, end.output.strip(), end.complaint) == (3, str(tmp_path).encode(), b"no\n")

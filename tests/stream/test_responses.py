@@ -71,7 +71,8 @@ def told(data: bytes) -> list[Told]:
 
 
 def stream(seen: Sequence[Seen], *, part: int = 1, after: int | None = None, since: int = 0) -> list[Told]:
-    events = ResponseEvents(fold(part), after=after, since=since)
+    events = ResponseEvents(fold(part), after=after)
+    events.since = since
     return told(events.start() + b"".join(events.see(item) for item in seen))
 
 
@@ -333,7 +334,8 @@ def test_coming_back_while_the_second_life_has_not_yet_said_as_much() -> None:
     first = stream(LIVE)
     heard = first[5]
     assert heard["delta"] == "lo the"
-    events = ResponseEvents(fold(), after=heard["sequence_number"], since=1)
+    events = ResponseEvents(fold(), after=heard["sequence_number"])
+    events.since = 1
     assert events.start() == b""
     assert events.see(PLAIN[0]) == b""
     assert events.see(Reset()) == b""

@@ -102,6 +102,8 @@ class GatewayProcess:
                 asyncio.Runner(loop_factory=loop_factory()) as runner,
             ):
                 tell_problems(app.loaded)
+                if _tell_half_open(app.loaded):
+                    return EXIT_SETTINGS
                 runner.run(self._live(app, StateFile(self.home, facts, self.say)))
         return 0
 
@@ -349,6 +351,16 @@ def logging_on(
             root.removeHandler(sink)
             sink.close()
         logging.raiseExceptions = complaining
+
+
+def _tell_half_open(loaded: Loaded) -> bool:
+    """A platform that is said to be open and is not opened: only the operator knows which one is meant."""
+    from hermes.control.access import half_open
+
+    found = half_open(loaded.settings)
+    for problem in found:
+        log.error("settings.half_open %s Set both or neither; the gateway does not start.", problem)
+    return bool(found)
 
 
 def tell_problems(loaded: Loaded) -> None:

@@ -25,7 +25,9 @@ from hermes.agent.routes import Route, RoutedProvider
 from hermes.agent.tools import Workbench, default_tools
 from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker
 from hermes.app.http import Around, HttpPart
+from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
 from hermes.app.messaging import Messaging
+from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt, zone_of
 from hermes.app.vitals import Vitals
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
@@ -216,6 +218,7 @@ class App:
                 settings=settings,
                 clock=clock,
                 capabilities=self._capabilities(),
+                owner=str(self._home),
                 aliases={name: route.model for name, route in self._routes.items()},
                 accounts=[account.name for account in self._accounts(store)],
                 channel_names=ChannelAliases(self._home).read,
@@ -223,6 +226,10 @@ class App:
                 forgotten=_forget_nothing if logs is None else logs.forget,
             )
         )
+        if not self._given.in_memory:
+            await import_people(self._home, store)
+        for runtime in runtimes.values() if not self._given.in_memory else ():
+            await take_over_jobs(runtime, clock)
         await gateway.start()
         accounts = list(self._accounts(store))
         http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
@@ -339,8 +346,13 @@ class App:
         workspace = self._workspace(profile)
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         tools = self._given.tools
+        backend: Backend | None = None
         if tools is None:
-            tools = self._tools(profile, store, workspace, added)
+            backend = LocalBackend(
+                home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
+            )
+            self._backends.append(backend)
+            tools = self._tools(profile, store, backend, workspace, added)
         choice = self._choices.get(profile.agent)
         model = settings.model.default if choice is None else choice.model
         prompt = SystemPrompt(
@@ -360,6 +372,7 @@ class App:
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
         )
         known_as = model if choice is None else f"{choice.model} ({choice.provider})"
+        jobs = None if self._given.in_memory else HomeJobs(profile.home, self._environ, backend)
         return Runtime(
             profile=profile,
             agent=loop,
@@ -368,17 +381,16 @@ class App:
             prompt=prompt.current,
             tools=tools,
             media=media,
+            jobs=jobs,
             take_file=self._messaging.files(profile, workspace, media, profile.home / MEDIA),
         )
 
     def _workspace(self, profile: Profile) -> Path:
         return self._given.workspace or profile.home / WORKSPACE
 
-    def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
-        backend = LocalBackend(
-            home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
-        )
-        self._backends.append(backend)
+    def _tools(
+        self, profile: Profile, store: Store, backend: Backend, workspace: Path, added: Sequence[Tool]
+    ) -> list[Tool]:
         bench = Workbench(
             backend=backend,
             recall=recall_from(store, zone_of(profile.settings.timezone)),
@@ -388,6 +400,7 @@ class App:
             own_pids=(os.getpid(),),
             asks=profile.settings.approvals.mode != "off",
             ended=self._tell_ended,
+            jobs=None if self._given.in_memory else job_tool(lambda: self._gateway),
             post=self._messaging.office,
         )
         chosen = self._given.toolsets

@@ -31,6 +31,7 @@ from hermes.state.settings_write import set_setting
 log = logging.getLogger("hermes.app")
 KEY = "API_SERVER_KEY"
 DEFAULT_KEY = "default"
+_TAKEN = (DEFAULT_KEY, "owner", "nobody")
 _KEY_BYTES = 32
 _NONE = PlatformSettings()
 
@@ -179,6 +180,8 @@ def _key_names(block: PlatformSettings) -> list[str]:
 def _named_key(name: str, block: PlatformSettings) -> Key:
     secret = block.secrets.get(f"keys.{name}.key") or block.secrets.get(f"keys.{name}") or Secret("")
     check_key(f"platforms.{PLATFORM}.keys.{name}", secret.reveal())
+    if name in _TAKEN:
+        raise UserError(f"A key cannot be called “{name}”.", hint="Give it another name.")
     said, agents = block.extra.get(f"keys.{name}.scopes", ""), block.extra.get(f"keys.{name}.agents", "")
     try:
         scopes = frozenset(map(Scope, _words(said)))

@@ -98,7 +98,8 @@ class Delivery:
         key = _REPORT + row.key
         if home in (None, row.to) or row.key.startswith(_REPORT) or tx.post.get(key) is not None:
             return None
-        text = f"⚠️ A message to {row.to} could not be delivered ({row.error}): {one_line(row.body.text, 120)}"
+        said = "(not kept)" if row.body.fleeting else one_line(row.body.text, 120)
+        text = f"⚠️ A message to {row.to} could not be delivered ({row.error}): {said}"
         assert home is not None
         tx.outbox.add(OutboxRow(key=key, to=home, body=Body(text=text), created_at=self._clock.now()))
         return home

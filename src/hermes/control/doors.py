@@ -3,6 +3,7 @@ in it, and what a slash command answers. Units of one transaction each; whom to 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -55,6 +56,7 @@ class About:
     settings: Settings
     model: str
     now: datetime
+    platforms: Collection[str] = ()
 
 
 def bound_session(tx: Tx, caller: Caller, now: datetime) -> Session:
@@ -144,6 +146,7 @@ def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
         settings=about.settings,
         now=about.now,
         model=about.model,
+        platforms=about.platforms,
     )
     reply = perform(call)
     bound = tx.bindings.get(caller.key) or session.id

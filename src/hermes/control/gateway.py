@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.access import Knock, Verdict
 from hermes.control.continuing import Continued
 from hermes.control.courier import Courier
+from hermes.control.cron import Cron, CronWorld
 from hermes.control.delivery import Delivery
 from hermes.control.doors import (
     About,
@@ -28,30 +29,29 @@ from hermes.control.doors import (
     run_command,
     wake_session,
 )
+from hermes.control.explain import explain
 from hermes.control.feed import Feed, Feeds
-from hermes.control.intake import Intake, IntakeWorld
+from hermes.control.intake import Intake, IntakeWorld, storable_item
+from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
+from hermes.control.parts import Parts as Parts
 from hermes.control.questions import Expiry, Outcome, answer
-from hermes.control.routing import SelectAgent
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
 from hermes.control.submission import Submission, Submitted, Submitting
 from hermes.control.tally import Tally
-from hermes.control.targets import Aliases
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
-from hermes.domain.message import Attachment, Inbound, media_kind
-from hermes.domain.ports import Platform, Store, Tx
+from hermes.domain.message import Attachment, Body, Inbound, media_kind
+from hermes.domain.ports import Platform, Tx
 from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
-from hermes.domain.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.turn import Answer, Turn, TurnState
 
@@ -61,32 +61,6 @@ STOP_SECONDS = 10.0
 _UPKEEP_SECONDS = 3600.0
 _MEGABYTE = 1024 * 1024
 ActorKey = tuple[AgentId, SessionId]
-
-
-async def _forget_nothing(agent: AgentId, session: SessionId) -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What a gateway is built from."""
-
-    store: Store
-    runtimes: Mapping[AgentId, Runtime]
-    settings: Settings
-    clock: Clock
-    capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
-    select: SelectAgent | None = None
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    """Names that a turn may give as its model, and the models behind them."""
-    accounts: Collection[str] | None = None
-    """The platform accounts it has, up or not; those of `capabilities` if nobody says."""
-    channel_names: Callable[[], Aliases] = dict
-    """Names that somebody gave to chats; may look at a file."""
-    committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
-    """Told of every record once it is stored; must return at once."""
-    forgotten: Callable[[AgentId, SessionId], Awaitable[None]] = _forget_nothing
-    """Told of every session that somebody deleted, to delete what it keeps of it."""
 
 
 class Gateway:
@@ -117,6 +91,21 @@ class Gateway:
             capabilities=self.capabilities,
             ring=self._delivery.ring,
             wake=self._ring_known,
+        )
+        self.cron = Cron(
+            CronWorld(
+                store=parts.store,
+                runtimes=parts.runtimes,
+                settings=parts.settings,
+                clock=parts.clock,
+                parts=lambda to, text, turn, n: self._outcomes.parts(
+                    to, Body(text=text), turn=turn, segment=n
+                ),
+                ring_session=self._ring_known,
+                ring_lane=self._delivery.ring,
+                owner=parts.owner,
+                targets=parts.targets,
+            )
         )
         self._around: Surroundings | None = None
         self._intake: Intake | None = None
@@ -151,6 +140,7 @@ class Gateway:
             capabilities=self.capabilities,
             ring_session=self._ring_session,
             ring_lane=self._delivery.ring,
+            ring_jobs=self.cron.ring,
             select=parts.select,
         )
         self._intake = Intake(world)
@@ -159,6 +149,7 @@ class Gateway:
             asyncio.create_task(self._intake.live(), name="intake"),
             asyncio.create_task(expiry.live(), name="expiry"),
             asyncio.create_task(self._upkeep(), name="upkeep"),
+            asyncio.create_task(self.cron.live(), name="cron"),
         ]
         self._actors.search()
 
@@ -171,6 +162,7 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._intake.close()
         await self._actors.close(grace, self._hurry)
+        await self.cron.close()
         await self._delivery.close(grace, self._hurry)
         now = self._parts.clock.now()
         await self._parts.store.write(lambda tx: tx.recovery.close(self._epoch, now))
@@ -184,7 +176,7 @@ class Gateway:
 
     async def accept(self, account: str, items: Sequence[Inbound], cursor: str | None) -> None:
         """Store what a platform delivered; returns after the commit, and only then may it be acknowledged."""
-        clean = [_storable(item) for item in items]
+        clean = [storable_item(item) for item in items]
         now = self._parts.clock.now()
 
         def accept(tx: Tx) -> int:
@@ -290,15 +282,30 @@ class Gateway:
         """Change something in an agent's part of the store that no actor has to hear of."""
         return await self._runtime(agent).store.write(unit)
 
+    async def explain(self, knock: Knock) -> Verdict:
+        """Whether such a message would be answered, and why."""
+        settings, able = self._parts.settings, self.capabilities
+        return await self._parts.store.read(lambda tx: explain(tx, knock, settings, able))
+
+    def deliver(self, to: Address) -> None:
+        """Something was put into the outbox for this chat."""
+        self._delivery.ring(to)
+
     async def command(self, caller: Caller, text: str) -> Replied:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
         runtime = self._runtime(caller.agent)
-        about = About(settings=self._parts.settings, model=runtime.model, now=self._parts.clock.now())
+        about = About(
+            settings=self._parts.settings,
+            model=runtime.model,
+            now=self._parts.clock.now(),
+            platforms=tuple(self._parts.capabilities),
+        )
         replied = await runtime.store.write(lambda tx: run_command(tx, caller, storable(text), about))
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session}:
             self._ring_known(caller.agent, session)
+        self.cron.ring()
         return replied
 
     async def wake(self, agent: AgentId, session: SessionId, text: str) -> Turn | None:
@@ -432,6 +439,7 @@ class Gateway:
     def _committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
         self.tally.see(entries)
         self._parts.committed(agent, session, entries)
+        self.cron.heard(agent, session, entries)
 
     def _runtime(self, agent: AgentId) -> Runtime:
         runtime = self._parts.runtimes.get(agent)
@@ -439,6 +447,11 @@ class Gateway:
             known = ", ".join(sorted(self._parts.runtimes))
             raise UserError(f"There is no agent “{agent}”.", hint=f"Known: {known}.")
         return runtime
+
+    def jobs(self, agent: AgentId) -> JobDesk:
+        """The jobs of an agent, to look at and to change."""
+        self._runtime(agent)
+        return self.cron.desk(agent)
 
     def _actor(self, key: ActorKey) -> SessionActor:
         agent, session = key
@@ -484,8 +497,3 @@ def _records(turn: TurnId, tx: Tx) -> list[Entry]:
 
 def _prune(before: datetime, now: datetime, tx: Tx) -> int:
     return tx.recovery.prune(before, now)
-
-
-def _storable(item: Inbound) -> Inbound:
-    text = storable(item.text)
-    return item if text == item.text else replace(item, text=text)

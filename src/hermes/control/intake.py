@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from hermes.control import commands
-from hermes.control.access import decide
-from hermes.control.commands.registry import Call, perform, read_command
+from hermes.control.access import Knock, Outcome, Verdict, decide
+from hermes.control.commands.registry import Call, is_command, perform, read_command
+from hermes.control.pairing import is_paired, meet
 from hermes.control.questions import answer, as_answer, pressed
 from hermes.control.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
 from hermes.control.targets import seen_channel
-from hermes.domain.address import Address
+from hermes.domain.address import Address, Kind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.event import QuestionKind
@@ -28,6 +29,7 @@ from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import InboxRow, OutboxRow
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import Settings
+from hermes.domain.text import storable
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.stream.split import split
 
@@ -58,6 +60,7 @@ class IntakeWorld:
     capabilities: Callable[[Address], Capabilities]
     ring_session: Callable[[AgentId, SessionId, bool], None]
     ring_lane: Callable[[Address], None]
+    ring_jobs: Callable[[], None] = lambda: None
     select: SelectAgent | None = None
 
 
@@ -132,6 +135,8 @@ class Intake:
         log.debug("intake.took n=%d outcome=%s", row.n, taken.outcome)
         if taken.session is not None:
             world.ring_session(routed.agent, taken.session, taken.fresh)
+        if taken.outcome.startswith("command"):
+            world.ring_jobs()
         if taken.replied:
             world.ring_lane(row.inbound.source.address)
 
@@ -156,9 +161,9 @@ class Taking:
 
     def _taken(self, tx: Tx) -> Taken:
         inbound = self.inbound
-        decision = decide(inbound.source, self.world.settings)
-        if not decision.allowed:
-            return Taken(outcome=f"denied: {decision.reason}")
+        verdict = decide(self._knock(tx), self.world.settings)
+        if not verdict.allowed:
+            return self._turn_away(tx, verdict)
         if inbound.what is What.BUTTON:
             return self._press(tx)
         if inbound.what is not What.MESSAGE:
@@ -172,14 +177,44 @@ class Taking:
             return self._say(tx, Taken(outcome="refused: too long"), text)
         return self._message(tx)
 
-    def _message(self, tx: Tx) -> Taken:
+    @property
+    def key(self) -> SessionKey:
         settings = self.world.settings
-        tx.directory.note(seen_channel(self.inbound.source, self.world.clock.now()))
         isolation = Isolation(
             groups_per_user=settings.group_sessions_per_user,
             threads_per_user=settings.thread_sessions_per_user,
         )
-        key = session_key(self.inbound.source, self.agent, isolation)
+        return session_key(self.inbound.source, self.agent, isolation)
+
+    def _knock(self, tx: Tx) -> Knock:
+        inbound, source = self.inbound, self.inbound.source
+        able = self.world.capabilities(source.address)
+        line = read_command(inbound.text, able.command_prefix)
+        return Knock(
+            source=source,
+            text=inbound.text,
+            paired=is_paired(tx, source),
+            mentioned=inbound.mentions_me,
+            replied=inbound.reply_to is not None and inbound.reply_to.mine,
+            joined=source.kind is Kind.THREAD and tx.bindings.get(self.key) is not None,
+            called=inbound.what is What.BUTTON or (line is not None and is_command(line[0])),
+            able=able,
+        )
+
+    def _turn_away(self, tx: Tx, verdict: Verdict) -> Taken:
+        """Nobody hears of it, but a stranger in a private chat, who may be given a code or bring one."""
+        met = None
+        if verdict.stranger and self.inbound.what is What.MESSAGE:
+            offer = verdict.outcome is Outcome.NEEDS_PAIRING
+            now = self.world.clock.now()
+            met = meet(tx, self.inbound.source, self.inbound.text, now, offer=offer)
+        if met is None:
+            return Taken(outcome=str(verdict))
+        return self._say(tx, Taken(outcome=met.outcome), met.text, fleeting=met.fleeting)
+
+    def _message(self, tx: Tx) -> Taken:
+        key = self.key
+        tx.directory.note(seen_channel(self.inbound.source, self.world.clock.now()))
         session, fresh = self._session(tx, key)
         prefix = self.world.capabilities(self.inbound.source.address).command_prefix
         line = read_command(self.inbound.text, prefix)
@@ -221,7 +256,7 @@ class Taking:
         if turn is not None:
             tx.inbox.finish(self.row.n, f"command: {name}", turn)
         taken = Taken(outcome="" if turn is not None else f"command: {name}", session=session.id)
-        return self._say(tx, taken, reply.text)
+        return self._say(tx, taken, reply.text, fleeting=reply.fleeting)
 
     def _press(self, tx: Tx) -> Taken:
         given = pressed(self.inbound.button or "", self.inbound.source.person)
@@ -311,7 +346,7 @@ class Taking:
             cut=able.unit.measure(self.inbound.text) >= able.max_text * _NEAR_LIMIT,
         )
 
-    def _say(self, tx: Tx, taken: Taken, text: str) -> Taken:
+    def _say(self, tx: Tx, taken: Taken, text: str, *, fleeting: bool = False) -> Taken:
         """A reply of the gateway itself, cut to the platform's size like any other."""
         if not text:
             return taken
@@ -321,7 +356,7 @@ class Taking:
                 OutboxRow(
                     key=f"reply:{self.row.n}:{place}",
                     to=self.inbound.source.address,
-                    body=Body(text=piece.text),
+                    body=Body(text=piece.text, fleeting=fleeting),
                     created_at=self.world.clock.now(),
                     reply_to=self.inbound.ref if place == 0 else None,
                 )
@@ -340,3 +375,9 @@ def _join(before: TurnInput, piece: TurnInput) -> str:
     if before.cut:
         return before.text + piece.text
     return "\n".join(text for text in (before.text, piece.text) if text)
+
+
+def storable_item(item: Inbound) -> Inbound:
+    """What a platform delivered, with text that a database can keep."""
+    text = storable(item.text)
+    return item if text == item.text else replace(item, text=text)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from hermes.control.attachments import TakeFile
+from hermes.domain.job import JobWorld
 from hermes.domain.ports import Agent, Media, Store
 from hermes.domain.settings import Profile
 from hermes.domain.tool import Tool
@@ -24,5 +25,7 @@ class Runtime:
     """What the agent can do, for doors that tell of it."""
     media: Media | None = None
     """Where files are kept that come with messages."""
+    jobs: JobWorld | None = None
+    """Where the scripts, folders and outputs of its jobs are."""
     take_file: TakeFile | None = None
     """Lets a file go out with an answer, or says why it may not."""

@@ -1,14 +1,14 @@
-"""Turns, the questions they wait for, and the jobs that cause them."""
+"""Turns and the questions they wait for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from hermes.domain.address import Address, Source
 from hermes.domain.event import QuestionKind, Verdict
-from hermes.domain.ids import AgentId, CallId, JobId, QuestionId, SessionId, TurnId
+from hermes.domain.ids import AgentId, CallId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment
 from hermes.domain.tool import ToolCall
 
@@ -95,12 +95,18 @@ class ClientTool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guidance:
     """What a client brings along for one turn and the transcript never sees: words for the model beside the
-    system prompt, messages from before, functions of its own, and which model it wants."""
+    system prompt, messages from before, functions of its own, and which model it wants.
+
+    `toolsets` are the only ones of the agent that the turn may use (none named: all), `withheld` those it may
+    not. `unattended` says that nobody can be asked, and what is done instead: `deny` or `approve`."""
 
     instructions: str = ""
     history: tuple[Earlier, ...] = ()
     tools: tuple[ClientTool, ...] = ()
     model: str = ""
+    toolsets: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
+    unattended: str = ""
 
 
 NO_GUIDANCE = Guidance()
@@ -206,18 +212,3 @@ class Request:
     fingerprint: str = ""
     conversation: str | None = None
     facts: str = "{}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Work for later: at most one run per (job, slot)."""
-
-    id: JobId
-    agent: AgentId
-    schedule: str
-    prompt: str
-    name: str = ""
-    deliver_to: str = "local"
-    next_due: datetime | None = None
-    enabled: bool = True
-    options: dict[str, str] = field(default_factory=dict)

@@ -53,6 +53,8 @@ class OutboxTable:
             row.error,
             row.key,
         )
+        if row.body.fleeting and not row.state.open:
+            self._db.run("UPDATE outbox SET body = ? WHERE key = ?", encode(Body(fleeting=True)), row.key)
 
     def head(self, to: Address) -> OutboxRow | None:
         row = self._db.one(

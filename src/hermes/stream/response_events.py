@@ -65,10 +65,10 @@ class ResponseEvents:
     open message is closed as incomplete, and what replaces it comes as further items. `since` is the last
     record from before the turn was started again, 0 if it never was: only what came then can be lost."""
 
-    def __init__(self, fold: ResponseFold, *, after: int | None = None, since: int = 0) -> None:
+    def __init__(self, fold: ResponseFold, *, after: int | None = None) -> None:
         self.fold = fold
         self._after = after
-        self._since = since
+        self.since = 0
         self._story = _Story()
         self._held: list[tuple[int, ResponseEvent]] = []
         self._shift = 0
@@ -130,9 +130,9 @@ class ResponseEvents:
     def _mend(self) -> bytes:
         """What the client heard last is void."""
         assert self._after is not None
-        known = [event for seq, event in self._held if seq <= self._since]
-        fresh = [event for seq, event in self._held if seq > self._since]
-        if not self._since:
+        known = [event for seq, event in self._held if seq <= self.since]
+        fresh = [event for seq, event in self._held if seq > self.since]
+        if not self.since:
             # Nothing was ever lost, so this is no number of ours: all there is to tell is the end.
             return b"".join(self._write(event) for event in fresh[-1:] if self.ended)
         place = sum(isinstance(event, ItemAdded) for event in known)

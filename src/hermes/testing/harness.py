@@ -16,6 +16,7 @@ from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
+from hermes.domain.job import JobWorld
 from hermes.domain.ports import Agent, ModelRequest, Store, Tx
 from hermes.domain.settings import PlatformSettings, Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
@@ -55,6 +56,7 @@ class Journey:
     tools: Sequence[Tool] | None = None
     limits: LoopLimits | None = None
     agents: Sequence[str] = ("main",)
+    jobs: JobWorld | None = None
     wrap_store: Callable[[Store], Store] = lambda store: store
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     model: ScriptedModel = field(init=False)
@@ -127,7 +129,12 @@ class Journey:
             user_home=self.folder,
         )
         return Runtime(
-            profile=profile, agent=self.wrap_agent(loop), store=store, media=media, take_file=files.take
+            profile=profile,
+            agent=self.wrap_agent(loop),
+            store=store,
+            media=media,
+            jobs=self.jobs,
+            take_file=files.take,
         )
 
     # --- the platform's connection ---

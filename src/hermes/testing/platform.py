@@ -132,5 +132,6 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
         text=update.text,
         reply_to=ReplyTo(ref="x", mine=True) if update.reply_to_us else None,
         button=update.button,
+        mentions_me=update.mentions_us,
         group=update.group,
     )

@@ -47,6 +47,7 @@ class Update:
     button: str | None = None
     reply_to_us: bool = False
     group: str | None = None
+    mentions_us: bool = False
     chat_name: str | None = None
     guild: str | None = None
 

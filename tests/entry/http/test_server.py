@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.domain.ids import AgentId
 from hermes.entry.host import HostState
 from hermes.testing.api import ApiWorld
 
@@ -159,3 +160,21 @@ async def test_a_named_session_goes_on(tmp_path: Path) -> None:
         assert heard.headers["X-Hermes-Session-Id"] == "notes"
         journal = await api.app.store.read(lambda tx: tx.journal.read("notes"))  # type: ignore[arg-type]
         assert sum(type(entry.record).__name__ == "UserSaid" for entry in journal) == 2
+
+
+async def test_a_profile_in_the_path_is_the_default_agent_there(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home", config="agents:\n  helper: {}\n") as api:
+        heard = await api.post("/p/helper/v1/chat/completions", HI)
+        assert heard.status == 200
+        found = await api.app.store.scoped(AgentId("helper")).read(lambda tx: tx.sessions.find(""))
+        assert [one.id for one in found] == [heard.headers["X-Hermes-Session-Id"]]
+        missing = await api.post("/p/nobody/v1/chat/completions", HI)
+        assert (missing.status, missing.json["error"]["code"]) == (404, "unknown_profile")
+
+
+@pytest.mark.parametrize("name", ["owner", "default"])
+async def test_a_key_may_not_have_the_name_of_somebody_else(name: str, tmp_path: Path) -> None:
+    config = f"platforms: {{api_server: {{keys: {{{name}: {{key: another long secret 1}}}}}}}}\n"
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        assert api.address == ""
+        assert "cannot be called" in api.platforms["api_server"][1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_MODULES = ("session", "decisions", "information", "places")
+_MODULES = ("session", "decisions", "information", "people", "jobs", "places")
 
 
 def load() -> None:

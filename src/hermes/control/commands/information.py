@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from hermes.control.access import decide
-from hermes.control.commands.registry import COMMANDS, Call, Reply, command, resolve
+from hermes.control.access import Knock, decide
+from hermes.control.commands.registry import COMMANDS, Call, Reply, command, resolve, usable
+from hermes.control.pairing import is_paired
+from hermes.control.tiers import tier_of
 from hermes.control.trace import trace_message
 from hermes.domain.turn import TurnState
 
@@ -12,9 +14,7 @@ from hermes.domain.turn import TurnState
 def help_(call: Call) -> Reply:
     if call.args:
         return Reply(text=resolve(call.args.lstrip("/").lower()).line)
-    return Reply(
-        text="\n".join(f"- {known.line}" for known in sorted(COMMANDS.values(), key=lambda c: c.name))
-    )
+    return Reply(text="\n".join(f"- {known.line}" for known in usable(call.source, call.settings)))
 
 
 @command("status", "what is running here")
@@ -38,20 +38,25 @@ def status(call: Call) -> Reply:
     return Reply(text="\n".join(lines))
 
 
-@command("whoami", "how this gateway sees you")
+@command("whoami", "how this gateway sees you, and what you may do")
 def whoami(call: Call) -> Reply:
     source = call.source
-    decision = decide(source, call.settings)
-    return Reply(
-        text="\n".join(
-            [
-                f"You: {source.user_name or 'no name'} ({source.person or 'no id'})",
-                f"Here: {source.address} ({source.kind.value})",
-                f"Access: {'allowed' if decision.allowed else 'denied'}, {decision.reason}",
-                f"Session key: {call.key}",
-            ]
-        )
-    )
+    paired = is_paired(call.tx, source)
+    verdict = decide(Knock(source=source, paired=paired, mentioned=True), call.settings)
+    tier = tier_of(source, call.settings)
+    may = [f"/{known.name}" for known in usable(source, call.settings)]
+    ids = [one for one in dict.fromkeys((source.user, source.user_alt)) if one]
+    lines = [
+        f"You: {source.user_name or 'no name'} ({', '.join(ids) or 'no id'})",
+        f"Here: {source.address} ({source.kind.value})",
+        f"Access: {verdict}",
+        f"Tier: {tier.name}, because {tier.reason}",
+        f"Commands: {'all' if len(may) == len(COMMANDS) else ', '.join(may)}",
+        f"Session key: {call.key}",
+    ]
+    if source.roles:
+        lines.insert(2, f"Roles: {', '.join(source.roles)}")
+    return Reply(text="\n".join(lines))
 
 
 @command("trace", "where a message is", usage="[message or turn]")

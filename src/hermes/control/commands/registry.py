@@ -6,11 +6,12 @@ it may decide on, and its effects and its reply are stored together or not at al
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 
+from hermes.control.tiers import Tier, tier_of
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.ports import Tx
@@ -22,7 +23,7 @@ from hermes.domain.turn import ReplyPlace, Turn
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One use of a command. `turns` are the session's unfinished ones, oldest first; `reply_place` is where
-    the answers of new turns are sent, none at a door that watches them."""
+    the answers of new turns are sent, none at a door that watches them; `platforms` are those there are."""
 
     tx: Tx
     name: str
@@ -35,14 +36,16 @@ class Call:
     now: datetime
     model: str = ""
     reply_place: ReplyPlace | None = None
+    platforms: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a command answers; `turn` is a turn it created."""
+    """What a command answers; `turn` is a turn it created. A `fleeting` text is kept until it is sent."""
 
     text: str
     turn: Turn | None = None
+    fleeting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,8 @@ class SlashCommand:
     summary: str
     usage: str = ""
     aliases: tuple[str, ...] = ()
+    admin: bool = False
+    """Only for admins, and where none are named, for those whom the operator let in by id."""
 
     @property
     def line(self) -> str:
@@ -63,10 +68,12 @@ COMMANDS: dict[str, SlashCommand] = {}
 
 
 def command(
-    name: str, summary: str, *, usage: str = "", aliases: tuple[str, ...] = ()
+    name: str, summary: str, *, usage: str = "", aliases: tuple[str, ...] = (), admin: bool = False
 ) -> Callable[[Callable[[Call], Reply]], Callable[[Call], Reply]]:
     def register(run: Callable[[Call], Reply]) -> Callable[[Call], Reply]:
-        COMMANDS[name] = SlashCommand(name=name, run=run, summary=summary, usage=usage, aliases=aliases)
+        COMMANDS[name] = SlashCommand(
+            name=name, run=run, summary=summary, usage=usage, aliases=aliases, admin=admin
+        )
         return run
 
     return register
@@ -109,6 +116,31 @@ def perform(call: Call) -> Reply:
     """Run the command that a call names, in full or in short; what is wrong with it is its reply."""
     try:
         known = resolve(call.name)
+        _check_tier(call, known)
         return known.run(replace(call, name=known.name))
     except UserError as error:
         return Reply(text=str(error))
+
+
+def usable(source: Source, settings: Settings) -> list[SlashCommand]:
+    """The commands that somebody may use, by name."""
+    tier = tier_of(source, settings)
+    known = sorted(COMMANDS.values(), key=lambda one: one.name)
+    return [one for one in known if _may(tier, one)]
+
+
+def is_command(name: str) -> bool:
+    return any(name == known.name or name in known.aliases for known in COMMANDS.values())
+
+
+def _may(tier: Tier, known: SlashCommand) -> bool:
+    if known.admin and not tier.owner:
+        return False
+    return tier.commands is None or any(name in tier.commands for name in (known.name, *known.aliases))
+
+
+def _check_tier(call: Call, known: SlashCommand) -> None:
+    if _may(tier_of(call.source, call.settings), known):
+        return
+    allowed = ", ".join(f"/{one.name}" for one in usable(call.source, call.settings))
+    raise UserError(f"You may not use /{known.name} here.", hint=f"You may use {allowed}.")

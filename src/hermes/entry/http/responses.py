@@ -317,16 +317,31 @@ async def _check_nothing_is_owed(call: Call, agent: AgentId, chain: str | None, 
 
 
 async def _stream(call: Call, kept: Kept, after: int | None) -> web.StreamResponse:
-    events = ResponseEvents(kept.fold(), after=after, since=await restarted_after(call, kept))
+    events = ResponseEvents(kept.fold(), after=after)
     stream = await call.door.streams.send(
         call.request,
-        cast(AsyncGenerator[Seen], call.door.gateway.watch(kept.agent, kept.turn.id)),
+        _seen(call, kept) if after is None else _seen_again(call, kept, events),
         events.see,
         headers=turn_headers(call, kept.turn),
         first=events.start(),
         ended=lambda: events.ended,
     )
     return stream.response
+
+
+def _seen(call: Call, kept: Kept) -> AsyncGenerator[Seen]:
+    return cast(AsyncGenerator[Seen], call.door.gateway.watch(kept.agent, kept.turn.id))
+
+
+async def _seen_again(call: Call, kept: Kept, events: ResponseEvents) -> AsyncGenerator[Seen]:
+    """For a client that comes back: what may have been lost is looked up once something is seen, for right
+    after a crash the turn has yet to be started again."""
+    known = False
+    async with contextlib.aclosing(_seen(call, kept)) as feed:
+        async for seen in feed:
+            if not known:
+                events.since, known = await restarted_after(call, kept), True
+            yield seen
 
 
 async def _whole(call: Call, kept: Kept) -> ResponseObject:

@@ -22,8 +22,9 @@ from aiohttp import web
 from hermes.control.continuing import StillOpen
 from hermes.control.submission import Conflict, Taken, Unfinished, Unknown
 from hermes.domain.errors import HermesError, Unreachable, UserError
+from hermes.domain.ids import AgentId
 from hermes.entry.http.door import LOCAL_ROUTES, ROUTES, Call, Door, Route, decode_query, wrong
-from hermes.entry.http.errors import ApiError, bad_request
+from hermes.entry.http.errors import ApiError, bad_request, not_found
 from hermes.entry.http.keys import Keyring, Principal, Scope
 from hermes.entry.http.owner_socket import bind_socket, peer_user
 from hermes.entry.http.resources import load_resources
@@ -34,6 +35,7 @@ OWNER = Principal(name="owner")
 NOBODY = Principal(name="nobody", scopes=frozenset(), agents=frozenset())
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _GOODBYE_SECONDS = 2.0
+_PROFILE = "profile_of_path"
 _ROOT = 0
 _CLIENT_LEFT = 499
 SECURITY_HEADERS = {
@@ -170,11 +172,12 @@ class HttpServer:
         )
         app.on_response_prepare.append(_dressing(front))
         for path, routes in _by_path(wanted).items():
-            resource = app.router.add_resource(path)
-            for route in routes:
-                resource.add_route(route.method, self._answering(front, route))
-            methods = [route.method for route in routes]
-            resource.add_route("OPTIONS", _preflight(front, methods))
+            own = [] if routes[0].signed else [f"/p/{{{_PROFILE}}}{path}"]
+            for place in (path, *own):
+                resource = app.router.add_resource(place)
+                for route in routes:
+                    resource.add_route(route.method, self._answering(front, route))
+                resource.add_route("OPTIONS", _preflight(front, [route.method for route in routes]))
         runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=_GOODBYE_SECONDS
         )
@@ -185,20 +188,20 @@ class HttpServer:
     def _answering(
         self, front: Front, route: Route
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        hints, door = route.hints, self._door
+        hints, limit = route.hints, self._door.options.max_body
         takes, asks = hints.get("body"), hints.get("query")
         decoder = None if takes is None else msgspec.json.Decoder(takes)
 
         async def answer(request: web.Request) -> web.StreamResponse:
             principal = NOBODY if route.signed else front.admit(request, route.scope)
-            call = Call(door=door, request=request, principal=principal)
+            call = Call(door=self._door_of(request, principal), request=request, principal=principal)
             if self._draining and request.method != "GET":
                 raise ApiError(
                     503, "gateway_draining", "The gateway is stopping.", headers={"Retry-After": "1"}
                 )
             given: dict[str, Any] = {}
             if decoder is not None:
-                given["body"] = await _read_body(request, decoder, door.options.max_body)
+                given["body"] = await _read_body(request, decoder, limit)
             if asks is not None:
                 given["query"] = decode_query(asks, request.query)
             result = await route.answer(call, **given)
@@ -207,6 +210,16 @@ class HttpServer:
             return web.Response(body=_encode(result), status=route.status, content_type="application/json")
 
         return answer
+
+    def _door_of(self, request: web.Request, principal: Principal) -> Door:
+        """The door; where the path names a profile, with its agent as the default one."""
+        name = request.match_info.get(_PROFILE)
+        if name is None:
+            return self._door
+        agent = AgentId(name)
+        if agent not in self._door.agents or not (principal is NOBODY or principal.sees(agent)):
+            raise not_found("profile", name, "unknown_profile")
+        return replace(self._door, default=agent)
 
 
 def _by_path(routes: Sequence[Route]) -> dict[str, list[Route]]:

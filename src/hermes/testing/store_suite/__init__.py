@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from hermes.testing.store_suite import directory, lives, queues, requests, scope, talk, units, work
+from hermes.testing.store_suite import directory, lives, pairing, queues, requests, scope, talk, units, work
 from hermes.testing.store_suite.samples import OpenStore
 
 Check = Callable[[OpenStore], Awaitable[None]]
@@ -20,6 +20,7 @@ CHECKS: tuple[Check, ...] = (
     *work.CHECKS,
     *talk.CHECKS,
     *requests.CHECKS,
+    *pairing.CHECKS,
     *lives.CHECKS,
     *units.CHECKS,
     *scope.CHECKS,
