@@ -121,7 +121,7 @@ def _claim(tx: Tx, job: Job, due: datetime, moment: Moment, manual: bool = False
 
 def _begin(tx: Tx, job: Job, run: JobRun, moment: Moment) -> None:
     try:
-        to = moment.targets(job.deliver_to, job.origin, moment.settings)
+        to = moment.targets(tx, job.deliver_to, job.origin, moment.settings)
     except UserError as error:
         to, problem = (), str(error)
     else:

@@ -64,7 +64,7 @@ def find_job(tx: Tx, word: str) -> Job:
 
 
 def create_job(tx: Tx, agent: AgentId, wish: JobWish, origin: Source | None, moment: Moment) -> Job:
-    default = ORIGIN if origin is not None and moment.targets(ORIGIN, origin, moment.settings) else LOCAL
+    default = ORIGIN if origin is not None and moment.targets(tx, ORIGIN, origin, moment.settings) else LOCAL
     job = Job(
         id=new_job_id(),
         agent=agent,
@@ -121,7 +121,7 @@ def _changed(tx: Tx, job: Job, wish: JobWish, moment: Moment) -> Job:
         job,
         prompt=_text("prompt", wish.prompt, LONGEST_PROMPT, job.prompt),
         name=_name(tx, job, wish.name),
-        deliver_to=_deliver(wish.deliver, job, moment),
+        deliver_to=_deliver(tx, wish.deliver, job, moment),
         catch_up=job.catch_up if wish.catch_up is None else _catch_up(wish.catch_up),
         script=job.script if wish.script is None else wish.script.strip(),
         no_agent=job.no_agent if wish.no_agent is None else wish.no_agent,
@@ -202,10 +202,10 @@ def _free_name(tx: Tx, name: str) -> str:
     return free
 
 
-def _deliver(wanted: str | None, job: Job, moment: Moment) -> str:
+def _deliver(tx: Tx, wanted: str | None, job: Job, moment: Moment) -> str:
     if wanted is None or not wanted.strip():
         return job.deliver_to
-    moment.targets(wanted, job.origin, moment.settings)
+    moment.targets(tx, wanted, job.origin, moment.settings)
     return wanted.strip()
 
 
