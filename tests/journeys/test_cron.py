@@ -481,3 +481,17 @@ async def test_without_the_lease_nothing_is_ticked(tmp_path: Path) -> None:
         assert await runs(chat) == []
         await clock.leap(2 * HOUR)
         assert len(await rest(chat)) == 1
+
+
+async def test_delivery_to_the_chosen_home_and_to_a_chat_by_name(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with journey(tmp_path, clock) as chat:
+        chat.world.write("/sethome", chat="9", user="u9", chat_name="Ops")
+        await chat.until_seen("now the home channel", chat="9")
+        with pytest.raises(UserError, match="no chat called “#nowhere”"):
+            await make(chat, "10m", deliver="fake:#nowhere")
+        await make(chat, "10m", "home", deliver="fake")
+        await make(chat, "10m", "named", deliver="fake:#ops")
+        await pass_time(chat, clock, 700)
+        await rest(chat)
+        assert sorted(chat.world.seen("9")[1:]) == ["done: home", "done: named"]
