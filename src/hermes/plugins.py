@@ -42,7 +42,7 @@ GROUPS = {
     BACKENDS: "where commands run; read from a later version on",
     MEMORY: "what an agent knows beyond a session; read from a later version on",
     COMMANDS: "a module whose functions carry the `@command` of `hermes.control.commands.registry`",
-    HOOKS: "functions that follow events; read from a later version on",
+    HOOKS: "a function (event_type, context) that observes; its attribute `events` names what it follows",
 }
 
 
@@ -77,6 +77,14 @@ def tools() -> tuple[Tool, ...]:
 
 def providers() -> Mapping[str, MakeProvider]:
     return {entry.name: entry.value for entry in _load(PROVIDERS)}
+
+
+def hooks() -> Mapping[str, Callable[[str, dict[str, Any]], Any]]:
+    found = {entry.name: entry.value for entry in _load(HOOKS)}
+    for name in [name for name, value in found.items() if not callable(value)]:
+        del found[name]
+        _tell(HOOKS, name, "it is not a function")
+    return found
 
 
 def load_commands() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hermes.control.access import decide
+from hermes.control.access import Knock, decide
 from hermes.control.routing import route
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import AgentId, DeliveryId
@@ -86,11 +86,11 @@ async def test_the_hook_is_asked_after_the_routes_and_before_the_default() -> No
     ],
 )
 def test_access_denies_unless_somebody_allowed_it(settings: Settings, allowed: bool) -> None:
-    decision = decide(SOURCE, settings)
+    decision = decide(Knock(source=SOURCE), settings)
     assert decision.allowed is allowed
     assert decision.reason
 
 
 def test_nobody_without_an_id_gets_in_by_a_list() -> None:
     nameless = Source(address=SOURCE.address, kind=Kind.PRIVATE)
-    assert not decide(nameless, Settings(allowed_users=("",))).allowed
+    assert not decide(Knock(source=nameless), Settings(allowed_users=("",))).allowed

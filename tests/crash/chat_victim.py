@@ -11,7 +11,7 @@ from pathlib import Path
 import hermes.app
 from hermes import cli
 from hermes.app import App, Watch
-from hermes.domain.ports import Media, Provider, Store
+from hermes.domain.ports import Backend, Media, Provider, Store
 from hermes.domain.settings import Profile
 from hermes.domain.tool import Tool
 from hermes.state.session_log import SessionLogs
@@ -36,8 +36,10 @@ class MortalApp(App):
     def _provider(self, profile: Profile, media: Media) -> Provider:
         return KillingProvider(super()._provider(profile, media), self.switch)
 
-    def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
-        tools = super()._tools(profile, store, workspace, added)
+    def _tools(
+        self, profile: Profile, store: Store, backend: Backend, workspace: Path, added: Sequence[Tool]
+    ) -> list[Tool]:
+        tools = super()._tools(profile, store, backend, workspace, added)
         return [killing_tool(tool, self.switch) for tool in tools]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.admin.gateway import loop_factory
 from hermes.domain.errors import UserError
 from hermes.execution.scripts import FOLDER, MOST_OUTPUT, Scripts
 
@@ -27,6 +28,15 @@ async def test_words_in_words_out(tmp_path: Path) -> None:
     end = await own.run("a.sh", b"hello", 20)
     assert (end.code, end.output) == (3, b"hello!\n")
     assert (await own.run("b.py", b"hello", 20)).output == b"HELLO\n"
+
+
+def test_on_the_loop_of_the_gateway(tmp_path: Path) -> None:
+    loop = loop_factory()
+    if loop is None:
+        pytest.skip("uvloop is not installed")
+    own = scripts(tmp_path, a_sh="cat")
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(own.run("a.sh", b"hello", 20)).output == b"hello"
 
 
 async def test_one_with_its_own_interpreter(tmp_path: Path) -> None:
@@ -89,3 +99,9 @@ async def test_one_that_cannot_be_started(tmp_path: Path) -> None:
     (tmp_path / FOLDER / "plain").chmod(0o600)
     with pytest.raises(UserError):
         await own.run("plain", b"", 20)
+
+
+async def test_what_it_complains_of_and_where_it_stands(tmp_path: Path) -> None:
+    own = scripts(tmp_path, a_bash="echo no >&2; pwd; [[ 1 == 1 ]] && exit 3")
+    end = await own.run("a.bash", b"", 20, str(tmp_path))
+    assert (end.code, end.output.strip(), end.complaint) == (3, str(tmp_path).encode(), b"no\n")

@@ -10,6 +10,7 @@ from hermes.control.commands import load
 from hermes.control.commands.registry import COMMANDS, read_command, resolve
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
+from hermes.domain.settings import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import echo
 
@@ -18,7 +19,8 @@ async def test_help_lists_every_command(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path) as chat:
         chat.world.write("/help")
         seen = "\n".join(await chat.until_seen("/whoami"))
-        assert all(f"/{name}" in seen for name in COMMANDS)
+        assert all(f"/{known.name}" in seen for known in COMMANDS.values() if not known.admin)
+        assert "/pair" not in seen
 
 
 async def test_undo_hides_the_last_turn_from_the_model(tmp_path: Path) -> None:
@@ -131,12 +133,12 @@ async def test_a_wrong_command_names_the_nearest(tmp_path: Path) -> None:
 
 
 async def test_denied_people_get_no_answer_and_leave_a_reason(tmp_path: Path) -> None:
-    settings = open_settings(platforms={})
+    settings = open_settings(platforms={"fake": PlatformSettings(allowed_users=("u2",))})
     async with Journey(folder=tmp_path, settings=settings) as chat:
         update = chat.world.write("let me in")
         await chat.until_idle()
         rows = await chat.database.read(lambda tx: tx.inbox.find(update.delivery))
-        assert rows[0].outcome == "denied: on no list"
+        assert rows[0].outcome == "denied: on no list; there is a list of who may write"
         assert chat.world.seen() == []
 
 

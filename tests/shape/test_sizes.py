@@ -14,7 +14,9 @@ PARAMETERS = 6
 
 # "file" or "file:Class.function" or "file:Class" → why it may be larger. What is no longer needed
 # here fails the test, so the table cannot grow old.
-EXCEPTIONS: dict[str, str] = {}
+EXCEPTIONS: dict[str, str] = {
+    "agent/tools/jobs.py:cronjob": "its parameters are the tool's arguments, whose names are the product's",
+}
 
 
 def _too_large() -> Iterator[tuple[str, str]]:

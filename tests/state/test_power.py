@@ -145,5 +145,6 @@ async def test_nothing_acknowledged_is_lost_with_the_power(seed: int, tmp_path: 
 
 
 async def test_without_syncing_the_same_cuts_lose_what_was_acknowledged(tmp_path: Path) -> None:
-    _, losses = await _lives(tmp_path, 1, 2, "OFF")
+    # One life: what an unsynced file leaves may be too broken to begin another one on.
+    _, losses = await _lives(tmp_path, 3, 1, "OFF")
     assert losses > 0

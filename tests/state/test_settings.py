@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import UserError
+from hermes.domain.setting_words import NONE_LISTED
 from hermes.domain.settings import HostedAgent, PlatformSettings, Route, RouteMatch, Secret, Settings
 from hermes.state.setting_names import is_key_like, is_later
 from hermes.state.settings import Loaded, key_variable, load_settings
@@ -130,24 +131,22 @@ telegram:
   free_response_channels: [a, b]
   mention_patterns: ["x{1,2}", y]
   channel_prompts: {"5": short}
+  watch_list: ["x{1,2}", y]
   bot_token: "12345:abcdef"
 """
     loaded = load(tmp_path, config)
     block = loaded.settings.platforms["telegram"]
     assert (block.enabled, block.allowed_users) == (True, ("2",))
     assert (block.home_channel, block.home_thread) == ("-100", "7")
-    assert block.extra == {
-        "require_mention": "true",
-        "free_response_channels": "a,b",
-        "mention_patterns": "x{1,2}\ny",
-        "channel_prompts.5": "short",
-    }
+    assert block.require_mention is True and block.free_response_channels == ("a", "b")
+    assert block.mention_patterns == ("x{1,2}", "y")
+    assert block.extra == {"watch_list": "x{1,2}\ny", "channel_prompts.5": "short"}
     assert set(block.secrets) == {"bot_token", "proxy"}
     for word in ("hidden-word", "abcdef"):
         assert word not in repr(loaded)
     assert loaded.secrets.redact("with hidden-word and 12345:abcdef") == "with *** and ***"
-    mention = loaded.find("telegram", "TELEGRAM_REQUIRE_MENTION")
-    assert mention is not None and mention.reveal() == "true"
+    watched = loaded.find("telegram", "TELEGRAM_WATCH_LIST")
+    assert watched is not None and watched.reveal() == "x{1,2}\ny"
     assert loaded.find("telegram", "TELEGRAM_NOTHING") is None
 
 
@@ -281,7 +280,7 @@ terminal: {backend: docker}
 agent: {reasoning_effort: high}
 gateway: {multiplex_profiles: true, stt: {enabled: false}}
 display: {platforms: {telegram: {tool_progress: all}}}
-cron: {wrap_response: false}
+cron: {mirror_delivery: false}
 """
     loaded = load(tmp_path, config)
     assert [note.line for note in loaded.notes] == [2, 3, 4, 5, 6, 7, 7, 8, 9]
@@ -367,3 +366,75 @@ def test_line_ends_and_byte_order_mark(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_key_like_names(name: str, secret: bool) -> None:
     assert is_key_like(name) is secret
+
+
+def test_who_may_write_is_said_in_blocks_and_in_variables(tmp_path: Path) -> None:
+    config = """
+gateway: {unauthorized_dm_behavior: ignore}
+telegram:
+  allow_from: [1]
+  allowed_users: [2]
+  group_allow_from: 3
+  allow_bots: Mentions
+  extra: {dm_policy: pairing, mention_patterns: ["^hey{1,2}"], own: x}
+signal: {group_allow_from: [g1]}
+"""
+    variables = {
+        "DISCORD_ALLOWED_ROLES": "r1,r2",
+        "DISCORD_ALLOWED_CHANNELS": "c1",
+        "MATRIX_ALLOWED_ROOMS": "!a:b",
+        "LINE_ALLOWED_GROUPS": "g1",
+        "LINE_ALLOWED_ROOMS": "r1",
+        "TELEGRAM_ALLOWED_TOPICS": "7",
+        "TELEGRAM_GROUP_ALLOWED_CHATS": "-100",
+        "TELEGRAM_REQUIRE_MENTION": "yes",
+        "TELEGRAM_FREE_RESPONSE_CHATS": "-1",
+        "TELEGRAM_FREE_RESPONSE_TOPICS": "9",
+        "SIGNAL_GROUP_ALLOWED_USERS": "g2",
+        "QQ_GROUP_ALLOWED_USERS": "q1",
+        "SLACK_STRICT_MENTION": "true",
+        "FEISHU_ALLOW_BOTS": "all",
+    }
+    loaded = load(tmp_path, config, **variables)
+    assert loaded.problems == ()
+    settings, blocks = loaded.settings, loaded.settings.platforms
+    assert settings.unauthorized_dm_behavior == "ignore"
+    telegram = blocks["telegram"]
+    assert telegram.allowed_users == ("1", "2") and telegram.group_allowed_users == ("3",)
+    assert (telegram.allow_bots, telegram.dm_policy) == ("mentions", "pairing")
+    assert telegram.mention_patterns == ("^hey{1,2}",) and telegram.extra == {"own": "x"}
+    assert telegram.allowed_topics == ("7",) and telegram.group_allowed_chats == ("-100",)
+    assert telegram.require_mention and telegram.free_response_channels == ("-1", "9")
+    assert blocks["discord"].allowed_roles == ("r1", "r2") and blocks["discord"].allowed_chats == ("c1",)
+    assert blocks["matrix"].allowed_chats == ("!a:b",) and set(blocks["line"].allowed_chats) == {"g1", "r1"}
+    assert blocks["signal"].allowed_chats == ("g2",) and blocks["signal"].group_allowed_users == ()
+    assert blocks["qqbot"].group_allowed_chats == ("q1",) and blocks["slack"].thread_require_mention
+    assert blocks["feishu"].allow_bots == "all"
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "counts"),
+    [
+        ("allowed_chats: [{a: 1}]", "allowed_chats", NONE_LISTED),
+        ("allowed_chats: ['${NOT_SET}']", "allowed_chats", NONE_LISTED),
+        ("allowed_chats: ${NOT_SET}", "allowed_chats", NONE_LISTED),
+        ("allowed_topics: {a: b}", "allowed_topics", NONE_LISTED),
+        ("allow_admin_from: {a: b}", "allow_admin_from", NONE_LISTED),
+        ("group_allow_admin_from: ['${NOT_SET}']", "group_allow_admin_from", NONE_LISTED),
+        ("require_mention: perhaps", "require_mention", True),
+        ("thread_require_mention: 3", "thread_require_mention", True),
+        ("dm_policy: opne", "dm_policy", "disabled"),
+        ("group_policy: everyone", "group_policy", "disabled"),
+        ("unauthorized_dm_behavior: shout", "unauthorized_dm_behavior", "ignore"),
+        ("allow_bots: sometimes", "allow_bots", "none"),
+        ("allowed_users: {a: b}", "allowed_users", ()),
+        ("allow_all_users: maybe", "allow_all_users", False),
+        ("mention_patterns: ['(']", "mention_patterns", ()),
+        ("mention_patterns: '('", "mention_patterns", ()),
+    ],
+)
+def test_what_is_said_wrongly_lets_nobody_in(tmp_path: Path, said: str, name: str, counts: object) -> None:
+    (tmp_path / "config.yaml").write_text(f"telegram:\n  {said}\n")
+    loaded = load_settings(tmp_path, {})
+    assert getattr(loaded.settings.platforms["telegram"], name) == counts
+    assert loaded.problems and all(problem.line == 2 for problem in loaded.problems)

@@ -103,7 +103,7 @@ def test_a_platform_is_changed_where_its_block_stands(tmp_path: Path, before: st
     set_setting(tmp_path, "telegram.allowed_users", "7,8")
     set_setting(tmp_path, "platforms.telegram.require_mention", "true")
     block = load_settings(tmp_path, {}).settings.platforms["telegram"]
-    assert block.allowed_users == ("7", "8") and block.extra == {"require_mention": "true"}
+    assert block.allowed_users == ("7", "8") and block.require_mention is True
 
 
 def test_an_agent_is_made_by_setting_its_model(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ class ChatProcess:
     def _given(self) -> Given:
         from hermes.app import Given, Toolsets
 
-        given = self.given or Given(workspace=here())
+        given = self.given or Given(workspace=here(), boots=False)
         wanted = tuple(name.strip() for name in (self.asked.toolsets or "").split(",") if name.strip())
         if wanted:
             given = replace(given, toolsets=Toolsets(enabled=wanted))

@@ -102,6 +102,8 @@ class GatewayProcess:
                 asyncio.Runner(loop_factory=loop_factory()) as runner,
             ):
                 tell_problems(app.loaded)
+                if _tell_half_open(app.loaded):
+                    return EXIT_SETTINGS
                 runner.run(self._live(app, StateFile(self.home, facts, self.say)))
         return 0
 
@@ -246,11 +248,13 @@ class StateFile:
         self._facts: dict[str, Any] = {**facts, "platforms": {}}
         self._writing: asyncio.Task[None] | None = None
         self._changed = False
+        self._ready = False
 
     def tell(self, state: str, **facts: Any) -> None:
         self._facts.update(facts, gateway_state=state)
         self._write()
-        if state == "running":
+        if state == "running" and not self._ready:
+            self._ready = True
             agents, accounts = ", ".join(facts["agents"]), ", ".join(facts["accounts"]) or "none"
             place = f"home {self._home}, agents {agents}, platforms {accounts}, model {facts['model']}"
             self._say(f"ready: {place}")
@@ -349,6 +353,16 @@ def logging_on(
             root.removeHandler(sink)
             sink.close()
         logging.raiseExceptions = complaining
+
+
+def _tell_half_open(loaded: Loaded) -> bool:
+    """A platform that is said to be open and is not opened: only the operator knows which one is meant."""
+    from hermes.control.access import half_open
+
+    found = half_open(loaded.settings)
+    for problem in found:
+        log.error("settings.half_open %s Set both or neither; the gateway does not start.", problem)
+    return bool(found)
 
 
 def tell_problems(loaded: Loaded) -> None:

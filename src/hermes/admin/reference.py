@@ -124,18 +124,46 @@ _PLAIN_EVENTS = {
 }
 _HOOK_CONTEXT = {
     "gateway:startup": ("The gateway is ready.", "platforms"),
-    "session:start": ("A session begins.", "platform, user_id, session_id, session_key"),
-    "session:end": ("A session ends.", "platform, user_id, session_key"),
-    "session:reset": ("A person asked for a new session.", "platform, user_id, session_key"),
+    "session:start": ("A session begins.", "platform, user_id, agent_id, session_id, session_key"),
+    "session:end": (
+        "A session ends because somebody asked for a new one.",
+        "platform, user_id, agent_id, session_id, session_key",
+    ),
+    "session:reset": ("Somebody asked for a new session.", "those of `session:end`"),
     "agent:start": (
         "A turn begins.",
-        "platform, user_id, chat_id, thread_id, chat_type, session_id, message (at most 500 characters)",
+        "platform, user_id, agent_id, chat_id, thread_id, chat_type (dm, group, channel, thread, api,"
+        " webhook, job), session_id, turn_id, message (at most 500 characters)",
     ),
-    "agent:step": ("The model answered once.", "platform, user_id, session_id, iteration, tool_names, tools"),
-    "agent:end": ("A turn ended.", "those of `agent:start`, and response (at most 500 characters)"),
+    "agent:step": (
+        "The model answered once.",
+        "platform, user_id, agent_id, session_id, turn_id, iteration, tool_names, tools (name, arguments)",
+    ),
+    "agent:end": (
+        "A turn ended.",
+        "those of `agent:start`, state (done, failed, stopped) and response (at most 500 characters)",
+    ),
     "command:*": (
-        "A slash command is about to run; `command:<name>` follows one of them.",
-        "platform, user_id, command, raw_command, args, raw_args",
+        "Asked: a slash command is about to run; `command:<name>` follows one of them, or one of your own.",
+        "platform, user_id, agent_id, chat_id, thread_id, chat_type, session_id, session_key, command,"
+        " raw_command, args, raw_args",
+    ),
+    "gate:turn": (
+        "Asked: a turn is about to begin.",
+        "those of `agent:start` with the whole message, and cause",
+    ),
+    "gate:tool": (
+        "Asked: a tool is about to run, after it was approved where that is needed.",
+        "agent_id, session_id, turn_id, call_id, tool_name, arguments",
+    ),
+    "gate:send": (
+        "Asked: a message is about to be sent to a chat.",
+        "platform, account, chat_id, thread_id, turn_id, text",
+    ),
+    "select_agent": (
+        "Asked: which agent gets a message that no declared route fits.",
+        "platform, account, user_id, user_id_alt, user_name, chat_id, chat_name, thread_id, chat_type,"
+        " guild_id, parent_chat_id, roles, is_bot, text",
     ),
 }
 
@@ -271,13 +299,15 @@ def hooks_page() -> str:
     return (
         "# Hooks\n\n"
         + _MADE.format("`src/hermes/domain/hooks.py`")
-        + "**Hooks do not run yet.** They come with a later version; this page is what they will be.\n\n"
-        "A hook is a folder `hooks/<name>/` in the home with two files: `HOOK.yaml` (`name`, `description`,"
-        " and `events`, a list of names from this page) and `handler.py` with a function"
-        " `handle(event_type, context)`. `agent:*` follows every event that begins with `agent:`.\n\n"
+        + "A hook is a folder `hooks/<name>/` in the home with two files: `HOOK.yaml` (`name`, `description`,"
+        " `events`, a list of names from this page, and `timeout`, the seconds one call may take) and"
+        " `handler.py` with a function `handle(event_type, context)`, plain or `async`. `agent:*` follows"
+        " every event that begins with `agent:`. The guide is [Hooks](../guides/hooks.md).\n\n"
         + _rows(("Event", "When", "Context"), rows)
-        + "\nA hook on `command:*` may answer `{decision: allow|deny|handled|rewrite, message, command_name,"
-        " raw_args}`; the first answer that is not `allow` counts.\n"
+        + "\nWhat is asked may be answered with `{decision: allow|deny|handled|rewrite, message}`; nothing is"
+        " `allow`, and the first answer that is not `allow` counts. `handled` and, with `command_name` and"
+        " `raw_args`, `rewrite` are for commands; `rewrite` with `text` is for `gate:send`. `select_agent` is"
+        " answered with `{agent: id}`.\n"
     )
 
 

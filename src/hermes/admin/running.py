@@ -37,13 +37,22 @@ class Running:
     def delete(self, path: str, kind: type[T], **query: Any) -> T:
         return self._ask("DELETE", path, kind, query)
 
-    def _ask(self, method: str, path: str, kind: type[T], query: Mapping[str, Any]) -> T:
+    def post(self, path: str, kind: type[T], body: object) -> T:
+        from hermes.stream.wire import encode
+
+        return self._ask("POST", path, kind, {}, encode(body))
+
+    def _ask(
+        self, method: str, path: str, kind: type[T], query: Mapping[str, Any], body: bytes | None = None
+    ) -> T:
         from hermes.stream.wire import decode
 
         given = {name: value for name, value in query.items() if value is not None}
         connection = _Connection(self.socket)
         try:
-            connection.request(method, f"{path}?{urlencode(given, errors='replace')}")
+            headers = {} if body is None else {"Content-Type": "application/json"}
+            target = f"{path}?{urlencode(given, errors='replace')}"
+            connection.request(method, target, body=body, headers=headers)
             response = connection.getresponse()
             status, data = response.status, response.read()
         except (OSError, http.client.HTTPException) as error:

@@ -44,7 +44,7 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
         pairs.append(("Agents", ", ".join(map(str, told.get("agents", []))) or "–"))
     pairs += [("Model", _named(model["model"], model["provider"])), ("Why", model["model_why"])]
     if running:
-        pairs += _platforms(told)
+        pairs += _platforms(told) + _hooks(told)
     if live is not None:
         pairs += _live(live)
     pairs.append(("Log", str(home / LOG_FILE)))
@@ -175,6 +175,16 @@ def _platforms(told: Mapping[str, Any]) -> list[tuple[str, str]]:
     return pairs
 
 
+def _hooks(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Only those that need a look; `hermes hooks list` shows all."""
+    known = told.get("hooks")
+    return [
+        ("Hook", f"{hook.get('name')}: {hook.get('state')} ({hook.get('why')})")
+        for hook in (known if isinstance(known, list) else [])
+        if isinstance(hook, dict) and hook.get("state") != "on"
+    ]
+
+
 def _facts(home: Path, loaded: Loaded, holder: Holder | None, told: Mapping[str, Any]) -> dict[str, Any]:
     running = holder is not None and holder.what == GATEWAY
     return {
@@ -186,6 +196,7 @@ def _facts(home: Path, loaded: Loaded, holder: Holder | None, told: Mapping[str,
         else "cut off",
         "agents": told.get("agents", []) if running else [],
         "platforms": told.get("platforms", {}) if running else {},
+        "hooks": told.get("hooks", []) if running else [],
         "problems": [str(problem) for problem in loaded.problems],
         "updated_at": told.get("updated_at"),
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from hermes.agent.allowed import allowed_tools
 from hermes.agent.calls import Bench, Settle, call_steps, given_up
 from hermes.agent.context import CONTINUE
 from hermes.agent.progress import Progress, read_progress
@@ -92,7 +93,9 @@ class AgentLoop:
         return self._system if isinstance(self._system, str) else self._system(session)
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
-        bench = self._bench.beside(run.turn.input.guidance.tools)
+        guidance = run.turn.input.guidance
+        allowed = allowed_tools(self._bench.tools, guidance)
+        bench = replace(self._bench, tools=allowed).beside(guidance.tools)
         leftovers = given_up(view_turn(run.transcript, run.turn.id))
         if leftovers:
             yield leftovers

@@ -24,11 +24,17 @@ from hermes.agent.pictures import Illustrated
 from hermes.agent.routes import Route, RoutedProvider
 from hermes.agent.tools import Workbench, default_tools
 from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker
+from hermes.app.commands import commands_around
+from hermes.app.hooks import HookPart
 from hermes.app.http import Around, HttpPart
+from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
+from hermes.app.messaging import Messaging
+from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt, zone_of
 from hermes.app.vitals import Vitals
-from hermes.control.commands.registry import Around as CommandsAround
+from hermes.control.gates import agent_chooser, gate_tools
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
+from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock, SystemClock
@@ -52,6 +58,7 @@ from hermes.domain.turn import Turn
 from hermes.entry.host import Account, Host, HostState
 from hermes.entry.http.door import AgentFacts
 from hermes.execution.backends.local import LocalBackend, LocalOptions
+from hermes.state.aliases import ChannelAliases
 from hermes.state.engine import StoreOptions
 from hermes.state.media import MediaFiles
 from hermes.state.model_settings import model_of, model_routes
@@ -92,7 +99,8 @@ class Given:
     """What a test or an embedding program brings along, instead of what settings and plugins say.
 
     `workspace` is where the agents' commands start, `toolsets` are the main agent's, `change` has the last
-    word on the settings, `inject` on what a model is told, and `in_memory` keeps nothing."""
+    word on the settings, `inject` on what a model is told, `in_memory` keeps nothing, and only where it
+    `boots` do hooks hear of the start and BOOT.md runs."""
 
     provider: Provider | None = None
     tools: Sequence[Tool] | None = None
@@ -103,6 +111,7 @@ class Given:
     change: Callable[[Settings], Settings] | None = None
     inject: Inject | None = None
     in_memory: bool = False
+    boots: bool = True
 
 
 class App:
@@ -129,6 +138,8 @@ class App:
         self._routes: dict[str, Route] = {}
         self._waking: set[asyncio.Task[Turn | None]] = set()
         self._backends: list[Backend] = []
+        self._hooks: HookPart | None = None
+        self._messaging = Messaging(home, environ, lambda: self.gateway.courier)
 
     @property
     def gateway(self) -> Gateway:
@@ -193,6 +204,8 @@ class App:
         try:
             await self._run(store, watch, logs)
         finally:
+            if self._hooks is not None:
+                await self._hooks.close()
             for backend in self._backends:
                 await backend.close()
             await self._models.close()
@@ -206,6 +219,8 @@ class App:
         vitals = Vitals(self._home, self.loaded, watch, clock)
         vitals.store = self.store.facts
         await self._choose(settings)
+        if not self._given.in_memory:
+            self._hooks = await asyncio.to_thread(HookPart, self._home, self._environ, clock)
         runtimes = await asyncio.to_thread(self._runtimes, store, settings)
         self._gateway = gateway = Gateway(
             Parts(
@@ -214,12 +229,21 @@ class App:
                 settings=settings,
                 clock=clock,
                 capabilities=self._capabilities(),
+                hooks=self._own_hooks,
+                select=agent_chooser(self._own_hooks),
+                owner=str(self._home),
                 aliases={name: route.model for name, route in self._routes.items()},
-                around=CommandsAround(version=self._version, home=str(self._home)),
+                around=commands_around(settings, self._version, self._home),
+                accounts=[account.name for account in self._accounts(store)],
+                channel_names=ChannelAliases(self._home).read,
                 committed=_tell_nobody if logs is None else logs.committed,
                 forgotten=_forget_nothing if logs is None else logs.forget,
             )
         )
+        if not self._given.in_memory:
+            await import_people(self._home, store)
+        for runtime in runtimes.values() if not self._given.in_memory else ():
+            await take_over_jobs(runtime, clock)
         await gateway.start()
         accounts = list(self._accounts(store))
         http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
@@ -232,7 +256,10 @@ class App:
         names = [account.name for account in accounts]
         told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
         told["workspace"] = str(self._workspace(runtimes[MAIN_AGENT].profile))
-        vitals.tell("running", **told)
+        hooks = self._hooks
+        vitals.tell("running", **told, hooks=[] if hooks is None else hooks.facts())
+        if hooks is not None and self._given.boots:
+            hooks.begin(gateway, names, vitals.tell_hooks)
         try:
             await self._stop.wait()
         finally:
@@ -240,6 +267,10 @@ class App:
             http.drain()
             await self._drain(gateway, hosts)
             await http.close()
+
+    @property
+    def _own_hooks(self) -> Hooks:
+        return Hooks() if self._hooks is None else self._hooks.hooks
 
     def _model_name(self, agent: AgentId, runtime: Runtime) -> str:
         choice = self._choices.get(agent)
@@ -336,8 +367,13 @@ class App:
         workspace = self._workspace(profile)
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         tools = self._given.tools
+        backend: Backend | None = None
         if tools is None:
-            tools = self._tools(profile, store, workspace, added)
+            backend = LocalBackend(
+                home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
+            )
+            self._backends.append(backend)
+            tools = self._tools(profile, store, backend, workspace, added)
         choice = self._choices.get(profile.agent)
         model = settings.model.default if choice is None else choice.model
         prompt = SystemPrompt(
@@ -350,13 +386,14 @@ class App:
         media = MediaFiles(profile.home / MEDIA, store, self._given.clock)
         loop = AgentLoop(
             provider=self._provider(profile, media),
-            tools=tools,
+            tools=gate_tools(self._own_hooks, tools),
             model=model,
             system=lambda session: prompt.build(),
             clock=self._given.clock,
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
         )
         known_as = model if choice is None else f"{choice.model} ({choice.provider})"
+        jobs = None if self._given.in_memory else HomeJobs(profile.home, self._environ, backend)
         return Runtime(
             profile=profile,
             agent=loop,
@@ -365,17 +402,17 @@ class App:
             prompt=prompt.current,
             tools=tools,
             media=media,
-            processes=self._backends[-1].processes.list if self._given.tools is None else None,
+            jobs=jobs,
+            take_file=self._messaging.files(profile, workspace, media, profile.home / MEDIA),
+            processes=None if backend is None else backend.processes.list,
         )
 
     def _workspace(self, profile: Profile) -> Path:
         return self._given.workspace or profile.home / WORKSPACE
 
-    def _tools(self, profile: Profile, store: Store, workspace: Path, added: Sequence[Tool]) -> list[Tool]:
-        backend = LocalBackend(
-            home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
-        )
-        self._backends.append(backend)
+    def _tools(
+        self, profile: Profile, store: Store, backend: Backend, workspace: Path, added: Sequence[Tool]
+    ) -> list[Tool]:
         bench = Workbench(
             backend=backend,
             recall=recall_from(store, zone_of(profile.settings.timezone)),
@@ -385,6 +422,8 @@ class App:
             own_pids=(os.getpid(),),
             asks=profile.settings.approvals.mode != "off",
             ended=self._tell_ended,
+            jobs=None if self._given.in_memory else job_tool(lambda: self._gateway),
+            post=self._messaging.office,
         )
         chosen = self._given.toolsets
         hosted = profile.settings.agents.get(profile.agent)

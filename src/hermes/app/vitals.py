@@ -32,13 +32,19 @@ class Vitals:
         self._loaded = loaded
         self._watch = watch
         self._clock = clock
+        self._facts: dict[str, Any] = {}
         self._said: dict[str, Any] = {"gateway_state": "starting", "started_at": clock.now().timestamp()}
         self._platforms: dict[str, dict[str, str]] = {}
         self.store: StoreFacts | None = None
 
     def tell(self, state: str, **facts: Any) -> None:
+        self._facts = facts
         self._said.update(facts, gateway_state=state, updated_at=self._moment())
         self._watch.tell(state, **facts)
+
+    def tell_hooks(self, hooks: list[dict[str, Any]]) -> None:
+        """A hook is left alone, or called again."""
+        self.tell(self._said["gateway_state"], **self._facts | {"hooks": hooks})
 
     def tell_platform(self, account: str, state: HostState, why: str) -> None:
         self._platforms[account] = {"state": state.value, "detail": why, "updated_at": self._moment()}

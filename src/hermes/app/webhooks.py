@@ -70,7 +70,6 @@ class WebhookPart:
         return Webhooks(
             options=options,
             routes=RouteTable(self.static, self._subscriptions.read, shared_secret(self._loaded)),
-            platforms=self._loaded.settings.platforms,
             read_lines=self._lines,
             run_script=self._run,
             rates=Rates(options.rate, clock.monotonic),

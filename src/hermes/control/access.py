@@ -1,35 +1,412 @@
-"""Access: may this person speak here. One pure decision, with its reason. Empty denies."""
+"""Access: may this person speak here, and is it meant for us. One pure decision, with every rule it asked.
+
+Rules of the place come first (groups we do not answer in), then those of the person (the platform's allow-all
+→ its lists → pairing → the lists of all platforms → nobody), then, in groups, whether we were spoken to.
+Platforms only tell facts; whatever is empty, missing or malformed denies."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
 
-from hermes.domain.address import LOCAL_DOOR, Source
-from hermes.domain.settings import Settings
+from hermes.domain.address import LOCAL_DOOR, Kind, Source
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.settings import PlatformSettings, Settings
+
+_CHECKED_AT_THEIR_DOOR = (Kind.API, Kind.WEBHOOK, Kind.JOB)
+_NO_TOPIC = "1"
+_LOOKED_THROUGH = 2000
+_NO_ABILITIES = Capabilities()
+
+
+class Outcome(StrEnum):
+    ALLOWED = "allowed"
+    NEEDS_PAIRING = "needs pairing"
+    NOT_FOR_US = "not for us"
+    DENIED = "denied"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    allowed: bool
+class Knock:
+    """What is known of a message when it is decided on. `joined` is a thread in which we already speak;
+    `called` a command of ours or a button under a message of ours."""
+
+    source: Source
+    text: str = ""
+    paired: bool = False
+    mentioned: bool = False
+    replied: bool = False
+    joined: bool = False
+    called: bool = False
+    able: Capabilities = _NO_ABILITIES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one rule said; `outcome` is None if it left the decision to the next."""
+
+    rule: str
+    said: str
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The decision. A `stranger` is somebody in a private chat whom no rule knows: a code may let them in."""
+
+    outcome: Outcome
     reason: str
+    steps: tuple[Step, ...] = ()
+    stranger: bool = False
+
+    @property
+    def allowed(self) -> bool:
+        return self.outcome is Outcome.ALLOWED
+
+    def __str__(self) -> str:
+        return f"{self.outcome.value}: {self.reason}"
 
 
-def decide(source: Source, settings: Settings) -> Decision:
-    """The terminal → allow-all of the platform → its list → the global list → global allow-all → deny."""
-    if source.address.platform == LOCAL_DOOR:
-        return Decision(allowed=True, reason="it is this machine's terminal")
-    platform = settings.platforms.get(source.address.platform)
-    names = {name for name in (source.user, source.user_alt) if name}
-    if source.is_bot:
-        return Decision(allowed=False, reason="bots are not answered")
-    if platform is not None and platform.allow_all_users:
-        return Decision(allowed=True, reason=f"{source.address.platform} allows everybody")
-    if not names:
-        return Decision(allowed=False, reason="the platform gave no user id")
-    if platform is not None and names & set(platform.allowed_users):
-        return Decision(allowed=True, reason=f"on the list of {source.address.platform}")
-    if names & set(settings.allowed_users):
-        return Decision(allowed=True, reason="on the list of all platforms")
-    if settings.allow_all_users:
-        return Decision(allowed=True, reason="everybody is allowed on all platforms")
-    return Decision(allowed=False, reason="on no list")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    knock: Knock
+    settings: Settings
+    block: PlatformSettings
+
+    @property
+    def source(self) -> Source:
+        return self.knock.source
+
+    @property
+    def platform(self) -> str:
+        return self.source.address.platform
+
+    @property
+    def private(self) -> bool:
+        return self.source.kind is Kind.PRIVATE
+
+    @property
+    def chats(self) -> set[str]:
+        """The names under which the place may be listed: the chat, and the one it belongs to."""
+        return {one for one in (self.source.address.chat, self.source.parent_chat) if one}
+
+    def key(self, name: str) -> str:
+        return f"{self.platform}.{name}"
+
+
+def decide(knock: Knock, settings: Settings) -> Verdict:
+    source = knock.source
+    block = settings.platforms.get(source.address.platform, PlatformSettings())
+    case = _Case(knock=knock, settings=settings, block=block)
+    steps: list[Step] = []
+    end = _ask(_OF_THE_PLACE, case, steps)
+    if end is None:
+        end = _ask(_OF_THE_PERSON, case, steps) or _ask((_stranger,), case, steps)
+        assert end is not None
+        if end.outcome is Outcome.ALLOWED and not case.private:
+            end = _ask((_spoken_to,), case, steps) or end
+    stranger = steps[-1].rule == _STRANGERS and case.private
+    assert end.outcome is not None
+    return Verdict(outcome=end.outcome, reason=end.said, steps=tuple(steps), stranger=stranger)
+
+
+Rule = Callable[[_Case], Step | None]
+
+
+def _ask(rules: Sequence[Rule], case: _Case, steps: list[Step]) -> Step | None:
+    """The step of the first rule that decides; a rule that does not concern this case says nothing."""
+    for rule in rules:
+        step = rule(case)
+        if step is not None:
+            steps.append(step)
+            if step.outcome is not None:
+                return step
+    return None
+
+
+# --- the place -------------------------------------------------------------------------------------
+
+
+def _own_doors(case: _Case) -> Step | None:
+    if case.platform == LOCAL_DOOR:
+        return Step(rule="door", said="it is this machine's terminal", outcome=Outcome.ALLOWED)
+    if case.source.kind in _CHECKED_AT_THEIR_DOOR:
+        return Step(rule="door", said="its door has checked who it is", outcome=Outcome.ALLOWED)
+    if case.knock.able.knows_people:
+        said = f"{case.platform} itself lets in only whom the operator let in there"
+        return Step(rule="door", said=said, outcome=Outcome.ALLOWED)
+    return None
+
+
+def _private_policy(case: _Case) -> Step | None:
+    policy = case.block.dm_policy
+    if not case.private or not policy:
+        return None
+    rule = case.key("dm_policy")
+    if policy == "disabled":
+        return Step(rule=rule, said="private messages are turned off", outcome=Outcome.DENIED)
+    if policy == "open" and not case.block.allow_all_users:
+        return Step(rule=rule, said="open, but allow_all_users is not set, so it opens nothing")
+    return Step(rule=rule, said=policy)
+
+
+def _group_policy(case: _Case) -> Step | None:
+    policy = case.block.group_policy
+    if case.private or not policy:
+        return None
+    rule = case.key("group_policy")
+    if policy == "disabled":
+        return Step(rule=rule, said="groups are turned off", outcome=Outcome.NOT_FOR_US)
+    if policy == "open" and not case.block.allow_all_users:
+        return Step(rule=rule, said="open, but allow_all_users is not set, so it opens nothing")
+    if policy == "allowlist":
+        chats = _listed(case.chats, (*case.block.allowed_chats, *case.block.group_allowed_chats))
+        if not chats and not is_listed(case.source, case.block.group_allowed_users):
+            said = "neither this chat nor this person is on a group list"
+            return Step(rule=rule, said=said, outcome=Outcome.NOT_FOR_US)
+    return Step(rule=rule, said=policy)
+
+
+def _ignored(case: _Case) -> Step | None:
+    if case.private or not case.block.ignored_channels:
+        return None
+    rule = case.key("ignored_channels")
+    if _listed(_spots(case), case.block.ignored_channels):
+        return Step(rule=rule, said="this chat is ignored", outcome=Outcome.NOT_FOR_US)
+    return Step(rule=rule, said="this chat is not among them")
+
+
+def _chats(case: _Case) -> Step | None:
+    if case.private or not case.block.allowed_chats:
+        return None
+    rule = case.key("allowed_chats")
+    if _listed(case.chats, case.block.allowed_chats):
+        return Step(rule=rule, said="this chat is listed")
+    return Step(rule=rule, said="this chat is not listed", outcome=Outcome.NOT_FOR_US)
+
+
+def _topics(case: _Case) -> Step | None:
+    if case.private or not case.block.allowed_topics:
+        return None
+    rule = case.key("allowed_topics")
+    if _listed({case.source.address.thread or _NO_TOPIC}, case.block.allowed_topics):
+        return Step(rule=rule, said="this topic is listed")
+    return Step(rule=rule, said="this topic is not listed", outcome=Outcome.NOT_FOR_US)
+
+
+def _foreign_command(case: _Case) -> Step | None:
+    """`/new@other_bot` is a command, but not one for us."""
+    first = case.knock.text.split(maxsplit=1)[:1]
+    if case.private or case.knock.mentioned or not first or not re.match(r"[/!]\w+@\w", first[0]):
+        return None
+    return Step(rule="command", said="it is for another bot", outcome=Outcome.NOT_FOR_US)
+
+
+_OF_THE_PLACE: tuple[Rule, ...] = (
+    _own_doors, _private_policy, _group_policy, _ignored, _chats, _topics, _foreign_command,
+)  # fmt: skip
+
+
+# --- the person ------------------------------------------------------------------------------------
+
+
+def _bots(case: _Case) -> Step | None:
+    if not case.source.is_bot:
+        return None
+    rule, allowed = case.key("allow_bots"), case.block.allow_bots
+    if allowed == "all":
+        return Step(rule=rule, said="bots are answered", outcome=Outcome.ALLOWED)
+    if allowed == "mentions":
+        if case.knock.mentioned:
+            return Step(rule=rule, said="a bot that mentions us is answered", outcome=Outcome.ALLOWED)
+        return Step(rule=rule, said="bots must mention us", outcome=Outcome.NOT_FOR_US)
+    return Step(rule=rule, said="bots are not answered", outcome=Outcome.DENIED)
+
+
+def _open_chats(case: _Case) -> Step | None:
+    if case.private or not case.block.group_allowed_chats:
+        return None
+    rule = case.key("group_allowed_chats")
+    if _listed(case.chats, case.block.group_allowed_chats):
+        return Step(rule=rule, said="everybody may write in this chat", outcome=Outcome.ALLOWED)
+    return Step(rule=rule, said="this chat is not listed")
+
+
+def _identity(case: _Case) -> Step | None:
+    if ids_of(case.source):
+        return None
+    return Step(rule="user", said="the platform gave no user id", outcome=Outcome.DENIED)
+
+
+def _everybody(case: _Case) -> Step:
+    rule = case.key("allow_all_users")
+    if case.block.allow_all_users:
+        return Step(rule=rule, said=f"{case.platform} allows everybody", outcome=Outcome.ALLOWED)
+    return Step(rule=rule, said="not set")
+
+
+def _list(case: _Case) -> Step:
+    said = f"on the list of {case.platform}"
+    return _list_step(case, case.key("allowed_users"), case.block.allowed_users, said)
+
+
+def _group_list(case: _Case) -> Step | None:
+    if case.private:
+        return None
+    said = f"on the group list of {case.platform}"
+    return _list_step(case, case.key("group_allowed_users"), case.block.group_allowed_users, said)
+
+
+def _roles(case: _Case) -> Step | None:
+    if not case.block.allowed_roles:
+        return None
+    rule = case.key("allowed_roles")
+    if set(case.source.roles) & set(case.block.allowed_roles):
+        return Step(rule=rule, said="has an allowed role", outcome=Outcome.ALLOWED)
+    return Step(rule=rule, said="has none of these roles")
+
+
+def _pairing(case: _Case) -> Step:
+    if case.knock.paired:
+        return Step(rule="pairing", said="paired", outcome=Outcome.ALLOWED)
+    return Step(rule="pairing", said="not paired")
+
+
+def _list_of_all(case: _Case) -> Step:
+    return _list_step(case, "allowed_users", case.settings.allowed_users, "on the list of all platforms")
+
+
+def _everybody_everywhere(case: _Case) -> Step:
+    if case.settings.allow_all_users:
+        said = "everybody is allowed on all platforms"
+        return Step(rule="allow_all_users", said=said, outcome=Outcome.ALLOWED)
+    return Step(rule="allow_all_users", said="not set")
+
+
+_OF_THE_PERSON: tuple[Rule, ...] = (
+    _bots, _open_chats, _identity, _everybody, _list, _group_list, _roles, _pairing, _list_of_all,
+    _everybody_everywhere,
+)  # fmt: skip
+_STRANGERS = "unauthorized_dm_behavior"
+
+
+def _stranger(case: _Case) -> Step:
+    if not case.private:
+        return Step(rule="groups", said="on no list", outcome=Outcome.DENIED)
+    pairs, why = _reaction(case)
+    if pairs:
+        return Step(rule=_STRANGERS, said=f"on no list; {why}", outcome=Outcome.NEEDS_PAIRING)
+    return Step(rule=_STRANGERS, said=f"on no list; {why}", outcome=Outcome.DENIED)
+
+
+def _reaction(case: _Case) -> tuple[bool, str]:
+    """Whether a stranger gets a code, and why."""
+    block, everywhere = case.block, case.settings.unauthorized_dm_behavior
+    if block.unauthorized_dm_behavior:
+        return block.unauthorized_dm_behavior == "pair", f"{case.key(_STRANGERS)} says so"
+    if not case.knock.able.answers_strangers:
+        return False, f"strangers on {case.platform} are not answered"
+    if everywhere != "pair":
+        return False, f"{_STRANGERS} says so"
+    if block.dm_policy:
+        return block.dm_policy == "pairing", f"{case.key('dm_policy')} is {block.dm_policy}"
+    if _has_lists(case):
+        return False, "there is a list of who may write"
+    return True, "strangers get a pairing code"
+
+
+def _has_lists(case: _Case) -> bool:
+    block = case.block
+    return bool(
+        block.allowed_users or block.group_allowed_users or block.allowed_roles or case.settings.allowed_users
+    )
+
+
+# --- spoken to -------------------------------------------------------------------------------------
+
+
+def _spoken_to(case: _Case) -> Step | None:
+    block, knock = case.block, case.knock
+    if case.platform == LOCAL_DOOR or case.source.kind in _CHECKED_AT_THEIR_DOOR:
+        return None
+    wanted = knock.able.called_by_name if block.require_mention is None else block.require_mention
+    rule = case.key("require_mention")
+    if not wanted:
+        return Step(rule=rule, said="no mention is needed")
+    why = _addressed(case)
+    if why:
+        return Step(rule=rule, said=why)
+    return Step(rule=rule, said="nobody spoke to us", outcome=Outcome.NOT_FOR_US)
+
+
+def _addressed(case: _Case) -> str:
+    block, knock = case.block, case.knock
+    if knock.mentioned:
+        return "it mentions us"
+    if knock.replied:
+        return "it replies to us"
+    if knock.called:
+        return "it uses one of our commands or buttons"
+    if _listed(_spots(case), block.free_response_channels):
+        return "no mention is needed in this chat"
+    if knock.joined and not block.thread_require_mention:
+        return "we take part in this thread"
+    if any(_fits(pattern, knock.text) for pattern in block.mention_patterns):
+        return "it fits one of mention_patterns"
+    return ""
+
+
+def _fits(pattern: str, text: str) -> bool:
+    compiled = _compiled(pattern)
+    return compiled is not None and compiled.search(text[:_LOOKED_THROUGH]) is not None
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(pattern, re.IGNORECASE)
+    except (re.error, RecursionError, OverflowError):
+        return None
+
+
+# --- lists -----------------------------------------------------------------------------------------
+
+
+def ids_of(source: Source) -> set[str]:
+    """A person's ids, and of `4915@s.whatsapp.net` the part before the `@` as well."""
+    ids = {one for one in (source.user, source.user_alt) if one and one.strip()}
+    return ids | {part for one in ids if (part := one.partition("@")[0])}
+
+
+def is_listed(source: Source, listed: Iterable[str]) -> bool:
+    """Whether a list names this person, or, by `*`, everybody who has an id."""
+    return _listed(ids_of(source), listed)
+
+
+def _listed(names: set[str], listed: Iterable[str]) -> bool:
+    entries = {entry.strip() for entry in listed} - {""}
+    return bool(names) and ("*" in entries or bool(names & entries))
+
+
+def _spots(case: _Case) -> set[str]:
+    thread = case.source.address.thread
+    return case.chats | ({thread} if thread else set())
+
+
+def _list_step(case: _Case, rule: str, listed: tuple[str, ...], said: str) -> Step:
+    if is_listed(case.source, listed):
+        return Step(rule=rule, said=said, outcome=Outcome.ALLOWED)
+    return Step(rule=rule, said="not listed" if listed else "empty")
+
+
+def half_open(settings: Settings) -> list[str]:
+    """Policies that say `open` where the flag that opens is missing: somebody must say which one is meant."""
+    return [
+        f"{platform}.{key} is open, but {platform}.allow_all_users is not set."
+        for platform, block in sorted(settings.platforms.items())
+        for key, policy in (("dm_policy", block.dm_policy), ("group_policy", block.group_policy))
+        if policy == "open" and not block.allow_all_users and block.enabled is not False
+    ]

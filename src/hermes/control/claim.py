@@ -7,8 +7,8 @@ leaves nothing, and a crash after it leaves enough to take the same decision aga
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -50,6 +50,7 @@ class Next(StrEnum):
 
     NOTHING = "nothing"
     WAIT = "wait"
+    ASK = "ask"
     SUSPECT = "suspect"
     RUN = "run"
     ENDED = "ended"
@@ -79,6 +80,9 @@ class Claiming:
     prompt: str | None = None
     suspects_too: bool = False
     born: datetime | None = None
+    gated: Callable[[Turn], bool] = lambda turn: False
+    rulings: Mapping[TurnId, str] = field(default_factory=dict)
+    """Why a turn that was asked about may not run; an empty reason is consent."""
 
     def unit(self, tx: Tx) -> Claim:
         turns = tx.turns.open_of(self.session)
@@ -101,7 +105,14 @@ class Claiming:
     def _begin(self, tx: Tx, session: Session, turn: Turn, behind: list[Turn]) -> Claim:
         if turn.ready_at is not None and turn.ready_at > self.now and turn.stop is None:
             return Claim(next=Next.WAIT, seconds=(turn.ready_at - self.now).total_seconds())
-        said = [_confirmation(turn)] if turn.input.confirm else self._opening(turn)
+        denied = self.rulings.get(turn.id)
+        if denied is None and turn.stop is None and self.gated(turn):
+            return Claim(next=Next.ASK, turn=turn)
+        said: list[Record]
+        if denied:
+            said = [Failed(reason=denied)]
+        else:
+            said = [_confirmation(turn)] if turn.input.confirm else self._opening(turn)
         reason = turn.stop or ("interrupted" if _interrupts(behind) else None)
         if reason is not None and not ended_by(said):
             said = [*said, Stopped(reason=reason)]
@@ -196,6 +207,8 @@ class Claiming:
             return [Finished(note=given.text)]
         if given.action is Action.RUN:
             return [UserSaid(text=given.text, author=given.author), _run_by_hand(turn)]
+        if given.action is Action.MIRROR:
+            return [ModelSaid(text=given.text), Finished()]
         asked = _user_turns(self.transcript)
         if not asked:
             return [Finished(note=f"There is nothing to {given.action.value}.")]

@@ -3,43 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from hermes.control.draft import Draft
 from hermes.control.feed import Feed
+from hermes.control.hooks import Hooks
 from hermes.control.lane import Lane, LaneWorld
 from hermes.control.tally import Tally
+from hermes.control.targets import home_channel
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
-from hermes.domain.errors import UserError
+from hermes.domain.hooks import GATE_SEND
 from hermes.domain.message import Body
-from hermes.domain.ports import Platform, Store
+from hermes.domain.ports import Platform, Store, Tx
 from hermes.domain.rows import OutboxRow
-from hermes.domain.settings import PlatformSettings, Settings
+from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.stream.drafts import draft_pace
 
-log = logging.getLogger("hermes.delivery")
 _LANES = 512
 _REPORT = "report:"
 
 
 class Delivery:
-    def __init__(self, *, store: Store, clock: Clock, settings: Settings, tally: Tally) -> None:
+    def __init__(self, *, store: Store, clock: Clock, settings: Settings, tally: Tally, hooks: Hooks) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
         self._tally = tally
+        self._hooks = hooks
         self._platforms: dict[str, Platform] = {}
-        self._reports: set[asyncio.Task[None]] = set()
         world = LaneWorld(
             store=store,
             clock=clock,
             settings=settings,
             platform=self._platforms.get,
-            undeliverable=self._report,
+            report=self._report,
+            given_up=self._given_up,
+            hooks=hooks,
         )
         self._lanes: Workers[Address] = Workers(
             start=lambda to: Lane(to, world), page=self._page, places=_LANES, name="lane"
@@ -60,8 +62,6 @@ class Delivery:
         return tuple(self._platforms)
 
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
-        for task in self._reports:
-            task.cancel()
         await self._lanes.close(grace, hurry)
 
     # --- work ---
@@ -72,7 +72,7 @@ class Delivery:
 
     def begin(self, turn: Turn, feed: Feed) -> None:
         """A turn starts to run: show it as it speaks, where the chat can."""
-        if turn.reply is None:
+        if turn.reply is None or self._hooks.follows(GATE_SEND):  # nothing is shown before it was asked about
             return
         platform = self._platforms.get(turn.reply.to.credential)
         pace = None if platform is None else draft_pace(self._settings.streaming, platform.capabilities)
@@ -95,31 +95,20 @@ class Delivery:
     async def _waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
         return await self._store.read(lambda tx: tx.outbox.waiting(account, after, limit))
 
-    def _report(self, row: OutboxRow) -> None:
-        """Tell the operator, in the platform's home channel, what could not be delivered."""
+    def _report(self, tx: Tx, row: OutboxRow) -> Address | None:
+        """Tell the operator once, in the home channel, what could not be delivered. The chat itself is not
+        shut out: the next message to it is tried as any other."""
+        home = home_channel(tx, self._settings, row.to)
+        key = _REPORT + row.key
+        if home in (None, row.to) or row.key.startswith(_REPORT) or tx.post.get(key) is not None:
+            return None
+        said = "(not kept)" if row.body.fleeting else one_line(row.body.text, 120)
+        text = f"⚠️ A message to {row.to} could not be delivered ({row.error}): {said}"
+        assert home is not None
+        tx.outbox.add(OutboxRow(key=key, to=home, body=Body(text=text), created_at=self._clock.now()))
+        return home
+
+    def _given_up(self, reported: Address | None) -> None:
         self._tally.undeliverable += 1
-        settings = self._settings.platforms.get(row.to.platform)
-        if settings is None or not settings.home_channel or row.key.startswith(_REPORT):
-            return
-        try:
-            home = _home(row.to, settings)
-        except UserError as error:
-            log.warning("delivery.home_channel problem=%s", error)
-            return
-        text = f"⚠️ A message to {row.to} could not be delivered ({row.error}): {one_line(row.body.text, 120)}"
-        report = OutboxRow(key=_REPORT + row.key, to=home, body=Body(text=text), created_at=self._clock.now())
-        task = asyncio.create_task(self._write_report(report), name="undeliverable report")
-        self._reports.add(task)
-        task.add_done_callback(self._reports.discard)
-
-    async def _write_report(self, report: OutboxRow) -> None:
-        await self._store.write(lambda tx: tx.outbox.add(report))
-        self.ring(report.to)
-
-
-def _home(near: Address, settings: PlatformSettings) -> Address:
-    channel = settings.home_channel
-    if ":" in channel:
-        return Address.parse(channel)
-    thread = settings.home_thread or None
-    return Address(platform=near.platform, account=near.account, chat=channel, thread=thread)
+        if reported is not None:
+            self.ring(reported)

@@ -3,15 +3,19 @@ in it, and what a slash command answers. Units of one transaction each; whom to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from hermes.control.commands.registry import MOST_TURNS, NOTHING_AROUND, Around, Call, perform, read_command
+from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_command
+from hermes.control.hook_context import Told, session_began, session_replaced
+from hermes.control.hooks import Hooks
 from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
-from hermes.domain.ports import Tx
+from hermes.domain.ports import Store, Tx
 from hermes.domain.session import Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
@@ -47,16 +51,20 @@ class Replied:
     before: SessionId
     turn: Turn | None = None
     wakes: tuple[SessionId, ...] = ()
+    news: tuple[Told, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What a command may know of the gateway around it."""
+    """What a command may know of the gateway around it, and what hooks say to it, if they were asked."""
 
     settings: Settings
     model: str
     now: datetime
     around: Around = NOTHING_AROUND
+    hooks: Hooks = field(default_factory=Hooks)
+    ruling: CommandRuling | None = None
+    platforms: Collection[str] = ()
 
 
 def bound_session(tx: Tx, caller: Caller, now: datetime) -> Session:
@@ -80,6 +88,11 @@ def enter_session(tx: Tx, caller: Caller, wanted: str | None, now: datetime) -> 
         raise UserError(f"“{one_line(wanted, 60)}” fits {len(found)} sessions.", hint=f"Write more: {ids}")
     tx.bindings.bind(caller.key, found[0].id, caller.source, now)
     return found[0]
+
+
+def entering_news(caller: Caller, session: Session, now: datetime) -> tuple[Told, ...]:
+    """What hooks are told of a session that was entered at this moment: nothing, unless it was begun so."""
+    return (session_began(caller.source, session, caller.key),) if session.created_at == now else ()
 
 
 def choose_model(tx: Tx, session: Session, model: str | None) -> Session:
@@ -123,6 +136,17 @@ def wake_session(tx: Tx, session: Session, text: str, now: datetime) -> Turn:
     return turn
 
 
+async def give_command(store: Store, caller: Caller, text: str, about: About) -> Replied:
+    """Run a slash command in one transaction, after hooks were asked and before they are told."""
+    try:
+        replied = await store.write(lambda tx: run_command(tx, caller, text, about))
+    except Unruled as case:
+        ruled = replace(about, ruling=await rule_command(about.hooks, case))
+        replied = await store.write(lambda tx: run_command(tx, caller, text, ruled))
+    about.hooks.tell_all(replied.news)
+    return replied
+
+
 def look_up(tx: Tx, name: str) -> list[tuple[Session, list[Entry]]]:
     """The sessions that are meant by a name, with what is visible of it if it is one."""
     found = tx.sessions.find(name) if name else []
@@ -134,11 +158,17 @@ def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
     line = read_command(text)
     if line is None:
         raise UserError(f"“{one_line(text, 40)}” is not a command.", hint="/help lists the commands.")
-    session = bound_session(tx, caller, about.now)
+    known = _bound(tx, caller, about.now)
+    session = known or _begin(tx, caller, about.now)
+    news: tuple[Told, ...] = () if known is not None else (session_began(caller.source, session, caller.key),)
+    ruling = about.ruling or find_ruling(about.hooks, caller.source, session, caller.key, line)
+    if ruling.line is None:
+        return Replied(text=ruling.text, session=session.id, before=session.id, news=news)
+    name, args = ruling.line
     call = Call(
         tx=tx,
-        name=line[0],
-        args=line[1],
+        name=name,
+        args=args,
         source=caller.source,
         key=caller.key,
         session=session,
@@ -147,10 +177,15 @@ def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
         now=about.now,
         model=about.model,
         around=about.around,
+        platforms=about.platforms,
     )
     reply = perform(call)
     bound = tx.bindings.get(caller.key) or session.id
-    return Replied(text=reply.text, session=bound, before=session.id, turn=reply.turn, wakes=reply.wakes)
+    if reply.begun is not None:
+        news += session_replaced(caller.source, session, reply.begun, caller.key)
+    return Replied(
+        text=reply.text, session=bound, before=session.id, turn=reply.turn, news=news, wakes=reply.wakes
+    )
 
 
 def _bound(tx: Tx, caller: Caller, now: datetime) -> Session | None:

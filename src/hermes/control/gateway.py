@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
-from hermes.control.commands.registry import NOTHING_AROUND, Around
+from hermes.control.access import Knock, Verdict
+from hermes.control.attachments import kept_file
+from hermes.control.commands.registry import Around
 from hermes.control.continuing import Continued
+from hermes.control.courier import Courier
+from hermes.control.cron import Cron, CronWorld
 from hermes.control.delivery import Delivery
 from hermes.control.doors import (
     About,
@@ -24,69 +28,44 @@ from hermes.control.doors import (
     Replied,
     choose_model,
     enter_session,
+    entering_news,
+    give_command,
     open_turns,
-    run_command,
     wake_session,
 )
-from hermes.control.expiry import Flush, SessionExpiry, flush_nothing
+from hermes.control.expiry import SessionExpiry
+from hermes.control.explain import explain
 from hermes.control.feed import Feed, Feeds
-from hermes.control.intake import Intake, IntakeWorld
+from hermes.control.intake import Intake, IntakeWorld, storable_item
+from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
+from hermes.control.parts import Parts as Parts
 from hermes.control.questions import Expiry, Outcome, answer
-from hermes.control.routing import SelectAgent
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
 from hermes.control.submission import Submission, Submitted, Submitting
 from hermes.control.tally import Tally
+from hermes.control.upkeep import forget_old_rows
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
-from hermes.domain.message import Attachment, Inbound, media_kind
-from hermes.domain.ports import Platform, Store, Tx
+from hermes.domain.message import Attachment, Body, Inbound
+from hermes.domain.ports import Platform, Tx
 from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
-from hermes.domain.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.turn import Answer, Turn, TurnState
 
 log = logging.getLogger("hermes.gateway")
 T = TypeVar("T")
 STOP_SECONDS = 10.0
-_UPKEEP_SECONDS = 3600.0
 _MEGABYTE = 1024 * 1024
 ActorKey = tuple[AgentId, SessionId]
-
-
-async def _forget_nothing(agent: AgentId, session: SessionId) -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What a gateway is built from."""
-
-    store: Store
-    runtimes: Mapping[AgentId, Runtime]
-    settings: Settings
-    clock: Clock
-    capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
-    select: SelectAgent | None = None
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    """Names that a turn may give as its model, and the models behind them."""
-    committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
-    """Told of every record once it is stored; must return at once."""
-    forgotten: Callable[[AgentId, SessionId], Awaitable[None]] = _forget_nothing
-    """Told of every session that somebody deleted, to delete what it keeps of it."""
-    around: Around = NOTHING_AROUND
-    """What commands may know; the models are filled in from `aliases`."""
-    flush: Flush = flush_nothing
-    """Told of every session that is over by itself, before it is marked as ended."""
 
 
 class Gateway:
@@ -96,7 +75,7 @@ class Gateway:
         self.tally = Tally()
         self._warm = WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE)
         self._delivery = Delivery(
-            store=parts.store, clock=parts.clock, settings=parts.settings, tally=self.tally
+            store=parts.store, clock=parts.clock, settings=parts.settings, tally=self.tally, hooks=parts.hooks
         )
         self._outcomes = Outcomes(
             settings=parts.settings,
@@ -110,6 +89,31 @@ class Gateway:
         )
         self.sessions_expiry = SessionExpiry(
             runtimes=parts.runtimes, settings=parts.settings, clock=parts.clock, flush=parts.flush
+        )
+        self.courier = Courier(
+            store=parts.store,
+            clock=parts.clock,
+            settings=parts.settings,
+            accounts=self._accounts,
+            aliases=parts.channel_names,
+            capabilities=self.capabilities,
+            ring=self._delivery.ring,
+            wake=self._ring_known,
+        )
+        self.cron = Cron(
+            CronWorld(
+                store=parts.store,
+                runtimes=parts.runtimes,
+                settings=parts.settings,
+                clock=parts.clock,
+                parts=lambda to, text, turn, n: self._outcomes.parts(
+                    to, Body(text=text), turn=turn, segment=n
+                ),
+                ring_session=self._ring_known,
+                ring_lane=self._delivery.ring,
+                owner=parts.owner,
+                targets=parts.targets,
+            )
         )
         self._around: Surroundings | None = None
         self._intake: Intake | None = None
@@ -135,6 +139,7 @@ class Gateway:
             clock=parts.clock,
             epoch=boot.epoch,
             committed=self._committed,
+            hooks=parts.hooks,
         )
         world = IntakeWorld(
             store=parts.store,
@@ -144,16 +149,19 @@ class Gateway:
             capabilities=self.capabilities,
             ring_session=self._ring_session,
             ring_lane=self._delivery.ring,
+            ring_jobs=self.cron.ring,
             select=parts.select,
             around=self._commands_around,
+            hooks=parts.hooks,
         )
         self._intake = Intake(world)
         expiry = Expiry(store=parts.store, clock=parts.clock, ring=self._ring_known)
         self._tasks = [
             asyncio.create_task(self._intake.live(), name="intake"),
             asyncio.create_task(expiry.live(), name="expiry"),
-            asyncio.create_task(self._upkeep(), name="upkeep"),
+            asyncio.create_task(forget_old_rows(parts.store, parts.clock, self.keeps), name="upkeep"),
             asyncio.create_task(self.sessions_expiry.live(), name="session expiry"),
+            asyncio.create_task(self.cron.live(), name="cron"),
         ]
         self._actors.search()
 
@@ -166,6 +174,7 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._intake.close()
         await self._actors.close(grace, self._hurry)
+        await self.cron.close()
         await self._delivery.close(grace, self._hurry)
         now = self._parts.clock.now()
         await self._parts.store.write(lambda tx: tx.recovery.close(self._epoch, now))
@@ -179,7 +188,7 @@ class Gateway:
 
     async def accept(self, account: str, items: Sequence[Inbound], cursor: str | None) -> None:
         """Store what a platform delivered; returns after the commit, and only then may it be acknowledged."""
-        clean = [_storable(item) for item in items]
+        clean = [storable_item(item) for item in items]
         now = self._parts.clock.now()
 
         def accept(tx: Tx) -> int:
@@ -209,6 +218,10 @@ class Gateway:
         """Whether its account is up now; if not, what is sent there waits."""
         return to.credential in self._delivery.accounts
 
+    def _accounts(self) -> Collection[str]:
+        said = self._parts.accounts
+        return {*(self._parts.capabilities if said is None else said), *self._delivery.accounts}
+
     # --- doors that know who and whom ---
 
     @property
@@ -221,14 +234,7 @@ class Gateway:
         media = self._runtime(agent).media
         if media is None:
             raise UserError(f"The agent “{agent}” keeps no files.")
-        item = await media.put(data, mime)
-        return Attachment(
-            kind=media_kind(mime),
-            ref=f"sha256:{item.sha256}",
-            mime=mime,
-            size=item.size,
-            sha256=item.sha256,
-        )
+        return kept_file(await media.put(data, mime), mime)
 
     async def submit(self, words: Submission) -> Turn:
         """A turn for a terminal or an API client, in one commit; its feed is open before this returns."""
@@ -248,6 +254,7 @@ class Gateway:
             turn = submitted.turn
             self.feeds.drive(turn.id)
             self._ring_session(words.agent, turn.session, submitted.begun)
+        self._parts.hooks.tell_all(submitted.news)
         return submitted
 
     def _catch_up(self) -> None:
@@ -281,16 +288,32 @@ class Gateway:
         """Change something in an agent's part of the store that no actor has to hear of."""
         return await self._runtime(agent).store.write(unit)
 
+    async def explain(self, knock: Knock) -> Verdict:
+        """Whether such a message would be answered, and why."""
+        settings, able = self._parts.settings, self.capabilities
+        return await self._parts.store.read(lambda tx: explain(tx, knock, settings, able))
+
+    def deliver(self, to: Address) -> None:
+        """Something was put into the outbox for this chat."""
+        self._delivery.ring(to)
+
     async def command(self, caller: Caller, text: str) -> Replied:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
-        runtime = self._runtime(caller.agent)
-        now, around = self._parts.clock.now(), self._commands_around
-        about = About(settings=self._parts.settings, model=runtime.model, now=now, around=around)
-        replied = await runtime.store.write(lambda tx: run_command(tx, caller, storable(text), about))
+        runtime, parts = self._runtime(caller.agent), self._parts
+        about = About(
+            settings=parts.settings,
+            model=runtime.model,
+            now=parts.clock.now(),
+            platforms=tuple(parts.capabilities),
+            hooks=parts.hooks,
+            around=self._commands_around,
+        )
+        replied = await give_command(runtime.store, caller, storable(text), about)
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session, *replied.wakes}:
             self._ring_known(caller.agent, session)
+        self.cron.ring()
         return replied
 
     async def wake(self, agent: AgentId, session: SessionId, text: str) -> Turn | None:
@@ -318,7 +341,9 @@ class Gateway:
         """Put a door into a session: the one it wants by id or title, or a new one."""
         now = self._parts.clock.now()
         store = self._runtime(caller.agent).store
-        return await store.write(lambda tx: choose_model(tx, enter_session(tx, caller, wanted, now), model))
+        into = await store.write(lambda tx: choose_model(tx, enter_session(tx, caller, wanted, now), model))
+        self._parts.hooks.tell_all(entering_news(caller, into, now))
+        return into
 
     async def bound(self, caller: Caller) -> SessionId | None:
         """The session that a door was in last."""
@@ -360,7 +385,7 @@ class Gateway:
         """The turn of a feed as it is; if nobody runs it now, the feed is filled from the store."""
         feed.watchers += 1  # an actor that parks the turn meanwhile must not throw the feed away
         try:
-            state = await runtime.store.read(partial(_turn, feed.turn))
+            state = await runtime.store.read(lambda tx: tx.turns.get(feed.turn))
             if state is not None and state.state is TurnState.WAITING and not feed.entries:
                 entries = await runtime.store.read(partial(_records, feed.turn))
                 if not feed.entries:
@@ -429,6 +454,7 @@ class Gateway:
     def _committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
         self.tally.see(entries)
         self._parts.committed(agent, session, entries)
+        self.cron.heard(agent, session, entries)
 
     def _runtime(self, agent: AgentId) -> Runtime:
         runtime = self._parts.runtimes.get(agent)
@@ -436,6 +462,11 @@ class Gateway:
             known = ", ".join(sorted(self._parts.runtimes))
             raise UserError(f"There is no agent “{agent}”.", hint=f"Known: {known}.")
         return runtime
+
+    def jobs(self, agent: AgentId) -> JobDesk:
+        """The jobs of an agent, to look at and to change."""
+        self._runtime(agent)
+        return self.cron.desk(agent)
 
     def _actor(self, key: ActorKey) -> SessionActor:
         agent, session = key
@@ -456,13 +487,6 @@ class Gateway:
         due = await self._parts.store.read(lambda tx: tx.recovery.due(after, limit))
         return [(row.n, (row.agent, row.session)) for row in due if row.agent in self._parts.runtimes]
 
-    async def _upkeep(self) -> None:
-        """Forget settled rows by age, in bites, so that no bite holds up the writer for long."""
-        while True:
-            now = self._parts.clock.now()
-            pruned = await self._parts.store.write(partial(_prune, now - self.keeps, now))
-            await self._parts.clock.sleep(0 if pruned else _UPKEEP_SECONDS)
-
 
 _NO_ABILITIES = Capabilities()
 
@@ -471,18 +495,5 @@ def _nothing(tx: Tx) -> None:
     """A unit that only comes after those that were handed in before it."""
 
 
-def _turn(turn: TurnId, tx: Tx) -> Turn | None:
-    return tx.turns.get(turn)
-
-
 def _records(turn: TurnId, tx: Tx) -> list[Entry]:
     return tx.journal.of_turn(turn)
-
-
-def _prune(before: datetime, now: datetime, tx: Tx) -> int:
-    return tx.recovery.prune(before, now)
-
-
-def _storable(item: Inbound) -> Inbound:
-    text = storable(item.text)
-    return item if text == item.text else replace(item, text=text)

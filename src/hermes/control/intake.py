@@ -8,17 +8,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from hermes.control import commands
-from hermes.control.access import decide
-from hermes.control.commands.registry import MOST_TURNS, NOTHING_AROUND, Around, Call, perform, read_command
+from hermes.control.access import Knock, Outcome, Verdict, decide
+from hermes.control.commands.registry import (
+    MOST_TURNS,
+    NOTHING_AROUND,
+    Around,
+    Call,
+    is_command,
+    perform,
+    read_command,
+)
+from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_command
+from hermes.control.hook_context import Told, session_began, session_replaced
+from hermes.control.hooks import Hooks
+from hermes.control.pairing import is_paired, meet
 from hermes.control.questions import answer, as_answer, pressed, questions_here, was_asked_at
 from hermes.control.resets import Renewing, policy_of
 from hermes.control.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
-from hermes.domain.address import Address
+from hermes.control.targets import seen_channel
+from hermes.domain.address import Address, Kind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.event import QuestionKind
@@ -28,6 +41,7 @@ from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import InboxRow, OutboxRow
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import ResetMode, Settings
+from hermes.domain.text import storable
 from hermes.domain.turn import BusyMode, Cause, Guidance, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.stream.split import split
 
@@ -39,13 +53,14 @@ _NEAR_LIMIT = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What became of a row, and whom to wake for it."""
+    """What became of a row, whom to wake for it, and what hooks are to be told."""
 
     outcome: str
     session: SessionId | None = None
     fresh: bool = False
     replied: bool = False
     wakes: tuple[SessionId, ...] = ()
+    news: tuple[Told, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +74,10 @@ class IntakeWorld:
     capabilities: Callable[[Address], Capabilities]
     ring_session: Callable[[AgentId, SessionId, bool], None]
     ring_lane: Callable[[Address], None]
+    ring_jobs: Callable[[], None] = lambda: None
     select: SelectAgent | None = None
     around: Around = NOTHING_AROUND
+    hooks: Hooks = field(default_factory=Hooks)
 
 
 class Intake:
@@ -132,12 +149,20 @@ class Intake:
         taking = Taking(row=row, agent=routed.agent, world=world)
         if await self._has_processes(taking, runtime):
             taking = replace(taking, lively=True)
-        taken = await runtime.store.write(taking.unit)
+        try:
+            taken = await runtime.store.write(taking.unit)
+        except Unruled as open_case:
+            # A crash takes the ruling with it; the row is still there and is asked about again.
+            ruling = await rule_command(world.hooks, open_case)
+            taken = await runtime.store.write(replace(taking, ruling=ruling).unit)
         log.debug("intake.took n=%d outcome=%s", row.n, taken.outcome)
+        world.hooks.tell_all(taken.news)
         if taken.session is not None:
             world.ring_session(routed.agent, taken.session, taken.fresh)
         for session in taken.wakes:
             world.ring_session(routed.agent, session, False)
+        if taken.outcome.startswith("command"):
+            world.ring_jobs()
         if taken.replied:
             world.ring_lane(row.inbound.source.address)
 
@@ -158,16 +183,8 @@ class Taking:
     row: InboxRow
     agent: AgentId
     world: IntakeWorld
+    ruling: CommandRuling | None = None
     lively: bool = False
-
-    @property
-    def key(self) -> SessionKey:
-        settings = self.world.settings
-        isolation = Isolation(
-            groups_per_user=settings.group_sessions_per_user,
-            threads_per_user=settings.thread_sessions_per_user,
-        )
-        return session_key(self.inbound.source, self.agent, isolation)
 
     @property
     def inbound(self) -> Inbound:
@@ -181,9 +198,9 @@ class Taking:
 
     def _taken(self, tx: Tx) -> Taken:
         inbound = self.inbound
-        decision = decide(inbound.source, self.world.settings)
-        if not decision.allowed:
-            return Taken(outcome=f"denied: {decision.reason}")
+        verdict = decide(self._knock(tx), self.world.settings)
+        if not verdict.allowed:
+            return self._turn_away(tx, verdict)
         if inbound.what is What.BUTTON:
             return self._press(tx)
         if inbound.what is not What.MESSAGE:
@@ -197,15 +214,56 @@ class Taking:
             return self._say(tx, Taken(outcome="refused: too long"), text)
         return self._message(tx)
 
+    @property
+    def key(self) -> SessionKey:
+        settings = self.world.settings
+        isolation = Isolation(
+            groups_per_user=settings.group_sessions_per_user,
+            threads_per_user=settings.thread_sessions_per_user,
+        )
+        return session_key(self.inbound.source, self.agent, isolation)
+
+    def _knock(self, tx: Tx) -> Knock:
+        inbound, source = self.inbound, self.inbound.source
+        able = self.world.capabilities(source.address)
+        line = read_command(inbound.text, able.command_prefix)
+        return Knock(
+            source=source,
+            text=inbound.text,
+            paired=is_paired(tx, source),
+            mentioned=inbound.mentions_me,
+            replied=inbound.reply_to is not None and inbound.reply_to.mine,
+            joined=source.kind is Kind.THREAD and tx.bindings.get(self.key) is not None,
+            called=inbound.what is What.BUTTON or (line is not None and is_command(line[0])),
+            able=able,
+        )
+
+    def _turn_away(self, tx: Tx, verdict: Verdict) -> Taken:
+        """Nobody hears of it, but a stranger in a private chat, who may be given a code or bring one."""
+        met = None
+        if verdict.stranger and self.inbound.what is What.MESSAGE:
+            offer = verdict.outcome is Outcome.NEEDS_PAIRING
+            now = self.world.clock.now()
+            met = meet(tx, self.inbound.source, self.inbound.text, now, offer=offer)
+        if met is None:
+            return Taken(outcome=str(verdict))
+        return self._say(tx, Taken(outcome=met.outcome), met.text, fleeting=met.fleeting)
+
     def _message(self, tx: Tx) -> Taken:
         key = self.key
+        tx.directory.note(seen_channel(self.inbound.source, self.world.clock.now()))
         session, fresh = self._session(tx, key)
+        began = (session_began(self.inbound.source, session, key),) if fresh else ()
         prefix = self.world.capabilities(self.inbound.source.address).command_prefix
         line = read_command(self.inbound.text, prefix)
         if line is not None:
-            return replace(self._command(tx, key, session, line), fresh=fresh)
+            taken = self._command(tx, key, session, line)
+            return replace(taken, fresh=fresh, news=began + taken.news)
         answered = None if fresh else self._answer(tx, session)
-        return answered or self._said(tx, key, session, fresh)
+        if answered is not None:
+            return replace(answered, news=began)
+        said = self._said(tx, key, session, fresh)
+        return replace(said, news=began + said.news)
 
     def _said(self, tx: Tx, key: SessionKey, session: Session, fresh: bool) -> Taken:
         """Words for the agent, in this session or, if that is over, in the next."""
@@ -217,7 +275,8 @@ class Taking:
         if renewed is None:
             return self._turn(tx, session, fresh)
         taken = self._turn(tx, renewed.session, True, note=renewed.note)
-        return self._say(tx, taken, renewed.notice)
+        news = session_replaced(self.inbound.source, session, renewed.session, key)
+        return self._say(tx, replace(taken, news=news), renewed.notice)
 
     def _session(self, tx: Tx, key: SessionKey) -> tuple[Session, bool]:
         bound = tx.bindings.get(key)
@@ -233,7 +292,12 @@ class Taking:
     # --- the ends a row can have ---
 
     def _command(self, tx: Tx, key: SessionKey, session: Session, line: tuple[str, str]) -> Taken:
-        name, args = line
+        source, hooks = self.inbound.source, self.world.hooks
+        ruling = self.ruling or find_ruling(hooks, source, session, key, line)
+        if ruling.line is None:
+            taken = Taken(outcome=f"command: {line[0]}, {ruling.outcome}", session=session.id)
+            return self._say(tx, taken, ruling.text)
+        name, args = ruling.line
         call = Call(
             tx=tx,
             name=name,
@@ -252,9 +316,12 @@ class Taking:
         turn = None if reply.turn is None else reply.turn.id
         if turn is not None:
             tx.inbox.finish(self.row.n, f"command: {name}", turn)
+        news: tuple[Told, ...] = ()
+        if reply.begun is not None:
+            news = session_replaced(self.inbound.source, session, reply.begun, key)
         outcome = "" if turn is not None else f"command: {name}"
-        taken = Taken(outcome=outcome, session=session.id, wakes=reply.wakes)
-        return self._say(tx, taken, reply.text)
+        taken = Taken(outcome=outcome, session=session.id, news=news, wakes=reply.wakes)
+        return self._say(tx, taken, reply.text, fleeting=reply.fleeting)
 
     def _press(self, tx: Tx) -> Taken:
         given = pressed(self.inbound.button or "", self.inbound.source.person)
@@ -346,7 +413,7 @@ class Taking:
             cut=able.unit.measure(self.inbound.text) >= able.max_text * _NEAR_LIMIT,
         )
 
-    def _say(self, tx: Tx, taken: Taken, text: str) -> Taken:
+    def _say(self, tx: Tx, taken: Taken, text: str, *, fleeting: bool = False) -> Taken:
         """A reply of the gateway itself, cut to the platform's size like any other."""
         if not text:
             return taken
@@ -356,7 +423,7 @@ class Taking:
                 OutboxRow(
                     key=f"reply:{self.row.n}:{place}",
                     to=self.inbound.source.address,
-                    body=Body(text=piece.text),
+                    body=Body(text=piece.text, fleeting=fleeting),
                     created_at=self.world.clock.now(),
                     reply_to=self.inbound.ref if place == 0 else None,
                 )
@@ -375,3 +442,9 @@ def _join(before: TurnInput, piece: TurnInput) -> str:
     if before.cut:
         return before.text + piece.text
     return "\n".join(text for text in (before.text, piece.text) if text)
+
+
+def storable_item(item: Inbound) -> Inbound:
+    """What a platform delivered, with text that a database can keep."""
+    text = storable(item.text)
+    return item if text == item.text else replace(item, text=text)

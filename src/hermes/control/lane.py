@@ -12,10 +12,12 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from hermes.control.draft import Draft
+from hermes.control.gates import rule_message
+from hermes.control.hooks import Hooks
 from hermes.control.outcome import PARTS_PER_SEGMENT, REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
@@ -41,7 +43,11 @@ class LaneWorld:
     clock: Clock
     settings: Settings
     platform: Callable[[str], Platform | None]
-    undeliverable: Callable[[OutboxRow], None]
+    report: Callable[[Tx, OutboxRow], Address | None]
+    """Tells the operator, in the transaction that gives a row up; where it will be read."""
+    given_up: Callable[[Address | None], None]
+    """Told after that commit."""
+    hooks: Hooks = field(default_factory=Hooks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,8 @@ class _Head:
     doubtful: bool = False
     seconds: float = 0.0
     siblings: tuple[OutboxRow, ...] = ()
+    dead: bool = False
+    reported: Address | None = None
 
 
 class Lane:
@@ -91,6 +99,8 @@ class Lane:
                 if self._due or settled is not None:
                     self._due = False
                     head = await self._world.store.write(self._next(settled))
+                    if head.dead:
+                        self._world.given_up(head.reported)
                 settled = None
                 if head.row is not None:
                     settled = await self._deliver(platform, head)
@@ -113,14 +123,21 @@ class Lane:
     # --- finals ---
 
     def _next(self, settled: OutboxRow | None) -> Callable[[Tx], _Head]:
-        """One unit: write down how the last row ended, and mark the next one as being attempted."""
+        """One unit: write down how the last row ended, tell of it if it was given up, and mark the next one
+        as being attempted."""
         now = self._world.clock.now()
         platform = self._world.platform(self._to.credential)
         drafts = platform is not None and platform.capabilities.edits
 
         def attempt(tx: Tx) -> _Head:
-            if settled is not None:
-                tx.outbox.save(settled)
+            if settled is None:
+                return following(tx)
+            tx.outbox.save(settled)
+            dead = settled.state is OutState.DEAD
+            reported = self._world.report(tx, settled) if dead else None
+            return replace(following(tx), dead=dead, reported=reported)
+
+        def following(tx: Tx) -> _Head:
             row = tx.outbox.head(self._to)
             if row is None:
                 return _Head()
@@ -139,8 +156,13 @@ class Lane:
         row = head.row
         assert row is not None
         try:
+            body = await rule_message(self._world.hooks, row, platform.capabilities)
+        except Refused as error:
+            # The operator hears of it, and nobody of what it said: that is what the hook is for.
+            return replace(self._dead(row, str(error)), body=Body(text="…"))
+        try:
             async with asyncio.timeout(SEND_SECONDS):
-                receipt = await self._put(platform, row, head)
+                receipt = await self._put(platform, replace(row, body=body), head)
                 await self._tidy(platform, row, head.siblings)
         except TimeoutError:
             return self._later(row, Unreachable("no answer", maybe_done=True))
@@ -194,10 +216,17 @@ class Lane:
         if not isinstance(platform, Deletes):
             return
         segment = row.part // PARTS_PER_SEGMENT
+        # Files stand behind the text and never take a draft's place.
+        words = [
+            one.part
+            for one in finals
+            if not one.body.attachments and one.part // PARTS_PER_SEGMENT == segment
+        ]
+        last = max(words, default=segment * PARTS_PER_SEGMENT - 1)
         for draft in siblings:
             if not draft.draft or draft.part // PARTS_PER_SEGMENT != segment:
                 continue
-            receipt = draft.receipt if draft.state is OutState.SHOWN and draft.part > row.part else None
+            receipt = draft.receipt if draft.state is OutState.SHOWN and draft.part > last else None
             if draft.state is OutState.ATTEMPTING:
                 receipt = await self._find(platform, draft)
             if receipt is not None:
@@ -222,9 +251,7 @@ class Lane:
 
     def _dead(self, row: OutboxRow, why: str) -> OutboxRow:
         log.warning("lane.dead to=%s key=%s why=%s", self._to, row.key, why)
-        dead = replace(row, state=OutState.DEAD, error=why)
-        self._world.undeliverable(dead)
-        return dead
+        return replace(row, state=OutState.DEAD, error=why)
 
     # --- drafts ---
 
@@ -262,7 +289,9 @@ def printed(body: Body, platform: Platform) -> Body:
 
 
 def _draft_of(row: OutboxRow, siblings: Sequence[OutboxRow]) -> Receipt | None:
-    """The message that shows this part's draft, if its receipt is stored."""
+    """The message that shows this part's draft, if its receipt is stored. A file is not edited into one."""
+    if row.body.attachments:
+        return None
     shown = [
         sibling.receipt
         for sibling in siblings

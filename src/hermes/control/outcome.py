@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from hermes.control.attachments import fit_files
 from hermes.control.feed import Feed
 from hermes.domain.address import LOCAL_DOOR, Address
 from hermes.domain.capabilities import Capabilities, Grade
@@ -73,8 +74,9 @@ class Outcomes:
     def write(self, tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
         self.of(turn, entries).write(tx)
 
-    def of(self, turn: Turn, entries: Sequence[Entry]) -> Conclusion:
-        """`entries` are the turn's records up to the one that ends or parks it."""
+    def of(self, turn: Turn, entries: Sequence[Entry], said: Body | None = None) -> Conclusion:
+        """`entries` are the turn's records up to the one that ends or parks it; `said` are its closing words
+        with the files that go with them, where somebody has looked for files."""
         open_now = _asked_last(entries)
         if open_now:
             return Conclusion(
@@ -84,30 +86,28 @@ class Outcomes:
         asked = [entry for entry in entries if isinstance(entry.record, Asked)]
         rows: tuple[OutboxRow, ...] = ()
         if turn.reply is not None:
-            text = closing_words(entries, turn.id)
-            rows = self.parts(turn.reply, text, turn=turn.id, segment=len(asked))
+            said = said or Body(text=closing_words(entries, turn.id))
+            rows = self.parts(turn.reply, said, turn=turn.id, segment=len(asked))
         return Conclusion(rows=rows, withdraw=turn.id if asked else None)
 
-    def parts(self, reply: ReplyPlace, text: str, *, turn: TurnId, segment: int = 0) -> tuple[OutboxRow, ...]:
-        """A text as rows, each fitting the platform once printed, with room for the mark of a repeat."""
-        if not text.strip():
-            return ()
-        able = self._capabilities(reply.to)
-        limit = max(able.max_text - _MARK_ROOM, able.max_text // 2)
-        pieces = split(text, limit=limit, unit=able.unit, flavour=able.flavour)
+    def parts(
+        self, reply: ReplyPlace, said: Body, *, turn: TurnId, segment: int = 0
+    ) -> tuple[OutboxRow, ...]:
+        """What was said as rows: the text in pieces that fit, and then each file."""
+        bodies = cut_body(said, self._capabilities(reply.to))
         now = self._clock.now()
         first = segment * PARTS_PER_SEGMENT
         return tuple(
             OutboxRow(
                 key=f"{turn}:{first + place}",
                 to=reply.to,
-                body=Body(text=piece.text),
+                body=body,
                 created_at=now,
                 turn=turn,
                 part=first + place,
                 reply_to=reply.ref if place == 0 else None,
             )
-            for place, piece in enumerate(pieces)
+            for place, body in enumerate(bodies)
         )
 
     def _prompt(self, turn: Turn, asked: Asked) -> tuple[OutboxRow, ...]:
@@ -163,6 +163,22 @@ class Outcomes:
         decided = kind in (QuestionKind.APPROVAL, QuestionKind.CLIENT_TOOL)
         seconds = self._settings.approvals.timeout if decided else self._settings.agent.clarify_timeout
         return self._clock.now() + timedelta(seconds=seconds)
+
+
+def cut_to_fit(text: str, able: Capabilities) -> list[str]:
+    """A text in pieces that fit the platform once printed, with room for the mark of a repeat."""
+    limit = max(able.max_text - _MARK_ROOM, able.max_text // 2)
+    if not text.strip():
+        return []
+    return [piece.text for piece in split(text, limit=limit, unit=able.unit, flavour=able.flavour)]
+
+
+def cut_body(said: Body, able: Capabilities) -> list[Body]:
+    """What was said as messages of a platform: its text in pieces, and each file in a message of its own, so
+    that one that fails or is repeated takes no other along."""
+    fitted = fit_files(said, able)
+    words = [Body(text=text) for text in cut_to_fit(fitted.text, able)]
+    return words + [Body(attachments=(file,)) for file in fitted.attachments]
 
 
 def _asked_last(entries: Sequence[Entry]) -> list[Asked]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from hermes.control.attachments import TakeFile
+from hermes.domain.job import JobWorld
 from hermes.domain.ports import Agent, Media, ProcessView, Store
 from hermes.domain.settings import Profile
 from hermes.domain.tool import Tool
@@ -25,3 +27,7 @@ class Runtime:
     """Where files are kept that come with messages."""
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
     """What runs in the background for a session."""
+    jobs: JobWorld | None = None
+    """Where the scripts, folders and outputs of its jobs are."""
+    take_file: TakeFile | None = None
+    """Lets a file go out with an answer, or says why it may not."""

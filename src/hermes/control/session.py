@@ -16,17 +16,22 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from hermes.control.attachments import collect_files
 from hermes.control.claim import Claim, Claiming, Next, absorb_steering, cut_off, ended_by, number
 from hermes.control.feed import Feed, Feeds
+from hermes.control.gates import gates_turn, rule_turn
 from hermes.control.grants import standing_of
-from hermes.control.outcome import Outcomes
+from hermes.control.hook_context import tell_turn
+from hermes.control.hooks import Hooks
+from hermes.control.outcome import Outcomes, closing_words
 from hermes.control.runtime import Runtime
 from hermes.control.scope import RunScope
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.domain.clock import Clock
 from hermes.domain.errors import Lost
-from hermes.domain.event import AgentEvent, Asked, Entry, Failed, Record, Reset, Stopped
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.event import AgentEvent, Asked, Entry, Failed, Finished, Record, Reset, Stopped
+from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.message import Body
 from hermes.domain.ports import Run, Tx
 from hermes.domain.session import Session
 from hermes.domain.transcript import turn_entries, view_turn
@@ -45,6 +50,7 @@ class Surroundings:
     clock: Clock
     epoch: int
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None]
+    hooks: Hooks = field(default_factory=Hooks)
     suspects: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -70,6 +76,7 @@ class SessionActor:
         self._looking: asyncio.Task[None] | None = None
         self._suspect = False
         self._prompt: str | None = None
+        self._rulings: dict[TurnId, str] = {}
 
     # --- what others may do ---
 
@@ -117,6 +124,9 @@ class SessionActor:
                 return self._rung
             case Next.WAIT:
                 await self._around.clock.sleep(claim.seconds)
+            case Next.ASK:
+                assert claim.turn is not None
+                self._rulings = {claim.turn.id: await rule_turn(self._around.hooks, claim.turn)}
             case Next.RUN | Next.STOP | Next.ENDED | Next.PARKED | Next.SUSPECT:
                 await self._take(claim)
         return True
@@ -130,6 +140,9 @@ class SessionActor:
 
         return await self._runtime.store.read(load)
 
+    def _gated(self, turn: Turn) -> bool:
+        return gates_turn(self._around.hooks, turn)
+
     async def _claim(self) -> Claim:
         if not self._warm.records and self._runtime.prompt is not None and self._prompt is None:
             self._prompt = await self._runtime.prompt()
@@ -142,6 +155,8 @@ class SessionActor:
             prompt=self._prompt,
             suspects_too=self._suspect,
             born=self._warm.born,
+            gated=self._gated,
+            rulings=self._rulings,
         )
         claim = await self._runtime.store.write(claiming.unit)
         if claim.next is Next.SUSPECT:
@@ -157,7 +172,7 @@ class SessionActor:
         self._warm.born = session.created_at
         feed = self._around.feeds.drive(turn.id)
         feed.preload(turn_entries(self._warm.records, turn.id))
-        self._keep(feed, claim.new)
+        self._keep(turn, feed, claim.new)
         self._steered = claim.steered
         self._interrupt = None
         if claim.next is Next.ENDED:
@@ -260,7 +275,8 @@ class SessionActor:
         outcomes = self._around.outcomes
         conclude = None
         if state is not TurnState.RUNNING:
-            conclude = outcomes.of(turn, [*turn_entries(self._warm.records, turn.id), *new])
+            told = [*turn_entries(self._warm.records, turn.id), *new]
+            conclude = outcomes.of(turn, told, await self._with_files(turn, told))
 
         def record(tx: Tx) -> None:
             tx.turns.advance(turn.id, attempt=turn.attempt, records=len(new), state=state)
@@ -270,17 +286,23 @@ class SessionActor:
 
         await self._runtime.store.write(record)
         self._progressed()
-        self._keep(feed, new)
+        self._keep(turn, feed, new)
         if not state.open:
             self._close(turn)
         elif state is TurnState.WAITING:
             outcomes.ring(turn)
 
+    async def _with_files(self, turn: Turn, entries: Sequence[Entry]) -> Body | None:
+        """The answer with the files it names, copied before the commit that sends them."""
+        if turn.reply is None or not isinstance(entries[-1].record, Finished):
+            return None
+        return await collect_files(closing_words(entries, turn.id), self._runtime.take_file)
+
     async def _absorb(self, turn: Turn, feed: Feed) -> None:
         self._steered = False
         unit = absorb_steering(self._id, turn, self._warm.records, self._around.clock.now())
         new, absorbed = await self._runtime.store.write(unit)
-        self._keep(feed, new)
+        self._keep(turn, feed, new)
         for other in absorbed:
             self._around.feeds.end(other, follow=turn.id)
 
@@ -313,10 +335,11 @@ class SessionActor:
 
     # --- bookkeeping ---
 
-    def _keep(self, feed: Feed, new: Sequence[Entry]) -> None:
+    def _keep(self, turn: Turn, feed: Feed, new: Sequence[Entry]) -> None:
         self._warm.add(list(new))
         if new:
             self._around.committed(self._runtime.profile.agent, self._id, new)
+            tell_turn(self._around.hooks, turn, self._warm.records, new)
         for entry in new:
             feed.publish(entry)
 

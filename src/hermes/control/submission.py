@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hermes.control.doors import Caller, bound_session
+from hermes.control.hook_context import Told, session_began
 from hermes.domain.address import Source
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import Entry
@@ -110,6 +111,7 @@ class Submitted:
     fresh: bool = True
     begun: bool = False
     part: int = 1
+    news: tuple[Told, ...] = ()
 
 
 def id_for(prefix: str, turn: TurnId) -> str:
@@ -135,6 +137,8 @@ class Submitting:
         known = asked_before(tx, words.request)
         if known is not None:
             return known
+        key = session_key(words.source, words.agent)
+        bound = tx.bindings.get(key)
         known_session = self._known_session(tx)
         session, begun = known_session or self._begin(tx), known_session is None
         if words.place.bind:
@@ -155,7 +159,10 @@ class Submitting:
         tx.turns.add(turn)
         named = words.request
         request = None if named is None else add_request(tx, named, turn, self.now)
-        return Submitted(turn=turn, request=request, begun=begun)
+        # A chat that was bound to a session by these words has begun it.
+        new = begun or tx.bindings.get(key) != bound
+        news = (session_began(words.source, session, key),) if new else ()
+        return Submitted(turn=turn, request=request, begun=begun, news=news)
 
     def _known_session(self, tx: Tx) -> Session | None:
         """The session these words go to; None if they begin one of their own."""

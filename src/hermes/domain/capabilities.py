@@ -69,6 +69,12 @@ class Capabilities:
     sends_per_second: float = 0.0
     push: bool = False
     command_prefix: str = "/"
+    called_by_name: bool = False
+    """In groups it is called by its name (`require_mention`), unless the operator says otherwise."""
+    knows_people: bool = False
+    """It lets nobody through whom the operator has not let in there; no list of ours is asked."""
+    answers_strangers: bool = True
+    """Whether strangers may be sent a pairing code; not where an address is easily forged (email)."""
 
     @property
     def edits(self) -> bool:

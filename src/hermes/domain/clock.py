@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from typing import Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+_LOCAL_ZONE = "/etc/localtime"
 
 
 class Clock(Protocol):
@@ -27,3 +32,18 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+@lru_cache(maxsize=16)
+def zone_named(name: str) -> tzinfo:
+    """The zone of this name with its rules; an empty name is the machine's zone."""
+    try:
+        return ZoneInfo(name or os.environ.get("TZ", "").lstrip(":"))
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        if name:
+            raise
+    try:
+        with open(_LOCAL_ZONE, "rb") as file:
+            return ZoneInfo.from_file(file, key="local")
+    except (OSError, ValueError):
+        return UTC

@@ -87,11 +87,12 @@ class Button:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What is said: markdown text, files, buttons."""
+    """What is said: markdown text, files, buttons. A `fleeting` one (a code) is forgotten once it is sent."""
 
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
     buttons: tuple[Button, ...] = ()
+    fleeting: bool = False
 
     def with_text(self, text: str) -> Body:
         return replace(self, text=text)

@@ -14,14 +14,56 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from hermes.domain.address import Address, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock as Clock
+from hermes.domain.directory import DeliveryTables
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
 from hermes.domain.grants import Grants, Standing, no_standing
-from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
+from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
+from hermes.domain.job import JobRuns, Jobs
 from hermes.domain.message import Body, Inbound, Receipt
-from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow, Slot
+from hermes.domain.pairing import PairingCodes, Pairings
+from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow
 from hermes.domain.session import EVERY_SESSION, Among, Session, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall
-from hermes.domain.turn import Answer, Earlier, Job, Question, Request, Turn, TurnState
+from hermes.domain.turn import Answer, Earlier, Question, Request, Turn, TurnState
+from hermes.domain.world import (
+    Backend as Backend,
+)
+from hermes.domain.world import (
+    Command as Command,
+)
+from hermes.domain.world import (
+    CommandResult as CommandResult,
+)
+from hermes.domain.world import (
+    Egress as Egress,
+)
+from hermes.domain.world import (
+    Files as Files,
+)
+from hermes.domain.world import (
+    FileSearch as FileSearch,
+)
+from hermes.domain.world import (
+    FileView as FileView,
+)
+from hermes.domain.world import (
+    Found as Found,
+)
+from hermes.domain.world import (
+    Match as Match,
+)
+from hermes.domain.world import (
+    Media as Media,
+)
+from hermes.domain.world import (
+    Memory as Memory,
+)
+from hermes.domain.world import (
+    Processes as Processes,
+)
+from hermes.domain.world import (
+    ProcessView as ProcessView,
+)
 
 T = TypeVar("T")
 
@@ -48,8 +90,7 @@ class Turns(Protocol):
     def open_of(self, session: SessionId, limit: int = 64) -> list[Turn]: ...
 
     def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
-        """Write what may change (`input.guidance` may not); `Lost` if the turn has ended or was started again
-        since."""
+        """Write what may change, `input.guidance` may not; `Lost` if it has ended or was started again."""
 
     def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
         """Count new records and move the state; `Lost` as in `save`."""
@@ -128,16 +169,12 @@ class Requests(Protocol):
     def remove(self, request: str) -> None: ...
 
 
-class Jobs(Protocol):
-    def save(self, job: Job) -> None: ...
+class Facts(Protocol):
+    """What the gateway has to remember of itself, by name."""
 
-    def get(self, job: JobId) -> Job | None: ...
+    def get(self, name: str) -> str | None: ...
 
-    def list(self) -> list[Job]: ...
-
-    def claim(self, slot: Slot) -> bool: ...
-
-    def remove(self, job: JobId) -> None: ...
+    def put(self, name: str, value: str) -> None: ...
 
 
 class Search(Protocol):
@@ -176,7 +213,7 @@ class Census(Protocol):
     def count(self) -> OpenWork: ...
 
 
-class Tx(Protocol):
+class Tx(DeliveryTables, Protocol):
     """One transaction, scoped to one agent."""
 
     @property
@@ -200,11 +237,19 @@ class Tx(Protocol):
     @property
     def jobs(self) -> Jobs: ...
     @property
+    def job_runs(self) -> JobRuns: ...
+    @property
+    def facts(self) -> Facts: ...
+    @property
     def search(self) -> Search: ...
     @property
     def media(self) -> MediaIndex: ...
     @property
     def leases(self) -> Leases: ...
+    @property
+    def pairings(self) -> Pairings: ...
+    @property
+    def pairing_codes(self) -> PairingCodes: ...
     @property
     def recovery(self) -> Recovery: ...
     @property
@@ -335,165 +380,3 @@ ModelPiece = TextDelta | ThoughtDelta | ModelEnd
 
 class Provider(Protocol):
     def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]: ...
-
-
-# --- the world the agent acts on -------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """One command line for a shell. `cd` and `export` last for its session; `cwd` counts for it alone."""
-
-    text: str
-    session: str = ""
-    cwd: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-    timeout: float = 180.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandResult:
-    """How a command ended. A long output is cut in its middle and kept whole in the file `saved`; what the
-    command left running has a process id of its own in `left`."""
-
-    output: str
-    code: int
-    cut: bool = False
-    saved: str = ""
-    timed_out: bool = False
-    left: str = ""
-    cwd: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessView:
-    """A background process as it is now; `output` is what came since it was last looked at."""
-
-    id: str
-    command: str
-    cwd: str
-    seconds: float
-    running: bool
-    code: int | None = None
-    output: str = ""
-    dropped: int = 0
-    saved: str = ""
-
-
-class Processes(Protocol):
-    """What runs in the background for a session. An id that is not the session's is a `UserError`."""
-
-    async def list(self, session: str) -> list[ProcessView]: ...
-
-    async def poll(self, session: str, process: str) -> ProcessView: ...
-
-    async def wait(self, session: str, process: str, seconds: float) -> ProcessView:
-        """As `poll`, after its end or after so many seconds."""
-
-    async def kill(self, session: str, process: str) -> ProcessView: ...
-
-    async def write(self, session: str, process: str, data: bytes, *, close: bool = False) -> None:
-        """To its standard input; `close` ends the input after that."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileView:
-    """A file or folder; `path` is absolute and leads through no symbolic link."""
-
-    path: str
-    size: int
-    folder: bool
-    mode: int
-    changed: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileSearch:
-    """`pattern` is a regular expression for contents, and a glob for names (`names`)."""
-
-    pattern: str
-    under: str = "."
-    session: str = ""
-    names: bool = False
-    glob: str = ""
-    limit: int = 50
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
-    """A place that matches; `line` is 0 when the name did."""
-
-    path: str
-    line: int = 0
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """Matches as far as they were looked for; `more` says that there are others."""
-
-    matches: tuple[Match, ...]
-    more: bool = False
-    files: int = 0
-
-
-class Files(Protocol):
-    """Files as the commands of the same backend see them; relative paths start where the session stands.
-
-    What cannot be done is a `UserError` that says why."""
-
-    async def read(self, session: str, path: str, *, start: int = 0, limit: int = 1 << 20) -> bytes: ...
-
-    async def write(self, session: str, path: str, data: bytes) -> None:
-        """Whole and at once: a reader sees the old file or the new one. Keeps the mode, makes folders."""
-
-    async def stat(self, session: str, path: str) -> FileView | None: ...
-
-    async def list(self, session: str, path: str) -> list[FileView]: ...
-
-    async def search(self, search: FileSearch) -> Found: ...
-
-
-class Backend(Protocol):
-    """Where commands run and files live; the two always see the same world."""
-
-    @property
-    def files(self) -> Files: ...
-
-    @property
-    def processes(self) -> Processes: ...
-
-    def cwd(self, session: str) -> str:
-        """Where the session stands."""
-
-    async def run(self, command: Command, output: Callable[[str], None]) -> CommandResult: ...
-
-    async def start(self, command: Command, ended: Callable[[ProcessView], None]) -> ProcessView:
-        """Run in the background until it ends by itself, its timeout (0 = none) or `kill`."""
-        ...
-
-    async def close(self) -> None:
-        """End every process; nothing is left afterwards."""
-        ...
-
-
-class Media(Protocol):
-    """Files by content hash, in the agent's home."""
-
-    async def put(self, data: bytes, mime: str) -> MediaItem: ...
-
-    async def open(self, sha256: str) -> bytes: ...
-
-
-class Memory(Protocol):
-    """What the agent knows beyond a session."""
-
-    def read(self, name: str) -> str: ...
-
-    def write(self, name: str, text: str) -> None: ...
-
-
-class Egress(Protocol):
-    """The one way to an address that came from a person, a model or outside content."""
-
-    async def fetch(self, url: str, *, limit: int) -> tuple[bytes, str]: ...

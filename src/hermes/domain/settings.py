@@ -9,10 +9,14 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from hermes.domain.address import Kind
 from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.platform_settings import PlatformSettings as PlatformSettings
+from hermes.domain.setting_words import About as About
+from hermes.domain.setting_words import Secret as Secret
+from hermes.domain.setting_words import about as about
+from hermes.domain.setting_words import closed
 from hermes.domain.turn import BusyMode
 
 NAME_RULE = "small letters, digits, “-” and “_”, at most 64, beginning with a letter or a digit"
@@ -23,61 +27,6 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 def is_name(text: str) -> bool:
     """Whether an agent or a profile may be called so."""
     return _NAME.fullmatch(text) is not None and text not in RESERVED_NAMES
-
-
-class Secret:
-    """A value that prints as `***`; `reveal()` is the only way to it."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def reveal(self) -> str:
-        return self._value
-
-    def __repr__(self) -> str:
-        return "***"
-
-    __str__ = __repr__
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other._value == self._value
-
-    def __hash__(self) -> int:
-        return hash(self._value)
-
-    def __bool__(self) -> bool:
-        return bool(self._value)
-
-    def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
-        raise TypeError("a secret is not written down")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """What is said beside a field: its meaning, its variables, and what it may hold."""
-
-    doc: str
-    env: tuple[str, ...] = ()
-    choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
-    form: str = ""
-
-
-def about(
-    doc: str,
-    *,
-    env: tuple[str, ...] = (),
-    choices: tuple[str, ...] = (),
-    least: float | None = None,
-    most: float | None = None,
-    form: str = "",
-) -> dict[str, Any]:
-    """Metadata of one field. `form` names a further check: `url` or `timezone`."""
-    told = About(doc=doc, env=env, choices=choices, least=least, most=most, form=form)
-    return {"about": told, "doc": doc, "env": env}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +107,34 @@ class ApprovalSettings:
     destructive_slash_confirm: bool = field(
         default=False, metadata=about("Ask before `/new` and `/undo` leave something behind.")
     )
+    cron_mode: str = field(
+        default="deny",
+        metadata=about(
+            "What a job gets that would have to ask, with nobody there.", choices=("deny", "approve")
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CronSettings:
+    """How jobs run and what people get of them."""
+
+    wrap_response: bool = field(
+        default=True, metadata=about("Tell above and below an answer which job it is from.")
+    )
+    output_retention: int = field(
+        default=50, metadata=about("How many outputs of a job are kept as files.", least=1)
+    )
+    max_parallel_jobs: int = field(
+        default=0,
+        metadata=about(
+            "Runs at the same time; 0 = as many as are due.", env=("HERMES_CRON_MAX_PARALLEL",), least=0
+        ),
+    )
+    script_timeout: float = field(
+        default=3600.0,
+        metadata=about("Seconds a job's script may take.", env=("HERMES_CRON_SCRIPT_TIMEOUT",), least=1),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +173,13 @@ class GatewaySettings:
     )
     dedupe_days: int = field(
         default=30, metadata=about("How long a delivery is remembered, so that it counts once.", least=1)
+    )
+    media_delivery_allow_dirs: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "Folders besides the agent's workspace that files may be sent from.",
+            env=("HERMES_MEDIA_ALLOW_DIRS",),
+        ),
     )
     cache_mb: int = field(default=32, metadata=about("Memory for warm sessions.", least=1))
     reserve_mb: int = field(
@@ -246,37 +230,6 @@ class Route:
 
     match: RouteMatch
     agent: AgentId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlatformSettings:
-    """What an operator said about one platform; `extra` and `secrets` hold the platform's own keys.
-
-    A list in `extra` is joined with commas, a mapping in it is flattened with dots; `trees` holds what is
-    nested as it was written, with secrets as `Secret`s and what could not be read as nothing."""
-
-    enabled: bool | None = field(
-        default=None,
-        metadata=about(
-            "Whether it is used; empty = as soon as its credentials are set.", env=("<P>_ENABLED",)
-        ),
-    )
-    home_channel: str = field(
-        default="",
-        metadata=about("The chat for reports and for jobs without an address.", env=("<P>_HOME_CHANNEL",)),
-    )
-    home_thread: str = field(
-        default="", metadata=about("The thread in that chat.", env=("<P>_HOME_CHANNEL_THREAD_ID",))
-    )
-    allowed_users: tuple[str, ...] = field(
-        default=(), metadata=about("Who may write; `*` = everybody.", env=("<P>_ALLOWED_USERS",))
-    )
-    allow_all_users: bool = field(
-        default=False, metadata=about("Everybody may write.", env=("<P>_ALLOW_ALL_USERS",))
-    )
-    extra: dict[str, str] = field(default_factory=dict)
-    secrets: dict[str, Secret] = field(default_factory=dict)
-    trees: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,6 +304,7 @@ class Settings:
     model: ModelSettings = field(default_factory=ModelSettings)
     agent: AgentSettings = field(default_factory=AgentSettings)
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
+    cron: CronSettings = field(default_factory=CronSettings)
     display: DisplaySettings = field(default_factory=DisplaySettings)
     streaming: StreamingSettings = field(default_factory=StreamingSettings)
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
@@ -397,6 +351,17 @@ class Settings:
     allow_all_users: bool = field(
         default=False,
         metadata=about("Everybody may write on every platform.", env=("GATEWAY_ALLOW_ALL_USERS",)),
+    )
+    unauthorized_dm_behavior: str = field(
+        default="pair",
+        metadata=closed(
+            "ignore",
+            about(
+                "What a stranger in a private chat gets: a pairing code (unless there is a list of who may "
+                "write), or nothing.",
+                choices=("pair", "ignore"),
+            ),
+        ),
     )
 
 

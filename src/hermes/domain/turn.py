@@ -1,14 +1,14 @@
-"""Turns, the questions they wait for, and the jobs that cause them."""
+"""Turns and the questions they wait for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from hermes.domain.address import Address, Source
 from hermes.domain.event import QuestionKind, Verdict
-from hermes.domain.ids import AgentId, CallId, JobId, QuestionId, SessionId, TurnId
+from hermes.domain.ids import AgentId, CallId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment
 from hermes.domain.tool import ToolCall
 
@@ -41,6 +41,7 @@ class Cause(StrEnum):
     ANSWER = "answer"
     CHILD = "child"
     HANDOFF = "handoff"
+    POST = "post"
 
 
 class BusyMode(StrEnum):
@@ -53,10 +54,12 @@ class BusyMode(StrEnum):
 
 class Action(StrEnum):
     """What the actor does with a turn's words: say them, change the transcript first, pass them on as the
-    answer, without the agent, run a command as the agent would, without the model, or begin a new session."""
+    answer without the agent, write down that the agent said them from elsewhere, run a command as the agent
+    would, without the model, or begin a new session."""
 
     SAY = "say"
     RELAY = "relay"
+    MIRROR = "mirror"
     UNDO = "undo"
     RETRY = "retry"
     RUN = "run"
@@ -95,12 +98,18 @@ class ClientTool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guidance:
     """What a client brings along for one turn and the transcript never sees: words for the model beside the
-    system prompt, messages from before, functions of its own, and which model it wants."""
+    system prompt, messages from before, functions of its own, and which model it wants.
+
+    `toolsets` are the only ones of the agent that the turn may use (none named: all), `withheld` those it may
+    not. `unattended` says that nobody can be asked, and what is done instead: `deny` or `approve`."""
 
     instructions: str = ""
     history: tuple[Earlier, ...] = ()
     tools: tuple[ClientTool, ...] = ()
     model: str = ""
+    toolsets: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
+    unattended: str = ""
 
 
 NO_GUIDANCE = Guidance()
@@ -209,18 +218,3 @@ class Request:
     fingerprint: str = ""
     conversation: str | None = None
     facts: str = "{}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Work for later: at most one run per (job, slot)."""
-
-    id: JobId
-    agent: AgentId
-    schedule: str
-    prompt: str
-    name: str = ""
-    deliver_to: str = "local"
-    next_due: datetime | None = None
-    enabled: bool = True
-    options: dict[str, str] = field(default_factory=dict)

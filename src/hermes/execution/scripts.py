@@ -15,30 +15,34 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 
 FOLDER = "scripts"
 MOST_OUTPUT = 1 << 20
-_INTERPRETERS = {".py": (sys.executable,), ".sh": ("/bin/sh",)}
+_INTERPRETERS = {".py": (sys.executable,), ".sh": ("/bin/sh",), ".bash": ("bash",)}
+_MOST_COMPLAINT = 4000
 _LAST_WORDS_SECONDS = 1.0
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
+KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptEnd:
-    """How a script ended; no code means that its time was up or it said too much."""
+    """How a script ended; no code means that its time was up or it said too much. `complaint` is the end of
+    what it wrote to standard error."""
 
     code: int | None
     output: bytes = b""
+    complaint: bytes = b""
 
 
 class Scripts:
     def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
         self._home = home
         self._folder = home / FOLDER
-        self._environ = {name: environ[name] for name in _KEPT if name in environ}
+        self._environ = {name: environ[name] for name in KEPT if name in environ}
 
     def find(self, name: str) -> Path:
         """The script of this name. One that leads out of the folder is none."""
@@ -50,7 +54,7 @@ class Scripts:
             )
         return path
 
-    async def run(self, name: str, data: bytes, timeout: float) -> ScriptEnd:
+    async def run(self, name: str, data: bytes, timeout: float, cwd: str = "") -> ScriptEnd:
         path = await asyncio.to_thread(self.find, name)
         loop = asyncio.get_running_loop()
         try:
@@ -58,8 +62,8 @@ class Scripts:
                 lambda: _Listening(loop),
                 *_INTERPRETERS.get(path.suffix, ()),
                 str(path),
-                stderr=subprocess.DEVNULL,
-                cwd=self._folder,
+                stderr=subprocess.PIPE,
+                cwd=cwd or self._folder,
                 env=self._environ | {"HERMES_HOME": str(self._home)},
                 start_new_session=True,
             )
@@ -80,7 +84,10 @@ class Scripts:
             await asyncio.wait((script.silent,), timeout=_LAST_WORDS_SECONDS)
             transport.close()
         code = transport.get_returncode()
-        return ScriptEnd(code=code, output=bytes(script.heard)) if script.whole else ScriptEnd(code=None)
+        complaint = bytes(script.complaint)
+        if not script.whole:
+            return ScriptEnd(code=None, complaint=complaint)
+        return ScriptEnd(code=code, output=bytes(script.heard), complaint=complaint)
 
 
 class _Listening(asyncio.SubprocessProtocol):
@@ -88,11 +95,16 @@ class _Listening(asyncio.SubprocessProtocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.heard = bytearray()
+        self.complaint = bytearray()
         self.whole = True
         self.ended: asyncio.Future[None] = loop.create_future()
         self.silent: asyncio.Future[None] = loop.create_future()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self.complaint += data
+            del self.complaint[:-_MOST_COMPLAINT]
+            return
         if len(self.heard) + len(data) <= MOST_OUTPUT:
             self.heard += data
             return
@@ -114,10 +126,12 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 def _feed(transport: asyncio.SubprocessTransport, data: bytes) -> None:
     """A script that does not read its input to the end is none the worse for it."""
-    stdin = transport.get_pipe_transport(0)
-    assert isinstance(stdin, asyncio.WriteTransport)
-    stdin.write(data)
-    stdin.write_eof()
+    # uvloop's transports are of no class of asyncio's.
+    stdin = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
+    # A script that has ended already has closed it, which uvloop takes for a mistake of ours.
+    with contextlib.suppress(RuntimeError):
+        stdin.write(data)
+        stdin.write_eof()
 
 
 def _kill(pid: int) -> None:

@@ -18,9 +18,9 @@ def become_reaper() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def descendants() -> list[int]:
-    """Everything below this process."""
-    me = os.getpid()
+def descendants(root: int | None = None) -> list[int]:
+    """Everything below a process; below this one if none is told."""
+    me = os.getpid() if root is None else root
     children = children_of if os.path.exists(f"/proc/{me}/task/{me}/children") else _listed_children()
     found: list[int] = []
     queue = [me]

@@ -211,6 +211,7 @@ class AIAgent:
         return Given(
             provider=None if provider is None or isinstance(provider, str) else provider,
             platforms={},
+            boots=False,
             workspace=Path(workspace or os.getcwd()).absolute(),
             toolsets=Toolsets(
                 enabled=tuple(options.get("enabled_toolsets") or ()),

@@ -17,14 +17,17 @@ from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import AgentId
 from hermes.state.census import CensusTable
 from hermes.state.db import Damaged, Row
+from hermes.state.directory import DirectoryTable, PostTable
+from hermes.state.facts import FactsTable
 from hermes.state.grants import GrantsTable
 from hermes.state.inbox import InboxTable
-from hermes.state.jobs import JobsTable
+from hermes.state.jobs import JobRunsTable, JobsTable
 from hermes.state.journal import JournalTable
 from hermes.state.leases import LeasesTable
 from hermes.state.media import MediaTable
 from hermes.state.migrate import check_version, migrate
 from hermes.state.outbox import OutboxTable
+from hermes.state.pairing import PairingCodesTable, PairingsTable
 from hermes.state.questions import QuestionsTable
 from hermes.state.recovery import RecoveryTable
 from hermes.state.requests import RequestsTable
@@ -116,11 +119,17 @@ class SqliteTx:
         self.grants = GrantsTable(db, agent)
         self.requests = RequestsTable(db, agent)
         self.jobs = JobsTable(db, agent)
+        self.job_runs = JobRunsTable(db, agent)
+        self.facts = FactsTable(db)
         self.search = SearchTable(db, agent)
         self.media = MediaTable(db, agent)
         self.leases = LeasesTable(db)
+        self.pairings = PairingsTable(db)
+        self.pairing_codes = PairingCodesTable(db)
         self.recovery = RecoveryTable(db)
         self.census = CensusTable(db)
+        self.directory = DirectoryTable(db, agent)
+        self.post = PostTable(db)
 
 
 def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:

@@ -1,13 +1,17 @@
-"""Jobs and the slots they ran in: (job, slot) is unique, so no slot runs twice."""
+"""Jobs and what became of their slots: (job, slot) is unique, so no slot runs twice."""
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from hermes.domain.errors import Lost
 from hermes.domain.ids import AgentId, JobId
+from hermes.domain.job import DueJobs, Job, JobRun
 from hermes.domain.rows import Slot
-from hermes.domain.turn import Job
-from hermes.state.codec import decode, encode, stamp, stamp_or_none
+from hermes.state.codec import decode, encode, stamp, stamp_or_none, unstamp
 from hermes.state.db import Db
+
+_MOST_DUE = 500
 
 
 class JobsTable:
@@ -34,20 +38,78 @@ class JobsTable:
 
     def list(self) -> list[Job]:
         rows = self._db.all(
-            "SELECT body FROM jobs WHERE agent = ? ORDER BY next_due IS NULL, next_due", self._agent
+            "SELECT body FROM jobs WHERE agent = ? ORDER BY next_due IS NULL, next_due, id", self._agent
         )
         return [decode(Job, row[0]) for row in rows]
 
-    def claim(self, slot: Slot) -> bool:
+    def due(self, now: datetime) -> DueJobs:
+        rows = self._db.all(
+            "SELECT body FROM jobs WHERE agent = ? AND next_due <= ? ORDER BY next_due LIMIT ?",
+            self._agent,
+            stamp(now),
+            _MOST_DUE,
+        )
+        following = self._db.one(
+            "SELECT min(next_due) FROM jobs WHERE agent = ? AND next_due > ?", self._agent, stamp(now)
+        )
+        after = None if following is None or following[0] is None else unstamp(following[0])
+        return DueJobs(jobs=tuple(decode(Job, row[0]) for row in rows), next=after)
+
+    def remove(self, job: JobId) -> None:
+        self._db.run("DELETE FROM jobs WHERE id = ? AND agent = ?", job, self._agent)
+
+
+class JobRunsTable:
+    def __init__(self, db: Db, agent: AgentId) -> None:
+        self._db = db
+        self._agent = agent
+
+    def claim(self, run: JobRun) -> bool:
         return bool(
             self._db.run(
-                "INSERT INTO job_slots SELECT id, ? FROM jobs WHERE id = ? AND agent = ?"
-                " ON CONFLICT DO NOTHING",
-                stamp(slot.due),
-                slot.job,
+                "INSERT INTO job_slots (job, due, agent, state, body)"
+                " SELECT id, ?, agent, ?, ? FROM jobs WHERE id = ? AND agent = ? ON CONFLICT DO NOTHING",
+                stamp(run.due),
+                run.state.value,
+                encode(run),
+                run.job,
                 self._agent,
             )
         )
 
-    def remove(self, job: JobId) -> None:
-        self._db.run("DELETE FROM jobs WHERE id = ? AND agent = ?", job, self._agent)
+    def save(self, run: JobRun) -> None:
+        changed = self._db.run(
+            "UPDATE job_slots SET state = ?, body = ? WHERE job = ? AND due = ? AND agent = ?",
+            run.state.value,
+            encode(run),
+            run.job,
+            stamp(run.due),
+            self._agent,
+        )
+        if not changed:
+            raise Lost(f"the run of job {run.job} at {run.due} is gone")
+
+    def get(self, slot: Slot) -> JobRun | None:
+        row = self._db.one(
+            "SELECT body FROM job_slots WHERE job = ? AND due = ? AND agent = ?",
+            slot.job,
+            stamp(slot.due),
+            self._agent,
+        )
+        return None if row is None else decode(JobRun, row[0])
+
+    def open(self) -> list[JobRun]:
+        rows = self._db.all(
+            "SELECT body FROM job_slots WHERE agent = ? AND state != 'over' ORDER BY due, job", self._agent
+        )
+        return [decode(JobRun, row[0]) for row in rows]
+
+    def of(self, job: JobId | None, limit: int) -> list[JobRun]:
+        rows = self._db.all(
+            "SELECT body FROM job_slots WHERE agent = ?1 AND (?2 IS NULL OR job = ?2)"
+            " ORDER BY due DESC, job LIMIT ?3",
+            self._agent,
+            job,
+            limit,
+        )
+        return [decode(JobRun, row[0]) for row in rows]

@@ -113,7 +113,36 @@ THIRD = (
     "CREATE INDEX guidance_session ON guidance (session)",
 )
 
-FOURTH = (
+PAIRING = (
+    """CREATE TABLE pairings (
+        platform TEXT NOT NULL, account TEXT NOT NULL, user TEXT NOT NULL, name TEXT NOT NULL,
+        approved_at REAL NOT NULL, approved_by TEXT NOT NULL,
+        PRIMARY KEY (platform, account, user)) WITHOUT ROWID""",
+    """CREATE TABLE pairing_codes (
+        n INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, platform TEXT NOT NULL,
+        account TEXT NOT NULL, salt BLOB NOT NULL, digest BLOB NOT NULL, created_at REAL NOT NULL,
+        expires_at REAL NOT NULL, user TEXT, name TEXT NOT NULL, place TEXT, made_by TEXT NOT NULL)""",
+    "CREATE TABLE pairing_marks (name TEXT PRIMARY KEY, count INTEGER NOT NULL, until REAL) WITHOUT ROWID",
+)
+
+JOBS = (
+    "ALTER TABLE job_slots ADD COLUMN agent TEXT",
+    "ALTER TABLE job_slots ADD COLUMN state TEXT NOT NULL DEFAULT 'over'",
+    "ALTER TABLE job_slots ADD COLUMN body BLOB",
+    "CREATE INDEX job_slots_open ON job_slots (agent, due) WHERE state != 'over'",
+    "CREATE INDEX job_slots_recent ON job_slots (agent, due)",
+    "CREATE INDEX jobs_due ON jobs (agent, next_due) WHERE next_due IS NOT NULL",
+)
+
+CHANNELS = (
+    """CREATE TABLE channels (
+        address TEXT PRIMARY KEY, account TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
+        guild TEXT NOT NULL, seen_at REAL NOT NULL) WITHOUT ROWID""",
+    "CREATE INDEX channels_recent ON channels (seen_at)",
+    "CREATE TABLE homes (account TEXT PRIMARY KEY, address TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID",
+)
+
+GRANTS = (
     "ALTER TABLE sessions ADD COLUMN yolo INTEGER NOT NULL DEFAULT 0",
     """CREATE TABLE grants (
         agent TEXT NOT NULL, person TEXT NOT NULL, digest TEXT NOT NULL, id TEXT NOT NULL UNIQUE,
@@ -125,7 +154,10 @@ MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
     Migration(number=3, oldest=3, statements=THIRD),
-    Migration(number=4, oldest=4, statements=FOURTH),
+    Migration(number=4, oldest=4, statements=PAIRING),
+    Migration(number=5, oldest=5, statements=JOBS),
+    Migration(number=6, oldest=5, statements=CHANNELS),
+    Migration(number=7, oldest=7, statements=GRANTS),
 )
 NEWEST = MIGRATIONS[-1].number
 

@@ -10,7 +10,7 @@ from hermes.domain.rows import OutboxRow, OutState
 from hermes.state.codec import decode, encode, stamp, stamp_or_none, unstamp, unstamp_or_none
 from hermes.state.db import Db, Row
 
-_COLUMNS = (
+COLUMNS = (
     "n, key, lane, turn, part, draft, body, reply_to, state, attempts, next_at, receipt, error, created_at"
 )
 _OPEN = "draft = 0 AND state IN ('due', 'attempting', 'unknown')"
@@ -53,16 +53,18 @@ class OutboxTable:
             row.error,
             row.key,
         )
+        if row.body.fleeting and not row.state.open:
+            self._db.run("UPDATE outbox SET body = ? WHERE key = ?", encode(Body(fleeting=True)), row.key)
 
     def head(self, to: Address) -> OutboxRow | None:
         row = self._db.one(
-            f"SELECT {_COLUMNS} FROM outbox WHERE lane = ? AND {_OPEN} ORDER BY n LIMIT 1", str(to)
+            f"SELECT {COLUMNS} FROM outbox WHERE lane = ? AND {_OPEN} ORDER BY n LIMIT 1", str(to)
         )
-        return None if row is None else _row(row)
+        return None if row is None else outbox_row(row)
 
     def of_turn(self, turn: TurnId) -> list[OutboxRow]:
-        rows = self._db.all(f"SELECT {_COLUMNS} FROM outbox WHERE turn = ? ORDER BY n", turn)
-        return [_row(row) for row in rows]
+        rows = self._db.all(f"SELECT {COLUMNS} FROM outbox WHERE turn = ? ORDER BY n", turn)
+        return [outbox_row(row) for row in rows]
 
     def waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
         rows = self._db.all(
@@ -82,7 +84,7 @@ def _readable(lane: str, to: Address) -> bool:
         return False
 
 
-def _row(row: Row) -> OutboxRow:
+def outbox_row(row: Row) -> OutboxRow:
     (
         n, key, lane, turn, part, draft, body, reply_to, state, attempts, next_at, receipt, error, created_at,
     ) = row  # fmt: skip

@@ -26,20 +26,27 @@ _TOKENS = {
 }
 # Keys of a platform block that every platform may have; adapters find them in `extra`.
 _PLATFORM_KEYS = """token api_key extra reply_to_mode gateway_restart_notification typing_indicator
-    typing_status_text channel_overrides channel_prompts channel_skill_bindings require_mention
-    free_response_channels mention_patterns dm_policy allow_from group_policy group_allow_from
-    allow_admin_from user_allowed_commands group_allow_admin_from group_user_allowed_commands
-    cron_continuable_surface notice_delivery unauthorized_dm_behavior"""
+    typing_status_text channel_overrides channel_prompts channel_skill_bindings
+    cron_continuable_surface notice_delivery"""
 PLATFORM_KEYS = frozenset(_PLATFORM_KEYS.split())
+# Platforms whose “group users” are groups: the list says where it answers, or where everybody may write.
+_GROUPS_LISTED = {
+    "signal": "allowed_chats",
+    "whatsapp": "allowed_chats",
+    "weixin": "allowed_chats",
+    "wecom": "allowed_chats",
+    "yuanbao": "allowed_chats",
+    "qqbot": "group_allowed_chats",
+}
 _LATER_SECTIONS = """terminal compression memory skills delegation security tool_output
-    tool_loop_guardrails tools checkpoints web browser tts stt voice cron code_execution clarify
+    tool_loop_guardrails tools checkpoints web browser tts stt voice code_execution clarify
     human_delay prompt_caching openrouter provider_routing updates model_catalog network lsp
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
     privacy providers custom_providers credential_pool_strategies personalities
     platform_hints hooks auxiliary mcp_servers plugins"""
 _LATER_ROOT = """_config_version fallback_providers toolsets context_file_max_chars file_read_max_chars
     mcp_discovery_timeout prefill_messages_file command_allowlist hooks_auto_accept
-    max_concurrent_sessions reset_triggers session_store_max_age_days unauthorized_dm_behavior
+    max_concurrent_sessions reset_triggers session_store_max_age_days
     filter_silence_narration always_log_local"""
 _LATER_IN = {
     "model": "api_mode",
@@ -47,16 +54,17 @@ _LATER_IN = {
         task_completion_guidance parallel_tool_call_guidance environment_probe coding_context
         verify_on_stop max_verify_nudges image_input_mode disabled_toolsets gateway_timeout_warning
         gateway_notify_interval restart_drain_timeout gateway_auto_continue_freshness""",
-    "approvals": "cron_mode deny mcp_reload_confirm",
+    "approvals": "deny mcp_reload_confirm",
     "display": """compact personality skin language streaming show_reasoning reasoning_full tool_progress
         tool_preview_length friendly_tool_labels inline_diffs bell_on_complete show_cost resume_display
         interface timestamps final_response_markdown runtime_footer platforms
         background_process_notifications ephemeral_system_ttl""",
     "streaming": "transport",
+    "cron": "mirror_delivery provider",
     "logging": "max_size_mb backup_count",
     "sessions": "auto_prune retention_days vacuum_after_prune min_interval_hours",
     "gateway": """multiplex_profiles profile_routes platform_connect_timeout delivery_ledger
-        max_inbound_media_bytes strict media_delivery_allow_dirs trust_recent_files
+        max_inbound_media_bytes strict trust_recent_files
         trust_recent_files_seconds message_timestamps restart_loop_guard respawn_storm
         systemd_watchdog_seconds proxy_url proxy_key scale_to_zero write_sessions_json""",
 }
@@ -102,4 +110,19 @@ def platform_variables(platform: str, env: tuple[str, ...]) -> tuple[str, ...]:
     """The variables of a field of a platform block, from their pattern `<P>_…`."""
     if env == ("<P>_HOME_CHANNEL",) and platform in _HOMES:
         return _HOMES[platform]
+    lists = {"allowed_chats": "<P>_ALLOWED_CHATS", "group_allowed_chats": "<P>_GROUP_ALLOWED_CHATS"}
+    meant = _GROUPS_LISTED.get(platform)
+    if meant is not None and lists[meant] in env:
+        env = (*env, "<P>_GROUP_ALLOWED_USERS")
+    elif meant is not None and env == ("<P>_GROUP_ALLOWED_USERS",):
+        return ()
     return tuple(name.replace("<P>", _prefix(platform)) for name in env)
+
+
+def own_key(platform: str, key: str) -> str:
+    """The field that a key of a platform block means: some have an older name."""
+    if key == "allow_from":
+        return "allowed_users"
+    if key == "group_allow_from":
+        return _GROUPS_LISTED.get(platform, "group_allowed_users")
+    return key

@@ -14,6 +14,7 @@ ALSO_UNDER_GATEWAY = (
     "thread_sessions_per_user",
     "allowed_users",
     "allow_all_users",
+    "unauthorized_dm_behavior",
     "streaming",
     "agents",
     "default_agent",

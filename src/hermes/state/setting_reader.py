@@ -25,9 +25,19 @@ from hermes.domain.settings import (
 )
 from hermes.domain.text import one_line
 from hermes.state.findings import Findings, nearest
-from hermes.state.setting_names import LATER, PLATFORM_KEYS, is_key_like, is_later
+from hermes.state.setting_names import LATER, PLATFORM_KEYS, is_key_like, is_later, own_key
 from hermes.state.setting_places import not_a_section
-from hermes.state.setting_values import Knob, WrongValue, convert, expected, knobs, sections, shown, typed
+from hermes.state.setting_values import (
+    Knob,
+    WrongValue,
+    checked,
+    convert,
+    expected,
+    knobs,
+    sections,
+    shown,
+    typed,
+)
 from hermes.state.yaml_lines import Listing, Mapping, Node, Scalar
 
 if TYPE_CHECKING:
@@ -64,6 +74,8 @@ def looks_like_placeholder(value: str) -> bool:
 
 def fallback(knob: Knob) -> Any:
     """What counts instead of a wrong value: the default, but a wrong `enabled` does not enable."""
+    if knob.about.instead is not None:
+        return knob.about.instead
     return False if knob.kind is bool and knob.default is None else knob.default
 
 
@@ -155,7 +167,8 @@ class Reader:
         """The value of one field; the default where nothing or something wrong is said."""
         try:
             if isinstance(node, Listing) and knob.many:
-                return self.texts(node, path)
+                items = self.texts(node, path)
+                return fallback(knob) if items is None else checked(knob, items)
             if not isinstance(node, Scalar):
                 kind = "a list" if isinstance(node, Listing) else "a mapping"
                 return self.wrong(knob, path, node.line, kind, WrongValue(expected(knob)))
@@ -209,7 +222,7 @@ class Reader:
 
         return _REFERENCE.sub(fill, text), missing
 
-    def texts(self, node: Listing, path: str) -> tuple[str, ...]:
+    def texts(self, node: Listing, path: str) -> tuple[str, ...] | None:
         """A list of texts; one wrong item makes the whole list wrong, so that no half list counts."""
         items: list[str] = []
         for item in node.items:
@@ -217,7 +230,7 @@ class Reader:
                 raise WrongValue("a list of texts")
             text = self.text(item, path)
             if text is None:
-                return ()
+                return None
             items.append(text.strip())
         return tuple(item for item in items if item)
 
@@ -378,10 +391,11 @@ class Reader:
         for name, line, child in self.pairs(node, "platforms"):
             if name not in self.platforms:
                 self.no_such_platform(line, name)
-            blocks[name] = self.block(child, f"platforms.{name}")
+            blocks[name] = self.block(child, name)
         return blocks
 
-    def block(self, node: Node, path: str) -> PlatformSettings:
+    def block(self, node: Node, platform: str) -> PlatformSettings:
+        path = f"platforms.{platform}"
         if not isinstance(node, Mapping) and not (isinstance(node, Scalar) and node.empty):
             not_a_section(path, node, self.found)
             return PlatformSettings(enabled=False)
@@ -391,16 +405,27 @@ class Reader:
             key = f"{path}.{name}"
             if name == "home_channel" and isinstance(child, Mapping):
                 values |= self.home_channel(child, key)
-            elif name in own:
-                values[name] = self.value(own[name], child, key)
+            elif (meant := own_key(platform, name)) in own:
+                said = self.value(own[meant], child, key)
+                # A list under its older name adds to the one that stands beside it.
+                values[meant] = (*values.get(meant, ()), *said) if own[meant].many else said
+            elif name == "extra":
+                self.keep_extras(values, child, platform)
             elif name not in PLATFORM_KEYS and nearest(name, list(own)):
                 self.unknown(key, line, list(own))
-            elif name == "extra":
-                for inner, _, grandchild in self.pairs(child, key):
-                    self.keep_own(values, inner, grandchild, f"{path}.{inner}")
             else:
                 self.keep_own(values, name, child, key)
         return PlatformSettings(**values)
+
+    def keep_extras(self, values: dict[str, Any], node: Node, platform: str) -> None:
+        """What stands under `extra:`; a name that every platform has means the same there."""
+        own = knobs(PlatformSettings)
+        for name, _, child in self.pairs(node, f"platforms.{platform}.extra"):
+            path, meant = f"platforms.{platform}.{name}", own_key(platform, name)
+            if meant in own:
+                values.setdefault(meant, self.value(own[meant], child, path))
+            else:
+                self.keep_own(values, name, child, path)
 
     def home_channel(self, node: Mapping, path: str) -> dict[str, str]:
         place: dict[str, str] = {}
@@ -439,7 +464,7 @@ class Reader:
                 self.keep_extra(values, f"{name}.{inner}", child, f"{path}.{inner}")
         elif isinstance(node, Listing):
             if all(isinstance(item, Scalar) for item in node.items):
-                items = self.texts(node, path)
+                items = self.texts(node, path) or ()
                 values["extra"][name] = ("\n" if any("," in item for item in items) else ",").join(items)
                 return
             for number, child in enumerate(node.items):

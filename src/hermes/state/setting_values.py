@@ -79,9 +79,9 @@ def expected(knob: Knob) -> str:
     """What the field may hold, as the end of "must be …"."""
     choices = _choices(knob)
     if choices:
-        return "one of " + ", ".join(choices)
+        return "one of " + ", ".join(filter(None, choices))
     if knob.many:
-        return "a list of texts"
+        return "a list of regular expressions" if knob.about.form else "a list of texts"
     if knob.about.form:
         return {
             "url": "an address that begins with http:// or https://",
@@ -104,7 +104,8 @@ def convert(knob: Knob, text: str) -> Any:
     """The value that the text stands for; a list is written with commas."""
     if knob.many:
         inner = text.strip().removeprefix("[").removesuffix("]")
-        return tuple(part for item in inner.split(",") if (part := item.strip().strip("\"'").strip()))
+        items = (part for item in inner.split(",") if (part := item.strip().strip("\"'").strip()))
+        return checked(knob, tuple(items))
     if knob.kind is Secret:
         return Secret(text.strip())
     if choices := _choices(knob):
@@ -119,6 +120,17 @@ def convert(knob: Knob, text: str) -> Any:
         _check_form(knob, text.strip())
         return text.strip()
     return text
+
+
+def checked(knob: Knob, items: tuple[str, ...]) -> tuple[str, ...]:
+    """A list whose every item is of the field's form."""
+    if knob.about.form == "patterns":
+        for item in items:
+            try:
+                re.compile(item)
+            except (re.error, RecursionError, OverflowError) as error:
+                raise WrongValue(expected(knob)) from error
+    return items
 
 
 def _choose(knob: Knob, choices: tuple[str, ...], text: str) -> str:

@@ -186,9 +186,14 @@ def _overlaid(section: S, variables: Mapping[str, _Variable], platform: str = ""
     changed: dict[str, Any] = {}
     for knob in knobs(type(section)).values():
         names = platform_variables(platform, knob.about.env) if platform else knob.about.env
-        held = next(((name, variables[name]) for name in names if name in variables), None)
-        if held is not None and knob.kind is not Secret:
-            changed[knob.name] = _from_variable(knob, *held)
+        held = [(name, variables[name]) for name in names if name in variables]
+        if not held or knob.kind is Secret:
+            continue
+        changed[knob.name] = _from_variable(knob, *held[0])
+        if knob.many:
+            # Several variables may add to one list: LINE names groups and rooms apart.
+            said = [item for one in held for item in _from_variable(knob, *one)]
+            changed[knob.name] = tuple(dict.fromkeys(said))
     return replace(section, **changed) if changed else section
 
 

@@ -6,6 +6,7 @@ time is passed in. How long a message may be is the splitter's affair."""
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings import StreamingSettings
@@ -169,6 +170,32 @@ def without_directives(text: str, *, growing: bool = False) -> str:
     if growing:
         text = text[:-_TAIL] + _UNFINISHED_DIRECTIVE.sub("", text[-_TAIL:])
     return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directed:
+    """A text without its directives, the paths after `MEDIA:`, and the names in double brackets."""
+
+    text: str
+    paths: tuple[str, ...] = ()
+    flags: frozenset[str] = frozenset()
+
+
+def read_directives(text: str) -> Directed:
+    """What a whole text says besides its words. Code and JSON say nothing."""
+    if "MEDIA:" not in text and "[[" not in text:
+        return Directed(text=text)
+    paths: dict[str, None] = {}
+    flags: set[str] = set()
+    for found in _DIRECTIVES.finditer(text):
+        if found[1]:
+            continue
+        for one in re.finditer(_DIRECTIVE, found[0]):
+            if one[0].startswith("[["):
+                flags.add(one[0].strip("[]"))
+            else:
+                paths[one[0].removeprefix("MEDIA:").strip(" \t\"'`")] = None
+    return Directed(text=without_directives(text), paths=tuple(paths), flags=frozenset(flags))
 
 
 # --- pace ----------------------------------------------------------------------------------------

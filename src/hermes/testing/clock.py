@@ -44,6 +44,15 @@ class FakeClock:
         self._move(end)
         await settle()
 
+    async def leap(self, seconds: float) -> None:
+        """Let time pass all at once: whoever sleeps wakes at its end, late and once."""
+        self._move(self._elapsed + seconds)
+        while self._sleepers and self._sleepers[0][0] <= self._elapsed:
+            _, _, waiter = heapq.heappop(self._sleepers)
+            if not waiter.done():
+                waiter.set_result(None)
+        await settle()
+
     def jump(self, seconds: float) -> None:
         """The wall clock is set; no time passes."""
         self._now += timedelta(seconds=seconds)

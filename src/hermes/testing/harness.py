@@ -12,16 +12,20 @@ from pathlib import Path
 from hermes.agent.loop import AgentLoop, LoopLimits
 from hermes.agent.pictures import Illustrated
 from hermes.control.commands.registry import Around
+from hermes.control.gates import agent_chooser, gate_tools
 from hermes.control.gateway import Gateway, Parts
+from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
 from hermes.domain.address import Source
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
+from hermes.domain.job import JobWorld
 from hermes.domain.ports import Agent, ModelRequest, ProcessView, Store, Tx
 from hermes.domain.settings import PlatformSettings, Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
 from hermes.state.media import MediaFiles
+from hermes.state.outgoing import OutgoingFiles
 from hermes.state.sqlite import SqliteStore
 from hermes.testing.clock import settle
 from hermes.testing.crash import StoppingStore
@@ -56,6 +60,8 @@ class Journey:
     tools: Sequence[Tool] | None = None
     limits: LoopLimits | None = None
     agents: Sequence[str] = ("main",)
+    hooks: Hooks = field(default_factory=Hooks)
+    jobs: JobWorld | None = None
     wrap_store: Callable[[Store], Store] = lambda store: store
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     is_admin: Callable[[Source], bool] = lambda source: False
@@ -84,6 +90,8 @@ class Journey:
                 clock=self.clock,
                 capabilities={"fake": KINDS[self.kind]},
                 around=Around(is_admin=self.is_admin),
+                hooks=self.hooks,
+                select=agent_chooser(self.hooks),
             )
         )
         await self.gateway.start()
@@ -115,19 +123,29 @@ class Journey:
         media = MediaFiles(self.folder / "media", store, self.clock)
         loop = AgentLoop(
             provider=Illustrated(self.model, media),
-            tools=tools,
+            tools=gate_tools(self.hooks, tools),
             model="scripted",
             system="You are a test.",
             clock=self.clock,
             limits=self.limits,
         )
         profile = Profile(agent=agent, home=self.folder, settings=self.settings)
+        workspace = self.folder / "workspace"
+        files = OutgoingFiles(
+            media=media,
+            workspace=workspace,
+            allowed=[workspace, self.folder / "media"],
+            homes=[self.folder],
+            user_home=self.folder,
+        )
         return Runtime(
             profile=profile,
             agent=self.wrap_agent(loop),
             store=store,
             media=media,
             processes=self.processes,
+            jobs=self.jobs,
+            take_file=files.take,
         )
 
     # --- the platform's connection ---

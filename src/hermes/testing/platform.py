@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from hermes.domain.address import Address, Kind, Source
-from hermes.domain.capabilities import Capabilities, Flavour, Grade
+from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Body, Inbound, Receipt, ReplyTo, What
+from hermes.domain.message import Body, Inbound, MediaKind, Receipt, ReplyTo, What
 from hermes.domain.ports import Accept
 from hermes.testing.world import Update
 
+MEDIA = {kind: MediaLimit() for kind in (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VOICE, MediaKind.FILE)}
 EDITS = Capabilities(
     flavour=Flavour.COMMONMARK,
     edit_interval=0.0,
@@ -20,9 +21,12 @@ EDITS = Capabilities(
     history=True,
     buttons=Grade.FULL,
     threads=Grade.FULL,
+    media=MEDIA,
 )
 PLAIN = Capabilities(flavour=Flavour.PLAIN)
-KEYED = Capabilities(flavour=Flavour.PLAIN, dedupe_seconds=86_400.0)
+KEYED = Capabilities(
+    flavour=Flavour.PLAIN, dedupe_seconds=86_400.0, media={MediaKind.FILE: MediaLimit(max_bytes=1000)}
+)
 KINDS = {"edits": EDITS, "plain": PLAIN, "keyed": KEYED}
 
 
@@ -34,7 +38,13 @@ class ChatService(Protocol):
     async def ack(self, upto: int) -> None: ...
 
     async def send(
-        self, chat: str, text: str, key: str, buttons: list[str] | None = None, reply_to: str | None = None
+        self,
+        chat: str,
+        text: str,
+        key: str,
+        buttons: list[str] | None = None,
+        reply_to: str | None = None,
+        files: list[str] | None = None,
     ) -> str: ...
 
 
@@ -73,7 +83,8 @@ class PlainFake:
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         buttons = [button.value for button in body.buttons]
-        ref = await self._service.send(to.chat, body.text, key, buttons, reply_to)
+        files = [f"{file.kind.value}: {file.name}" for file in body.attachments]
+        ref = await self._service.send(to.chat, body.text, key, buttons, reply_to, files)
         return Receipt(to=to, ref=ref)
 
 
@@ -107,12 +118,20 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
     address = Address(platform=platform, chat=update.chat, thread=update.thread)
     return Inbound(
         delivery=DeliveryId(update.delivery),
-        source=Source(address=address, kind=Kind(update.kind), user=update.user, user_name=update.user),
+        source=Source(
+            address=address,
+            kind=Kind(update.kind),
+            user=update.user,
+            user_name=update.user,
+            chat_name=update.chat_name,
+            guild=update.guild,
+        ),
         at=datetime(2026, 1, 5, tzinfo=UTC),
         what=What.BUTTON if update.button is not None else What.MESSAGE,
         ref=update.delivery,
         text=update.text,
         reply_to=ReplyTo(ref="x", mine=True) if update.reply_to_us else None,
         button=update.button,
+        mentions_me=update.mentions_us,
         group=update.group,
     )

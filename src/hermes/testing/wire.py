@@ -85,9 +85,16 @@ class RemoteWorld:
         await self._ask("ack", upto=upto)
 
     async def send(
-        self, chat: str, text: str, key: str, buttons: list[str] | None = None, reply_to: str | None = None
+        self,
+        chat: str,
+        text: str,
+        key: str,
+        buttons: list[str] | None = None,
+        reply_to: str | None = None,
+        files: list[str] | None = None,
     ) -> str:
-        return str(await self._ask("send", chat=chat, text=text, key=key, buttons=buttons, reply_to=reply_to))
+        more = {"buttons": buttons, "reply_to": reply_to, "files": files}
+        return str(await self._ask("send", chat=chat, text=text, key=key, **more))
 
     async def edit(self, ref: str, text: str) -> None:
         await self._ask("edit", ref=ref, text=text)

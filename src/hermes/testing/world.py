@@ -47,6 +47,9 @@ class Update:
     button: str | None = None
     reply_to_us: bool = False
     group: str | None = None
+    mentions_us: bool = False
+    chat_name: str | None = None
+    guild: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +64,11 @@ class Message:
     deleted: bool = False
     buttons: tuple[str, ...] = ()
     reply_to: str | None = None
+    files: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        return "\n".join([*([self.text] if self.text else []), *(f"📎 {file}" for file in self.files)])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +109,7 @@ class World:
     def seen(self, chat: str | None = None) -> list[str]:
         """What people see now, in the order the messages first appeared."""
         return [
-            message.text
+            message.shown
             for message in self.messages.values()
             if not message.deleted and (chat is None or message.chat == chat)
         ]
@@ -131,7 +139,13 @@ class World:
         self._acked = max(self._acked, upto)
 
     async def send(
-        self, chat: str, text: str, key: str, buttons: list[str] | None = None, reply_to: str | None = None
+        self,
+        chat: str,
+        text: str,
+        key: str,
+        buttons: list[str] | None = None,
+        reply_to: str | None = None,
+        files: list[str] | None = None,
     ) -> str:
         self._fail("send", chat)
         if self.keyed:
@@ -140,7 +154,13 @@ class World:
                     return message.ref
         ref = f"r{len(self.messages) + 1}"
         self.messages[ref] = Message(
-            ref=ref, chat=chat, key=key, text=text, buttons=tuple(buttons or ()), reply_to=reply_to
+            ref=ref,
+            chat=chat,
+            key=key,
+            text=text,
+            buttons=tuple(buttons or ()),
+            reply_to=reply_to,
+            files=tuple(files or ()),
         )
         self._note(Deed.SENT, chat=chat, key=key, text=text)
         self._fail("sent", chat)

@@ -90,8 +90,8 @@ def test_schemas_are_small() -> None:
         }
         for spec in TOOLS.values()
     ]
-    assert len(TOOLS) == 9
-    assert len(json.dumps(schemas, separators=(",", ":"), ensure_ascii=False).encode()) <= 4500
+    assert len(TOOLS) == 11
+    assert len(json.dumps(schemas, separators=(",", ":"), ensure_ascii=False).encode()) <= 6200
 
 
 def test_a_schema_follows_the_signature() -> None:
@@ -117,6 +117,8 @@ def test_effects_and_company() -> None:
         "terminal": (Effect.ONCE, False),
         "process": (Effect.ONCE, False),
         "session_search": (Effect.READ, True),
+        "send_message": (Effect.KEYED, False),
+        "cronjob": (Effect.ONCE, False),
         "clarify": (Effect.READ, False),
         "todo": (Effect.READ, False),
     }
@@ -130,7 +132,15 @@ async def test_toolsets(bench: Bench) -> None:
         "file",
     }
     assert default_tools(made, enabled=["none", "file"]) == []
-    assert set(toolsets()) == {"file", "terminal", "session_search", "clarify", "todo"}
+    assert set(toolsets()) == {
+        "file",
+        "terminal",
+        "session_search",
+        "cronjob",
+        "messaging",
+        "clarify",
+        "todo",
+    }
     with pytest.raises(UserError, match="Did you mean terminal"):
         default_tools(made, enabled=["terminl"])
 

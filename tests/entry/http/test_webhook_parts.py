@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from hermes.domain.address import Address
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings import Secret
 from hermes.entry.http.webhooks.delivery import Delivery, event_name, identify
 from hermes.entry.http.webhooks.filters import BadFilter, Facts, passes, read_filter
 from hermes.entry.http.webhooks.routes import (
     BadRoute,
+    NamedPlace,
     RouteTable,
     WebhookRoute,
     problems,
@@ -295,9 +296,9 @@ def test_a_route_is_read() -> None:
     )
     assert not route.problem and route.enabled and route.filter is not None
     assert route.skills == ("one", "two") and route.wants("push") and not route.wants("pull")
-    assert target(route, FACTS, {}) == Address(platform="telegram", chat="12", thread="42")
+    assert target(route, FACTS) == Address(platform="telegram", chat="12", thread="42")
     assert not _route(enabled="off").enabled and _route(enabled="yes").enabled
-    assert _route().deliver == "log" and target(_route(), FACTS, {}) is None
+    assert _route().deliver == "log" and target(_route(), FACTS) is None
     assert read_routes({"x": {}}, Secret("all"))["x"].secret.reveal() == "all"
 
 
@@ -315,6 +316,9 @@ def test_a_route_is_read() -> None:
         ({"deliver_only": True}, "deliver_only"),
         ({"deliver": "github_comment"}, "pr_number"),
         ({"deliver": "telegram:"}, "not an address"),
+        ({"deliver": "telegram, slack"}, "one place"),
+        ({"deliver": "all"}, "one place"),
+        ({"deliver": "local", "deliver_only": True}, "deliver_only"),
         ({"deliver_extra": {"chat": "1"}}, "“chat”"),
         ({"deliver_extra": [1]}, "deliver_extra"),
     ],
@@ -333,21 +337,15 @@ def test_a_bad_name_or_shape() -> None:
 
 
 def test_targets() -> None:
-    platforms = {
-        "slack": PlatformSettings(home_channel="C1", home_thread="9"),
-        "matrix": PlatformSettings(home_channel="matrix:!r%3As"),
-    }
-    assert target(_route(deliver="slack"), FACTS, platforms) == Address(
-        platform="slack", chat="C1", thread="9"
-    )
-    assert target(_route(deliver="matrix"), FACTS, platforms) == Address(platform="matrix", chat="!r:s")
-    assert target(_route(deliver="telegram:-5:7"), FACTS, {}) == Address(
-        platform="telegram", chat="-5", thread="7"
-    )
+    assert target(_route(deliver="slack"), FACTS) == NamedPlace(target="slack")
+    threaded = _route(deliver="slack", deliver_extra={"thread_id": "{number}"})
+    assert target(threaded, FACTS) == NamedPlace(target="slack", thread="42")
+    assert target(_route(deliver="telegram:-5:7"), FACTS) == NamedPlace(target="telegram:-5:7")
+    named = _route(deliver="slack", deliver_extra={"chat_id": "#{action}"})
+    assert target(named, FACTS) == NamedPlace(target="slack:#opened")
+    assert target(_route(deliver="local"), FACTS) is None
     comment = _route(deliver="github_comment", deliver_extra={"repo": "me/{action}", "pr_number": "{number}"})
-    assert target(comment, FACTS, {}) == Address(platform="github", chat="me/opened", thread="42")
-    with pytest.raises(BadRoute):
-        target(_route(deliver="telegram"), FACTS, {})
+    assert target(comment, FACTS) == Address(platform="github", chat="me/opened", thread="42")
 
 
 @pytest.mark.parametrize(
@@ -363,7 +361,7 @@ def test_targets() -> None:
 )
 def test_a_payload_cannot_lead_a_comment_elsewhere(extra: dict[str, str]) -> None:
     with pytest.raises(BadRoute):
-        target(_route(deliver="github_comment", deliver_extra=extra), FACTS, {})
+        target(_route(deliver="github_comment", deliver_extra=extra), FACTS)
 
 
 def test_routes_of_the_file_follow_it_and_those_of_the_settings_win(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from tests.platforms.fake_github import fake_github
 SECRET = "the secret of the route"
 CONFIG = """
 platforms:
+  fake: {allow_all_users: true}
   webhook:
     extra:
       routes:
@@ -52,6 +53,8 @@ platforms:
         chat: {secret: the secret of the route, deliver: "fake:77", prompt: "{text}"}
         relay: {secret: the secret of the route, deliver: fake, deliver_only: true, prompt: "Build {text}",
                 deliver_extra: {chat_id: "{room}"}}
+        home: {secret: the secret of the route, deliver: fake, deliver_only: true, prompt: "Build {text}"}
+        named: {secret: the secret of the route, deliver: "fake:#ops", deliver_only: true, prompt: "{text}"}
         lost: {secret: the secret of the route, deliver: "nowhere:1"}
         short: {secret: abc}
 """
@@ -453,6 +456,20 @@ async def test_what_is_only_delivered_needs_no_agent(tmp_path: Path) -> None:
         assert chat.seen("9") == ["Build is green"]
         assert (await send(api, "relay", {"text": "is *green*", "room": "9"})).json["status"] == "duplicate"
         assert chat.seen("9") == ["Build is green"] and not model.requests
+
+
+async def test_events_go_to_the_home_channel_and_to_chats_by_name(tmp_path: Path) -> None:
+    chat = World()
+    async with world(tmp_path, accounts={"fake": fake_platform("plain", chat)}) as api:
+        for route in ("home", "named"):
+            nowhere = await send(api, route, {"text": "early"}, delivery="0")
+            assert (nowhere.status, nowhere.json["error"]["code"]) == (502, "no_target")
+        chat.write("/sethome", chat="9", chat_name="Ops")
+        await until_seen(chat, "now the home channel")
+        for route in ("home", "named"):
+            heard = await send(api, route, {"text": f"for {route}"}, delivery="1")
+            assert (heard.json["status"], heard.json["target"]) == ("delivered", "fake:9")
+        assert chat.seen("9")[1:] == ["Build for home", "for named"]
 
 
 async def test_what_cannot_be_delivered_is_told(tmp_path: Path) -> None:

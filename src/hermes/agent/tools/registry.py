@@ -12,6 +12,7 @@ from typing import Any
 
 from hermes.agent.danger import Place
 from hermes.agent.tools.schema import Signature, read_signature, read_values
+from hermes.domain.directory import PostOffice
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports import Backend, ProcessView
@@ -43,6 +44,10 @@ class Workbench:
     own_pids: tuple[int, ...] = ()
     asks: bool = True
     ended: Callable[[ToolContext, ProcessView], None] = field(default=lambda context, view: None)
+    jobs: Callable[[ToolContext, str, Mapping[str, Any]], Awaitable[str]] | None = None
+    """Does with jobs what an action and what is said of a job ask for."""
+    post: PostOffice | None = None
+    """How messages to other chats are sent; none where there is no gateway."""
 
     def place(self, cwd: str | None = None) -> Place:
         return Place(
@@ -86,6 +91,7 @@ class ToolSpec:
     parallel: bool = False
     judge: Judge | None = None
     asks: Callable[[Mapping[str, object]], Clarification] | None = None
+    needs: Callable[[Workbench], bool] = lambda bench: True
 
 
 TOOLS: dict[str, ToolSpec] = {}
@@ -100,8 +106,9 @@ def tool(
     parallel: bool = False,
     judge: Judge | None = None,
     asks: Callable[[Mapping[str, object]], Clarification] | None = None,
+    needs: Callable[[Workbench], bool] = lambda bench: True,
 ) -> Callable[[Run], Run]:
-    """Register the function under its own name."""
+    """Register the function under its own name. A workbench without what it `needs` does not have it."""
 
     def register(run: Run) -> Run:
         name = run.__name__
@@ -114,6 +121,7 @@ def tool(
             parallel=parallel,
             judge=judge,
             asks=asks,
+            needs=needs,
         )
         return run
 
@@ -141,7 +149,7 @@ def default_tools(
     if NO_TOOLSET in enabled:
         return []
     wanted = (set(enabled) or set(known)) - set(disabled)
-    return [_bind(spec, bench) for spec in TOOLS.values() if spec.toolset in wanted]
+    return [_bind(spec, bench) for spec in TOOLS.values() if spec.toolset in wanted and spec.needs(bench)]
 
 
 def _bind(spec: ToolSpec, bench: Workbench) -> Tool:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_MODULES = ("session", "background", "choices", "decisions", "information", "quick")
+_MODULES = (
+    "session",
+    "background",
+    "choices",
+    "decisions",
+    "information",
+    "people",
+    "jobs",
+    "places",
+    "quick",
+)
 
 
 def load() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from hermes.control.access import decide
-from hermes.control.commands.registry import Call, Reply, command, known_commands, resolve
+from hermes.control.access import Knock, decide
+from hermes.control.commands.registry import COMMANDS, Call, Reply, command, resolve, usable
+from hermes.control.pairing import is_paired
+from hermes.control.tiers import tier_of
 from hermes.control.trace import trace_message
 from hermes.domain.errors import UserError
 from hermes.domain.event import ModelSaid
@@ -18,12 +20,12 @@ _PAGE_SIZES = {"telegram": 15}
 def help_(call: Call) -> Reply:
     if call.args:
         return Reply(text=resolve(call.args.lstrip("/"), call.settings).line)
-    return Reply(text="\n".join(f"- {known.line}" for known in known_commands(call.settings)))
+    return Reply(text="\n".join(f"- {known.line}" for known in usable(call.source, call.settings)))
 
 
 @command("commands", "list the commands page by page", usage="[page]")
 def commands(call: Call) -> Reply:
-    known = known_commands(call.settings)
+    known = usable(call.source, call.settings)
     size = _PAGE_SIZES.get(call.source.address.platform, _PAGE)
     pages = -(-len(known) // size)
     wanted = call.args or "1"
@@ -89,20 +91,25 @@ def status(call: Call) -> Reply:
     return Reply(text="\n".join(lines))
 
 
-@command("whoami", "how this gateway sees you")
+@command("whoami", "how this gateway sees you, and what you may do")
 def whoami(call: Call) -> Reply:
     source = call.source
-    decision = decide(source, call.settings)
-    return Reply(
-        text="\n".join(
-            [
-                f"You: {source.user_name or 'no name'} ({source.person or 'no id'})",
-                f"Here: {source.address} ({source.kind.value})",
-                f"Access: {'allowed' if decision.allowed else 'denied'}, {decision.reason}",
-                f"Session key: {call.key}",
-            ]
-        )
-    )
+    paired = is_paired(call.tx, source)
+    verdict = decide(Knock(source=source, paired=paired, mentioned=True), call.settings)
+    tier = tier_of(source, call.settings)
+    may = [f"/{known.name}" for known in usable(source, call.settings)]
+    ids = [one for one in dict.fromkeys((source.user, source.user_alt)) if one]
+    lines = [
+        f"You: {source.user_name or 'no name'} ({', '.join(ids) or 'no id'})",
+        f"Here: {source.address} ({source.kind.value})",
+        f"Access: {verdict}",
+        f"Tier: {tier.name}, because {tier.reason}",
+        f"Commands: {'all' if len(may) == len(COMMANDS) else ', '.join(may)}",
+        f"Session key: {call.key}",
+    ]
+    if source.roles:
+        lines.insert(2, f"Roles: {', '.join(source.roles)}")
+    return Reply(text="\n".join(lines))
 
 
 @command("trace", "where a message is", usage="[message or turn]")

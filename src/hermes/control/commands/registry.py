@@ -6,11 +6,13 @@ it may decide on, and its effects and its reply are stored together or not at al
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import get_close_matches
+from typing import Any
 
+from hermes.control.tiers import Tier, tier_of
 from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
@@ -44,7 +46,7 @@ NOTHING_AROUND = Around()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One use of a command. `turns` are the session's unfinished ones, oldest first; `reply_place` is where
-    the answers of new turns are sent, none at a door that watches them."""
+    the answers of new turns are sent, none at a door that watches them; `platforms` are those there are."""
 
     tx: Tx
     name: str
@@ -57,6 +59,7 @@ class Call:
     now: datetime
     model: str = ""
     reply_place: ReplyPlace | None = None
+    platforms: Collection[str] = ()
     around: Around = field(default_factory=lambda: NOTHING_AROUND)
 
     @property
@@ -66,10 +69,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a command answers; `turn` is a turn it created, `wakes` are other sessions that have work now."""
+    """What a command answers; `turn` is a turn it created, `begun` a session that took the place of the one
+    before, `wakes` are other sessions that have work now. A `fleeting` text is kept until it is sent."""
 
     text: str
     turn: Turn | None = None
+    fleeting: bool = False
+    begun: Session | None = None
     wakes: tuple[SessionId, ...] = ()
 
 
@@ -83,6 +89,8 @@ class SlashCommand:
     summary: str
     usage: str = ""
     aliases: tuple[str, ...] = ()
+    admin: bool = False
+    """Only for admins, and where none are named, for those whom the operator let in by id."""
     mid_turn: bool = True
     gate: str = ""
 
@@ -110,8 +118,10 @@ def command(
     usage: str = "",
     aliases: tuple[str, ...] = (),
     mid_turn: bool = True,
-    gate: str = "",
+    **further: Any,
 ) -> Callable[[Callable[[Call], Reply]], Callable[[Call], Reply]]:
+    """Register a command; `admin` and `gate` as in `SlashCommand`."""
+
     def register(run: Callable[[Call], Reply]) -> Callable[[Call], Reply]:
         COMMANDS[name] = SlashCommand(
             name=name,
@@ -120,7 +130,7 @@ def command(
             usage=usage,
             aliases=aliases,
             mid_turn=mid_turn,
-            gate=gate,
+            **further,
         )
         return run
 
@@ -175,12 +185,44 @@ def resolve(name: str, settings: Settings | None = None) -> SlashCommand:
     raise UserError(f"There is no command /{name}.", hint=f"{hint} To send it as text, leave out the slash.")
 
 
+def known_name(name: str) -> str:
+    """The name of the command that is meant; as it is written if there is none."""
+    try:
+        return resolve(name).name
+    except UserError:
+        return name
+
+
 def perform(call: Call) -> Reply:
     """Run the command that a call names, in full or in short; what is wrong with it is its reply."""
     try:
         known = resolve(call.name, call.settings)
+        _check_tier(call, known)
         if call.turns and not known.mid_turn:
             raise UserError(f"/{known.name} does not work while a turn runs.", hint="Wait, or /stop first.")
         return known.run(replace(call, name=known.name))
     except UserError as error:
         return Reply(text=str(error))
+
+
+def usable(source: Source, settings: Settings) -> list[SlashCommand]:
+    """The commands that somebody may use, by name."""
+    tier = tier_of(source, settings)
+    return [one for one in known_commands(settings) if _may(tier, one)]
+
+
+def is_command(name: str) -> bool:
+    return any(name == known.name or name in known.aliases for known in COMMANDS.values())
+
+
+def _may(tier: Tier, known: SlashCommand) -> bool:
+    if known.admin and not tier.owner:
+        return False
+    return tier.commands is None or any(name in tier.commands for name in (known.name, *known.aliases))
+
+
+def _check_tier(call: Call, known: SlashCommand) -> None:
+    if _may(tier_of(call.source, call.settings), known):
+        return
+    allowed = ", ".join(f"/{one.name}" for one in usable(call.source, call.settings))
+    raise UserError(f"You may not use /{known.name} here.", hint=f"You may use {allowed}.")

@@ -57,7 +57,7 @@ def new(call: Call) -> Reply:
     session = next_session(call.tx, call.key, call.source, call.now)
     if title is not None:
         call.tx.sessions.save(replace(session, title=title))
-    return Reply(text=new_session_words(title, call.session.id))
+    return Reply(text=new_session_words(title, call.session.id), begun=session)
 
 
 def _has_to_confirm(call: Call) -> bool:

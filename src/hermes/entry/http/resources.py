@@ -11,6 +11,7 @@ RESOURCES = [
     "sessions",
     "session_chat",
     "questions",
+    "jobs",
     "models",
     "health",
     "capabilities",
@@ -19,6 +20,8 @@ RESOURCES = [
     "openapi",
     "docs",
     "control",
+    "people",
+    "control_post",
 ]
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from hermes.domain.ids import MAIN_AGENT, AgentId, JobId, SessionId, TurnId
+from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId, TurnId
 from hermes.domain.message import Receipt
 from hermes.domain.ports import Store, Tx
-from hermes.domain.rows import Boot, DueSession, OutboxRow, OutState, Slot
+from hermes.domain.rows import Boot, DueSession, OutboxRow, OutState
 from hermes.domain.turn import TurnState
 from hermes.testing.store_suite.samples import (
     NOW,
@@ -21,6 +21,7 @@ from hermes.testing.store_suite.samples import (
     entry,
     inbound,
     job,
+    job_run,
     out,
     session,
     turn,
@@ -205,7 +206,7 @@ async def check_everything_is_there_after_a_restart(open_store: OpenStore) -> No
             receipt = Receipt(to=address(), ref="m1")
             tx.outbox.add(replace(out("k1"), state=OutState.ATTEMPTING, receipt=receipt, next_at=after(3)))
             tx.jobs.save(job("j1"))
-            tx.jobs.claim(Slot(job=JobId("j1"), due=NOW))
+            tx.job_runs.claim(job_run("j1"))
             tx.leases.take("account", "a", NOW, 60)
 
         await store.write(fill)
@@ -216,7 +217,7 @@ async def check_everything_is_there_after_a_restart(open_store: OpenStore) -> No
         head = await store.read(lambda tx: tx.outbox.head(address()))
         assert head is not None
         assert (head.state, head.next_at) == (OutState.ATTEMPTING, after(3))
-        assert not await store.write(lambda tx: tx.jobs.claim(Slot(job=JobId("j1"), due=NOW)))
+        assert not await store.write(lambda tx: tx.job_runs.claim(job_run("j1")))
         assert await store.write(lambda tx: tx.leases.take("account", "b", after(5), 60)) is None
 
 

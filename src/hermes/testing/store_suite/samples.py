@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Entry, QuestionKind, Record, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, DeliveryId, JobId, QuestionId, SessionId, TurnId
+from hermes.domain.job import Job, JobRun, RunState
 from hermes.domain.message import Body, Inbound
 from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import OutboxRow
 from hermes.domain.session import Session
-from hermes.domain.turn import Cause, Job, Question, Turn, TurnInput
+from hermes.domain.turn import Cause, Question, Turn, TurnInput
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 OTHER_AGENT = AgentId("other")
@@ -85,7 +86,19 @@ def question(ident: str, of: str = "t1", within: str = "s1", expires_at: datetim
 
 
 def job(ident: str, agent: AgentId = MAIN_AGENT, next_due: datetime | None = None) -> Job:
-    return Job(id=JobId(ident), agent=agent, schedule="every 1h", prompt="look", next_due=next_due)
+    return Job(
+        id=JobId(ident),
+        agent=agent,
+        schedule="every 1h",
+        prompt="look",
+        created_at=NOW,
+        anchor=NOW,
+        next_due=next_due,
+    )
+
+
+def job_run(of: str, due: datetime = NOW, name: str = "") -> JobRun:
+    return JobRun(job=JobId(of), due=due, began_at=NOW, state=RunState.CLAIMED, name=name)
 
 
 def add_talk(tx: Tx, of: str = "s1", turn_id: str = "t1", agent: AgentId = MAIN_AGENT) -> None:

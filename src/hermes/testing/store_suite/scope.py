@@ -13,7 +13,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.event import UserSaid, Verdict
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.ports import Tx
-from hermes.domain.rows import MediaItem, Slot
+from hermes.domain.rows import MediaItem
 from hermes.domain.turn import Answer, TurnInput, TurnState
 from hermes.testing.store_suite.samples import (
     NOW,
@@ -21,6 +21,7 @@ from hermes.testing.store_suite.samples import (
     after,
     entry,
     job,
+    job_run,
     question,
     session,
     turn,
@@ -67,7 +68,7 @@ class _Move:
         tx.jobs.save(replace(job(f"j-{self.ident}", self.agent), prompt=marker(self.agent)))
 
     def claim(self, tx: Tx) -> None:
-        tx.jobs.claim(Slot(job=JobId(f"j-{self.ident}"), due=after(self.seq)))
+        tx.job_runs.claim(job_run(f"j-{self.ident}", after(self.seq), marker(self.agent)))
 
     def keep(self, tx: Tx) -> None:
         tx.media.add(MediaItem(sha256=self.ident, path=marker(self.agent), size=1, mime="x/y", stored_at=NOW))
@@ -97,7 +98,12 @@ _MOVES: tuple[Callable[[_Move, Tx], None], ...] = (
 
 def seen(tx: Tx) -> list[object]:
     """Everything that can be read through one agent's handle."""
-    things: list[object] = [*tx.sessions.find("", 1000), *tx.jobs.list(), *tx.search.find("marker*", 1000)]
+    things: list[object] = [
+        *tx.sessions.find("", 1000),
+        *tx.jobs.list(),
+        *tx.job_runs.of(None, 1000),
+        *tx.search.find("marker*", 1000),
+    ]
     things += tx.search.find("rkera OR rkerb", 1000)
     for ident in map(str, range(IDENTS)):
         session_id, turn_id = SessionId(ident), TurnId(f"t-{ident}")

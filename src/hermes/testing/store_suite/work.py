@@ -9,9 +9,10 @@ from functools import partial
 from hermes.domain.errors import HermesError, Lost
 from hermes.domain.event import Finished, ModelSaid, Verdict
 from hermes.domain.ids import CallId, JobId, QuestionId, SessionId, TurnId
+from hermes.domain.job import Job, JobRun, JobState, RunState, RunStatus
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports import Tx
-from hermes.domain.rows import MediaItem, Slot
+from hermes.domain.rows import MediaItem
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import (
     NO_GUIDANCE,
@@ -20,7 +21,6 @@ from hermes.domain.turn import (
     ClientTool,
     Earlier,
     Guidance,
-    Job,
     ReplyPlace,
     Speaker,
     TurnInput,
@@ -36,6 +36,7 @@ from hermes.testing.store_suite.samples import (
     after,
     entry,
     job,
+    job_run,
     question,
     session,
     turn,
@@ -229,13 +230,53 @@ async def check_expired_questions_are_listed(open_store: OpenStore) -> None:
 
 async def check_a_slot_runs_once(open_store: OpenStore) -> None:
     async with open_store() as store:
-        slot = Slot(job=JobId("j1"), due=after(60))
-        assert not await store.write(lambda tx: tx.jobs.claim(slot))
+        run = job_run("j1", after(60))
+        assert not await store.write(lambda tx: tx.job_runs.claim(run))
         await store.write(lambda tx: tx.jobs.save(job("j1")))
-        claims = await asyncio.gather(*(store.write(lambda tx: tx.jobs.claim(slot)) for _ in range(20)))
+        claims = await asyncio.gather(*(store.write(lambda tx: tx.job_runs.claim(run)) for _ in range(20)))
         assert claims.count(True) == 1
-        later = replace(slot, due=after(120))
-        assert await store.write(lambda tx: tx.jobs.claim(later))
+        later = replace(run, due=after(120))
+        assert await store.write(lambda tx: tx.job_runs.claim(later))
+
+
+async def check_what_became_of_a_slot_is_kept(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        first, second = job_run("j1", after(60)), job_run("j1", after(120))
+        await raises(Lost, store.write(lambda tx: tx.job_runs.save(first)))
+        await store.write(lambda tx: tx.jobs.save(job("j1")))
+        for run in (first, second):
+            await store.write(partial(_claim, run))
+        over = replace(first, state=RunState.OVER, status=RunStatus.OK, turn=T1, ended_at=after(61))
+        await store.write(lambda tx: tx.job_runs.save(over))
+        assert await store.read(lambda tx: tx.job_runs.get(first.slot)) == over
+        assert await store.read(lambda tx: tx.job_runs.open()) == [second]
+        assert await store.read(lambda tx: tx.job_runs.of(JobId("j1"), 9)) == [second, over]
+        assert await store.read(lambda tx: tx.job_runs.of(None, 1)) == [second]
+        assert await store.read(lambda tx: tx.job_runs.of(JobId("j2"), 9)) == []
+
+
+def _claim(run: JobRun, tx: Tx) -> None:
+    assert tx.job_runs.claim(run)
+
+
+async def check_jobs_are_due_at_their_time(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        for one in (job("j1", next_due=after(9)), job("j2", next_due=after(3)), job("j3")):
+            await store.write(partial(_save, one))
+        early = await store.read(lambda tx: tx.jobs.due(after(2)))
+        assert (early.jobs, early.next) == ((), after(3))
+        some = await store.read(lambda tx: tx.jobs.due(after(3)))
+        assert ([one.id for one in some.jobs], some.next) == (["j2"], after(9))
+        all_ = await store.read(lambda tx: tx.jobs.due(after(10)))
+        assert ([one.id for one in all_.jobs], all_.next) == (["j2", "j1"], None)
+
+
+async def check_facts_are_remembered(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        assert await store.read(lambda tx: tx.facts.get("moved")) is None
+        await store.write(lambda tx: tx.facts.put("moved", "yes"))
+        await store.write(lambda tx: tx.facts.put("moved", "twice"))
+        assert await store.read(lambda tx: tx.facts.get("moved")) == "twice"
 
 
 async def check_jobs_are_kept_and_listed_by_their_time(open_store: OpenStore) -> None:
@@ -243,7 +284,7 @@ async def check_jobs_are_kept_and_listed_by_their_time(open_store: OpenStore) ->
         jobs = [job("j1", next_due=after(9)), job("j2", next_due=after(3)), job("j3")]
         await asyncio.gather(*(store.write(partial(_save, one)) for one in jobs))
         assert [one.id for one in await store.read(lambda tx: tx.jobs.list())] == ["j2", "j1", "j3"]
-        changed = replace(jobs[0], next_due=after(1), enabled=False, options={"skill": "x"})
+        changed = replace(jobs[0], next_due=after(1), state=JobState.PAUSED, skills=("x",))
         await store.write(lambda tx: tx.jobs.save(changed))
         assert await store.read(lambda tx: tx.jobs.get(JobId("j1"))) == changed
         await store.write(lambda tx: tx.jobs.remove(JobId("j1")))
@@ -298,6 +339,9 @@ CHECKS = (
     check_the_first_answer_wins,
     check_expired_questions_are_listed,
     check_a_slot_runs_once,
+    check_what_became_of_a_slot_is_kept,
+    check_jobs_are_due_at_their_time,
+    check_facts_are_remembered,
     check_jobs_are_kept_and_listed_by_their_time,
     check_a_lease_has_one_holder_and_fences,
     check_files_are_known_by_their_content,

@@ -9,12 +9,11 @@ import json
 import logging
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hermes.domain.errors import UserError
-from hermes.domain.settings import PlatformSettings
 from hermes.entry.http.errors import ApiError
 from hermes.entry.http.webhooks.filters import Facts, ReadLines, passes
 from hermes.entry.http.webhooks.payload import MOST_DEPTH, is_deeper
@@ -47,7 +46,6 @@ class WebhookOptions:
 class Webhooks:
     options: WebhookOptions
     routes: RouteTable
-    platforms: Mapping[str, PlatformSettings]
     read_lines: ReadLines
     run_script: RunScript
     rates: Rates

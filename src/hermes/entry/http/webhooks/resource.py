@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,6 +21,7 @@ from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.rows import OutboxRow, OutState
+from hermes.domain.text import one_line
 from hermes.domain.turn import Action, Cause, ReplyPlace, TurnInput
 from hermes.entry.http.door import Call, signed_route
 from hermes.entry.http.errors import ApiError
@@ -28,7 +29,7 @@ from hermes.entry.http.webhooks.delivery import Delivery, event_name, identify
 from hermes.entry.http.webhooks.filters import Facts
 from hermes.entry.http.webhooks.intake import Ignored, Webhooks, render
 from hermes.entry.http.webhooks.payload import read_body, read_payload
-from hermes.entry.http.webhooks.routes import BadRoute, WebhookRoute, target
+from hermes.entry.http.webhooks.routes import BadRoute, NamedPlace, WebhookRoute, target
 from hermes.entry.http.webhooks.signatures import NO_AUTH, Forged, Headers, Proof, Scheme, verify
 
 log = logging.getLogger("hermes.webhooks")
@@ -154,7 +155,7 @@ async def _take(call: Call, hooks: Webhooks, event: Event) -> web.Response:
     if await _is_known(call, event):
         return event.answer(200, "duplicate")
     facts = await hooks.through_script(event.route, event.facts)
-    to = _target(call, hooks, event.route, facts)
+    to = await _target(call, event.route, facts)
     words = Submission(
         agent=event.agent,
         source=_source(event),
@@ -185,9 +186,11 @@ async def _is_known(call: Call, event: Event) -> bool:
     return known is not None
 
 
-def _target(call: Call, hooks: Webhooks, route: WebhookRoute, facts: Facts) -> Address | None:
+async def _target(call: Call, route: WebhookRoute, facts: Facts) -> Address | None:
     try:
-        to = target(route, facts, hooks.platforms)
+        to = target(route, facts)
+        if isinstance(to, NamedPlace):
+            to = await _find(call, to)
     except (BadRoute, UserError) as error:
         log.warning("webhook.no_target route=%s: %s", route.name, error)
         raise ApiError(502, "no_target", "There is no chat that this event could go to.") from error
@@ -195,6 +198,13 @@ def _target(call: Call, hooks: Webhooks, route: WebhookRoute, facts: Facts) -> A
         log.warning("webhook.no_target route=%s: there is no platform %s", route.name, to.platform)
         raise ApiError(502, "no_target", "The platform that this route delivers to is not there.")
     return to
+
+
+async def _find(call: Call, place: NamedPlace) -> Address:
+    found = await call.door.gateway.courier.resolve(place.target)
+    if len(found) != 1:
+        raise BadRoute(f"{one_line(place.target, 80)} is not one chat.")
+    return replace(found[0], thread=place.thread) if place.thread else found[0]
 
 
 def _source(event: Event) -> Source:

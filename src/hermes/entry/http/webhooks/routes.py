@@ -13,12 +13,14 @@ from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings import Secret
 from hermes.domain.text import one_line
 from hermes.entry.http.webhooks.filters import BadFilter, Facts, Filter, read_filter
 from hermes.entry.http.webhooks.template import fill
 
 LOG = "log"
+LOCAL = "local"
+_SEVERAL = ("all", "origin")
 GITHUB_COMMENT = "github_comment"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _KEYS = (
@@ -127,10 +129,12 @@ def _read(name: str, tree: Any, fallback: Secret) -> WebhookRoute:
 
 
 def _check_delivery(route: WebhookRoute) -> None:
-    if route.deliver_only and route.deliver == LOG:
+    if route.deliver_only and route.deliver in (LOG, LOCAL):
         raise BadRoute("deliver_only needs a deliver that is not log.")
     if route.deliver == GITHUB_COMMENT and not {"repo", "pr_number"} <= route.extra.keys():
         raise BadRoute("github_comment needs deliver_extra.repo and deliver_extra.pr_number.")
+    if "," in route.deliver or route.deliver in _SEVERAL:
+        raise BadRoute("deliver names one place: a platform, platform:chat[:thread] or platform:#name.")
     if ":" in route.deliver:
         try:
             Address.parse(route.deliver)
@@ -181,24 +185,27 @@ def _extra(tree: Any) -> dict[str, str]:
 # --- where the answer goes ---
 
 
-def target(route: WebhookRoute, facts: Facts, platforms: Mapping[str, PlatformSettings]) -> Address | None:
-    """The address that a route's answers go to, None for the log; `BadRoute` if there is none to be had."""
-    if route.deliver == LOG:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedPlace:
+    """A target that the gateway's directory knows: a home channel, a chat by its name; `thread` in it."""
+
+    target: str
+    thread: str | None = None
+
+
+def target(route: WebhookRoute, facts: Facts) -> Address | NamedPlace | None:
+    """The place that a route's answers go to, None for the log; `BadRoute` if there is none to be had."""
+    if route.deliver in (LOG, LOCAL):
         return None
     extra = {key: _filled(key, value, facts) for key, value in route.extra.items()}
     if route.deliver == GITHUB_COMMENT:
         return _issue(extra)
-    if ":" in route.deliver:
-        return Address.parse(route.deliver)
     thread = next((extra[key] for key in _THREADS if extra.get(key)), None)
-    if extra.get("chat_id"):
-        return _address(route.deliver, extra["chat_id"], thread)
-    home = platforms.get(route.deliver)
-    if home is None or not home.home_channel:
-        raise BadRoute(f"deliver {one_line(route.deliver, 40)} has no chat_id and no home channel.")
-    if ":" in home.home_channel:
-        return Address.parse(home.home_channel)
-    return _address(route.deliver, home.home_channel, thread or home.home_thread or None)
+    chat = extra.get("chat_id", "")
+    if ":" in route.deliver or not chat:
+        return NamedPlace(target=route.deliver, thread=thread)
+    address = _address(route.deliver, chat, thread)
+    return NamedPlace(target=f"{route.deliver}:{chat}", thread=thread) if chat.startswith("#") else address
 
 
 def _filled(key: str, template: str, facts: Facts) -> str:

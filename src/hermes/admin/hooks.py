@@ -1,0 +1,131 @@
+"""`hermes hooks`: which hooks this home has, and what they say to an event that is made up."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hermes.admin.gateway import GATEWAY, home_holder
+from hermes.admin.output import Console
+from hermes.admin.status import read_state
+from hermes.control.hooks import read_ruling
+from hermes.domain.errors import Unreachable, UserError
+from hermes.domain.hooks import EVENTS, SELECT_AGENT, Hook, is_asked, is_event
+from hermes.domain.text import one_line
+from hermes.execution.hook_processes import HookProcesses
+from hermes.state.findings import nearest
+from hermes.state.hook_files import FoundHooks, read_hooks
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    told = "The hooks of this home, and how they are."
+    listed = commands.add_parser("list", help=told, description=told)
+    listed.add_argument("--json", action="store_true", help="print JSON")
+    told = "Call the hooks that follow an event, each in a process of its own; nothing else happens."
+    tested = commands.add_parser("test", help=told, description=told)
+    tested.add_argument("event", help="its name, like agent:end or command:new")
+    tested.add_argument("--json", dest="context", default="{}", metavar="CONTEXT", help="what they are told")
+
+
+def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+    found = read_hooks(home)
+    if asked.command == "list":
+        return _list(asked, home, found, console)
+    return _test(asked, home, environ, found, console)
+
+
+def _list(asked: argparse.Namespace, home: Path, found: FoundHooks, console: Console) -> int:
+    states = _states(home)
+    rows: list[dict[str, Any]] = [
+        {
+            "name": hook.name,
+            "state": states.get(hook.name, ("on", ""))[0],
+            "why": states.get(hook.name, ("on", ""))[1],
+            "events": list(hook.events),
+            "timeout": hook.timeout,
+            "description": hook.description,
+        }
+        for hook in found.hooks
+    ]
+    if asked.json:
+        console.json({"hooks": rows, "problems": [str(problem) for problem in found.problems]})
+        return 0
+    if rows:
+        cells = [(row["name"], row["state"], ", ".join(row["events"]), row["description"]) for row in rows]
+        console.table(("Hook", "State", "Events", "What it does"), cells)
+    else:
+        console.line("No hooks. One is a folder with HOOK.yaml and handler.py in " + str(home / "hooks"))
+    for problem in found.problems:
+        console.note(f"Left out: {problem}")
+    return 0
+
+
+def _states(home: Path) -> dict[str, tuple[str, str]]:
+    """What the running gateway says of its hooks."""
+    holder = home_holder(home)
+    told = read_state(home).get("hooks") if holder is not None and holder.what == GATEWAY else None
+    known = [hook for hook in told if isinstance(hook, dict)] if isinstance(told, list) else []
+    return {str(hook.get("name")): (str(hook.get("state")), str(hook.get("why"))) for hook in known}
+
+
+def _test(
+    asked: argparse.Namespace, home: Path, environ: Mapping[str, str], found: FoundHooks, console: Console
+) -> int:
+    event = asked.event.strip()
+    if not is_event(event) or event.endswith(":*"):
+        near = nearest(event, [known for known in EVENTS if not known.endswith("*")])
+        hint = f"Did you mean {near}?" if near else f"There are: {', '.join(EVENTS)}."
+        raise UserError(f"There is no event “{one_line(event, 60)}”.", hint=hint)
+    context = _context(asked.context)
+    for problem in found.problems:
+        console.note(f"Left out: {problem}")
+    following = [hook for hook in found.hooks if hook.follows(event)]
+    if not following:
+        console.line(f"No hook follows {event}.")
+        return 0
+    results = asyncio.run(_call_all(home, environ, following, event, context))
+    for name, said in results:
+        console.line(f"{name}: {said}")
+    return 1 if any(said.startswith("failed") for _, said in results) else 0
+
+
+def _context(text: str) -> dict[str, Any]:
+    try:
+        context = json.loads(text)
+    except ValueError as error:
+        raise UserError(
+            f"The context is not JSON ({error}).", hint='Write: --json \'{"user_id": "1"}\''
+        ) from error
+    if not isinstance(context, dict):
+        raise UserError("The context must be a JSON object.", hint='Write: --json \'{"user_id": "1"}\'')
+    return context
+
+
+async def _call_all(
+    home: Path, environ: Mapping[str, str], hooks: Sequence[Hook], event: str, context: dict[str, Any]
+) -> list[tuple[str, str]]:
+    processes = HookProcesses(home, environ)
+    try:
+        return [(hook.name, await _call(processes, hook, event, context)) for hook in hooks]
+    finally:
+        await processes.close()
+
+
+async def _call(processes: HookProcesses, hook: Hook, event: str, context: dict[str, Any]) -> str:
+    began = time.monotonic()
+    try:
+        heard = await processes.call(hook, event, context)
+        if is_asked(event) and event != SELECT_AGENT:
+            read_ruling(hook.name, heard.answer)
+    except Unreachable as error:
+        meaning = "; what it gates is denied" if is_asked(event) and event != SELECT_AGENT else ""
+        return f"failed: {one_line(str(error), 200)}{meaning}"
+    seconds = time.monotonic() - began
+    printed = f", printed: {one_line(heard.output, 200)}" if heard.output.strip() else ""
+    return f"answered {one_line(json.dumps(heard.answer), 300)} in {seconds:.2f} s{printed}"

@@ -1,0 +1,88 @@
+"""`hermes outbox`: messages that wait or were given up; try them again, or drop them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hermes.admin.output import Console, ago
+from hermes.admin.post import PostRoom, open_post
+from hermes.domain.rows import OutboxRow
+from hermes.domain.text import one_line
+
+_TEXT = 60
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, told: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=told, description=told)
+
+    listed = command("list", "List the messages that wait or were given up, oldest first.")
+    listed.add_argument("-n", "--limit", type=_count, default=100, metavar="N", help="how many (100)")
+    listed.add_argument("--json", action="store_true", help="print JSON")
+    for name, told in (
+        ("retry", "Send messages again, with all their time before them."),
+        ("drop", "Give messages up for good."),
+    ):
+        changed = command(name, told)
+        changed.add_argument("key", nargs="*", help="its key, or the beginning of it")
+        changed.add_argument("--all", action="store_true", help="all that were given up")
+        if name == "drop":
+            changed.add_argument("-y", "--yes", action="store_true", help="do not ask")
+
+
+def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+    room = open_post(home, environ, f"hermes outbox {asked.command}")
+    if asked.command == "list":
+        return _list(asked, room, console)
+    if bool(asked.key) == asked.all:
+        console.note("Name messages by their keys, or say --all for those that were given up.")
+        return 2
+    drop = asked.command == "drop"
+    if drop and not asked.yes:
+        console.confirm("Drop what was given up?" if asked.all else f"Drop {', '.join(asked.key)} for good?")
+    rows = room.change(asked.key, drop=drop)
+    done = "dropped" if drop else "tried again" if room.running else "tried again at the next start"
+    console.line(f"{len(rows)} {'message is' if len(rows) == 1 else 'messages are'} {done}.")
+    return 0
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 10_000):
+        raise argparse.ArgumentTypeError(f"“{text}” is not a number from 1 to 10000")
+    return int(text)
+
+
+def _list(asked: argparse.Namespace, room: PostRoom, console: Console) -> int:
+    rows = room.waiting(asked.limit)
+    if asked.json:
+        console.json([_facts(row) for row in rows])
+    elif not rows:
+        console.line("Nothing waits and nothing was given up.")
+    else:
+        now = datetime.now(UTC)
+        told = [
+            [row.key, str(row.to), row.state.value, str(row.attempts), ago(row.created_at, now), row.error,
+             one_line(row.body.text, _TEXT)]
+            for row in rows
+        ]  # fmt: skip
+        console.table(("KEY", "TO", "STATE", "TRIES", "MADE", "WHY", "TEXT"), told, whole=2)
+    return 0
+
+
+def _facts(row: OutboxRow) -> dict[str, object]:
+    return {
+        "key": row.key,
+        "to": str(row.to),
+        "state": row.state.value,
+        "attempts": row.attempts,
+        "created_at": row.created_at.isoformat(),
+        "next_at": None if row.next_at is None else row.next_at.isoformat(),
+        "error": row.error,
+        "text": row.body.text,
+        "attachments": [file.name or file.ref for file in row.body.attachments],
+    }

@@ -1,0 +1,107 @@
+"""`hermes send`: a message to a chat, from the command line or a script."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from hermes.admin.output import Console
+from hermes.admin.post import PostRoom, open_post
+from hermes.control.courier import Letter
+from hermes.domain.errors import UserError
+from hermes.domain.message import Body
+from hermes.domain.text import one_line, storable
+
+_MOST_BYTES = 1 << 20
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Send a message to a chat; it is on its way when this returns."
+    parser.add_argument("message", nargs="?", default="", help="the text; - reads it from stdin")
+    parser.add_argument(
+        "-t",
+        "--to",
+        default="",
+        metavar="TARGET",
+        help="a platform (its home channel), platform:chat[:thread], platform:#name, all; commas for several",
+    )
+    parser.add_argument(
+        "-f", "--file", default="", metavar="FILE", help="read the text from a file; - is stdin"
+    )
+    parser.add_argument("-s", "--subject", default="", metavar="TEXT", help="a first line above the text")
+    parser.add_argument(
+        "-l",
+        "--list",
+        nargs="?",
+        const="",
+        default=None,
+        metavar="PLATFORM",
+        help="list the targets there are",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing if it went well")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+    if asked.list is not None:
+        return _list(asked, open_post(home, environ, "hermes send"), console)
+    if not asked.to:
+        raise UserError(
+            "Nobody was named to send to.", hint="hermes send -t TARGET MESSAGE; -l lists targets"
+        )
+    text = _text(asked)
+    room = open_post(home, environ, "hermes send")
+    letter = Letter(key=f"cli-{secrets.token_hex(8)}", target=asked.to, body=Body(text=text))
+    to = [str(address) for address in room.send(letter)]
+    if asked.json:
+        console.json({"to": to, "key": letter.key, "gateway": room.running is not None})
+    elif not asked.quiet:
+        console.line(f"On its way to {', '.join(to)}.")
+        if room.running is None:
+            console.note("No gateway runs: it is sent when one is started (hermes gateway run).")
+    return 0
+
+
+def _text(asked: argparse.Namespace) -> str:
+    if asked.message and asked.message != "-" and asked.file:
+        raise UserError("There is a text and a file.", hint="Give one of them.")
+    place = asked.file or ("-" if asked.message == "-" else "")
+    text = _read(place) if place else asked.message
+    if not text.strip():
+        raise UserError("There is nothing to send.", hint="hermes send -t TARGET MESSAGE, or -f FILE")
+    return storable(f"**{one_line(asked.subject, 200)}**\n\n{text}" if asked.subject else text)
+
+
+def _read(place: str) -> str:
+    try:
+        if place == "-":
+            data = sys.stdin.buffer.read(_MOST_BYTES + 1)
+        else:
+            with Path(place).open("rb") as file:
+                data = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"{one_line(place, 200)} cannot be read ({error.strerror}).") from error
+    if len(data) > _MOST_BYTES:
+        raise UserError("The text is longer than 1 MiB.", hint="Send a shorter one.")
+    return data.decode("utf-8", "replace")
+
+
+def _list(asked: argparse.Namespace, room: PostRoom, console: Console) -> int:
+    places = room.places()
+    wanted = asked.list.lower()
+    homes = {name: to for name, to in places.homes.items() if wanted in ("", to.platform)}
+    channels = [one for one in places.channels if wanted in ("", one.address.platform)]
+    if asked.json:
+        told = [{"target": str(one.address), "name": one.name, "guild": one.guild} for one in channels]
+        console.json({"homes": {name: str(to) for name, to in homes.items()}, "channels": told})
+        return 0
+    rows = [[str(to), f"home channel of {name}", ""] for name, to in homes.items()]
+    rows += [[str(one.address), one.name, "" if one.kind is None else one.kind.value] for one in channels]
+    if rows:
+        console.table(("TARGET", "NAME", "KIND"), rows)
+    else:
+        console.line("No chat is known yet: one is as soon as somebody writes from it.")
+    return 0

@@ -1,0 +1,42 @@
+"""Which of an agent's tools one turn has, and what becomes of approvals where nobody can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hermes.domain.tool import Approval, Ask, Tool, ToolContext, ToolResult
+from hermes.domain.turn import Guidance
+
+APPROVE = "approve"
+NOBODY = "Not done: it would have to be allowed first, and nobody is there to be asked."
+
+
+def allowed_tools(tools: Mapping[str, Tool], guidance: Guidance) -> Mapping[str, Tool]:
+    """A toolset or a single tool may be named; what the guidance does not mention stays as it is."""
+    if guidance.toolsets or guidance.withheld:
+        tools = {name: tool for name, tool in tools.items() if _is_allowed(tool, guidance)}
+    if not guidance.unattended:
+        return tools
+    approve = guidance.unattended == APPROVE
+    return {name: _unattended(tool, approve) for name, tool in tools.items()}
+
+
+def _is_allowed(tool: Tool, guidance: Guidance) -> bool:
+    names = {tool.name, tool.toolset}
+    wanted = not guidance.toolsets or not names.isdisjoint(guidance.toolsets)
+    return wanted and names.isdisjoint(guidance.withheld)
+
+
+def _unattended(tool: Tool, approve: bool) -> Tool:
+    if tool.approval is Approval.NEVER:
+        return tool
+    asked = tool.approval
+
+    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        ask = Ask(text="", digest="") if isinstance(asked, Approval) else asked(context.session, arguments)
+        if ask is not None and not approve:
+            return ToolResult(text=NOBODY, failed=True)
+        return await tool.run(context, arguments)
+
+    return replace(tool, approval=Approval.NEVER, run=run)

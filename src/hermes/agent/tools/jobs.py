@@ -1,0 +1,73 @@
+"""`cronjob`: work for later. What it says goes to the gateway through a function of the workbench."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from hermes.agent.tools.registry import Desk, Workbench, tool
+from hermes.domain.errors import UserError
+from hermes.domain.text import one_line
+from hermes.domain.tool import Ask, Effect
+
+_KNOWN_PLACES = {"", "origin", "local"}
+
+
+def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> Ask | None:
+    """A job that writes to another chat, or runs a script again and again, is a person's to allow."""
+    deliver, script = str(values.get("deliver") or ""), str(values.get("script") or "")
+    elsewhere = [word for word in (one.strip() for one in deliver.split(",")) if word not in _KNOWN_PLACES]
+    if values.get("action") not in ("create", "update") or not (elsewhere or script):
+        return None
+    what = [f"answer in {', '.join(elsewhere)}"] if elsewhere else []
+    what += [f"run the script {script}"] if script else []
+    told = (
+        f"A job ({one_line(str(values.get('schedule') or 'as before'), 60)}) that will {' and '.join(what)}."
+    )
+    return Ask(text=told, digest=f"cronjob:{json.dumps(values, sort_keys=True, default=str)}")
+
+
+@tool("cronjob", Effect.ONCE, judge=_judge, needs=lambda bench: bench.jobs is not None)
+async def cronjob(
+    desk: Desk,
+    action: Literal["create", "list", "update", "pause", "resume", "remove", "run"],
+    job: str = "",
+    schedule: str | None = None,
+    prompt: str | None = None,
+    name: str | None = None,
+    deliver: str | None = None,
+    repeat: int | None = None,
+    catch_up: str | None = None,
+    script: str | None = None,
+    no_agent: bool | None = None,
+    context_from: list[str] | None = None,
+    model: str | None = None,
+    toolsets: list[str] | None = None,
+    workdir: str | None = None,
+    skills: list[str] | None = None,
+) -> str:
+    """Make and look after jobs that run later, each in a session of its own. The prompt must say everything:
+    a run knows nothing of this conversation.
+
+    job: id or name
+    schedule: 30m (once), every 2h, 0 9 * * MON-FRI, or 2026-05-01T09:00
+    deliver: origin (this chat), local, or platform:chat[:thread]
+    repeat: how often in all
+    catch_up: for missed times: once, skip or all
+    script: of the home's scripts folder; its output goes before the prompt
+    no_agent: the script's output is the message
+    context_from: jobs whose last answers are told to this one
+    """
+    act = desk.bench.jobs
+    if act is None:
+        raise UserError("There are no jobs here.")
+    said = {
+        "job": job, "schedule": schedule, "prompt": prompt, "name": name, "deliver": deliver,
+        "repeat": repeat, "catch_up": catch_up, "script": script, "no_agent": no_agent,
+        "context_from": context_from, "model": model, "toolsets": toolsets, "workdir": workdir,
+        "skills": skills,
+    }  # fmt: skip
+    if action not in ("create", "list") and not job:
+        raise UserError(f"{action} needs the id or name of a job.")
+    return await act(desk.context, action, said)

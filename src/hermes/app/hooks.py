@@ -1,0 +1,107 @@
+"""The hooks of a gateway, put together: those of the home's `hooks` folder, those of plugins, and BOOT.md."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hermes import plugins
+from hermes.app.plugin_hooks import PluginRunner
+from hermes.control.gateway import Gateway
+from hermes.control.hooks import Hooks
+from hermes.control.submission import Place, Submission
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.clock import Clock
+from hermes.domain.errors import HermesError
+from hermes.domain.event import Entry, Failed, Finished, Stopped
+from hermes.domain.hooks import STARTUP, Hook, HookRunner
+from hermes.domain.ids import MAIN_AGENT, SessionId, new_session_id
+from hermes.domain.turn import Cause, TurnInput
+from hermes.execution.hook_processes import HookProcesses
+from hermes.state.findings import Findings
+from hermes.state.hook_files import FoundHooks, read_hooks
+from hermes.state.textfile import read_text
+
+log = logging.getLogger("hermes.hooks")
+BOOT_FILE = "BOOT.md"
+BOOT_DOOR = "boot"
+BOOT_WORDS = "[The gateway has just started. Nobody is here to talk to. Do what BOOT.md says:]"
+
+
+class HookPart:
+    """Reads files and plugins, so it is made beside the loop."""
+
+    def __init__(self, home: Path, environ: Mapping[str, str], clock: Clock) -> None:
+        self._home = home
+        self._clock = clock
+        self._told: Callable[[list[dict[str, Any]]], None] = lambda facts: None
+        self._booting: asyncio.Task[None] | None = None
+        self.found: FoundHooks = read_hooks(home)
+        for problem in self.found.problems:
+            log.warning("hook.left_out %s", problem)
+        added = PluginRunner(plugins.hooks())
+        groups: list[tuple[Sequence[Hook], HookRunner]] = [
+            (self.found.hooks, HookProcesses(home, environ)),
+            (added.hooks, added),
+        ]
+        self.hooks = Hooks(groups, clock, self._changed)
+
+    def facts(self) -> list[dict[str, Any]]:
+        """How each hook is, as the state file tells it."""
+        used = [
+            {"name": one.name, "state": "left alone" if one.open else "on", "why": one.why}
+            for one in self.hooks.facts()
+        ]
+        unused = [{"name": one.file, "state": "left out", "why": str(one)} for one in self.found.problems]
+        return used + unused
+
+    def begin(
+        self, gateway: Gateway, accounts: Sequence[str], told: Callable[[list[dict[str, Any]]], None]
+    ) -> None:
+        """The gateway is ready."""
+        self._told = told
+        self.hooks.tell(STARTUP, {"platforms": list(accounts)})
+        self._booting = asyncio.create_task(self._boot(gateway), name=BOOT_FILE)
+
+    async def close(self) -> None:
+        if self._booting is not None:
+            self._booting.cancel()
+            await asyncio.wait((self._booting,))
+        await self.hooks.close()
+
+    def _changed(self) -> None:
+        self._told(self.facts())
+
+    async def _boot(self, gateway: Gateway) -> None:
+        """What BOOT.md says is done by the main agent, once for each start, in a session of its own."""
+        text = await asyncio.to_thread(_read_boot, self._home)
+        if not text:
+            return
+        session = SessionId(f"boot_{new_session_id(self._clock.now())}")
+        words = Submission(
+            agent=MAIN_AGENT,
+            source=Source(address=Address(platform=BOOT_DOOR, chat=BOOT_FILE), kind=Kind.JOB),
+            input=TurnInput(text=f"{BOOT_WORDS}\n\n{text}"),
+            place=Place(session=session, begin=True),
+            cause=Cause.JOB,
+        )
+        try:
+            turn = await gateway.submit(words)
+            log.info("boot.began session=%s", session)
+            async for seen in gateway.watch(MAIN_AGENT, turn.id):
+                if isinstance(seen, Entry) and isinstance(seen.record, Finished | Failed | Stopped):
+                    end = type(seen.record).__name__.lower()
+                    log.info("boot.ended session=%s end=%s: hermes sessions show %s", session, end, session)
+        except HermesError as error:
+            log.warning("boot.failed why=%s", error)
+
+
+def _read_boot(home: Path) -> str:
+    found = Findings(BOOT_FILE)
+    text = read_text(home / BOOT_FILE, found).text.strip()
+    for problem in found.problems:
+        log.warning("boot.problem %s", problem)
+    return "" if found.problems else text

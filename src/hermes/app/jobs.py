@@ -1,0 +1,149 @@
+"""Jobs and the machine: their scripts, folders and files, the `cronjob` tool's way to them, and the jobs that
+the existing product left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hermes.control.gateway import Gateway
+from hermes.control.job_import import import_jobs
+from hermes.control.job_words import job_line
+from hermes.control.jobs import JobDesk, JobWish
+from hermes.control.runtime import Runtime
+from hermes.domain.clock import Clock, zone_named
+from hermes.domain.errors import UserError
+from hermes.domain.ids import JobId, SessionId
+from hermes.domain.job import ScriptReport
+from hermes.domain.ports import Backend, Command, Tx
+from hermes.domain.tool import ToolContext
+from hermes.execution.scripts import Scripts
+from hermes.state.job_files import keep_output, read_jobs_file
+
+log = logging.getLogger("hermes.cron")
+
+
+class HomeJobs:
+    """The machine as the jobs of one agent see it: `scripts/` and `cron/output/` of its home."""
+
+    def __init__(self, home: Path, environ: Mapping[str, str], backend: Backend | None) -> None:
+        self._home = home
+        self._scripts = Scripts(home, environ)
+        self._backend = backend
+
+    async def check(self, script: str, workdir: str) -> None:
+        if script:
+            await asyncio.to_thread(self._scripts.find, script)
+        if workdir:
+            path = Path(workdir)
+            if not path.is_absolute() or not await asyncio.to_thread(path.is_dir):
+                raise UserError(
+                    f"There is no folder {workdir}.", hint="A job's folder is an absolute path that exists."
+                )
+
+    async def enter(self, session: SessionId, workdir: str) -> None:
+        if self._backend is not None:
+            order = Command(text=f"cd -- {shlex.quote(workdir)}", session=session, timeout=30.0)
+            await self._backend.run(order, lambda text: None)
+
+    async def run_script(self, name: str, workdir: str, seconds: float) -> ScriptReport:
+        end = await self._scripts.run(name, b"", seconds, workdir)
+        output = end.output.decode("utf-8", "replace")
+        if end.code == 0:
+            return ScriptReport(output=output)
+        why = (
+            f"It ended with code {end.code}."
+            if end.code is not None
+            else "It took too long or said too much."
+        )
+        complaint = end.complaint.decode("utf-8", "replace").strip()
+        return ScriptReport(output=output, problem=f"{why} {complaint}".strip())
+
+    async def keep_output(self, job: JobId, file: str, text: str, most: int) -> None:
+        await asyncio.to_thread(keep_output, self._home, job, file, text, most)
+
+
+async def take_over_jobs(runtime: Runtime, clock: Clock) -> None:
+    """The jobs of the existing product become ours at the first start; what is wrong stops nothing."""
+    agent, home = runtime.profile.agent, runtime.profile.home
+    try:
+        told = await asyncio.to_thread(read_jobs_file, home)
+    except UserError as error:
+        log.warning("cron.not_imported agent=%s why=%s", agent, error)
+        return
+    if not told:
+        return
+    now, zone = clock.now(), zone_named(runtime.profile.settings.timezone)
+
+    def take(tx: Tx) -> int:
+        return import_jobs(tx, agent, told, now, zone)
+
+    count = await runtime.store.write(take)
+    if count:
+        log.info("cron.imported agent=%s jobs=%d", agent, count)
+
+
+# --- the tool ------------------------------------------------------------------------------------
+
+JobTool = Callable[[ToolContext, str, Mapping[str, Any]], Awaitable[str]]
+
+
+def job_tool(gateway: Callable[[], Gateway | None]) -> JobTool:
+    """What the `cronjob` tool asks: an action, a job, and what is said of it."""
+
+    async def act(context: ToolContext, action: str, said: Mapping[str, Any]) -> str:
+        running = gateway()
+        if running is None:
+            raise UserError("Jobs cannot be reached now.")
+        desk = running.jobs(context.agent)
+        job, wish = str(said.get("job") or ""), wish_of(said)
+        match action:
+            case "create":
+                origin = await running.read(context.agent, partial(_origin, context))
+                return f"Made: {job_line(await desk.create(wish, origin), desk.zone)}"
+            case "list":
+                lines = [job_line(one, desk.zone) for one in await desk.all()]
+                return "\n".join(lines) or "There are no jobs."
+            case "update":
+                return f"Changed: {job_line(await desk.update(job, wish), desk.zone)}"
+            case _:
+                return await _simple(desk, action, job)
+
+    return act
+
+
+async def _simple(desk: JobDesk, action: str, job: str) -> str:
+    acts = {"pause": desk.pause, "resume": desk.resume, "run": desk.run, "remove": desk.remove}
+    done = await acts[action](job)
+    words = {"pause": "Paused", "resume": "Resumed", "run": "Runs now", "remove": "Removed"}
+    return f"{words[action]}: {job_line(done, desk.zone)}"
+
+
+def _origin(context: ToolContext, tx: Tx) -> Any:
+    turn = tx.turns.get(context.turn)
+    return None if turn is None else turn.source
+
+
+def wish_of(said: Mapping[str, Any]) -> JobWish:
+    """What is said of a job by the names that people and programs use."""
+    repeat = said.get("repeat")
+    return JobWish(
+        schedule=said.get("schedule"),
+        prompt=said.get("prompt"),
+        name=said.get("name"),
+        deliver=said.get("deliver"),
+        times=repeat if isinstance(repeat, int) else None,
+        catch_up=said.get("catch_up"),
+        script=said.get("script"),
+        no_agent=said.get("no_agent"),
+        context_from=said.get("context_from"),
+        model=said.get("model"),
+        toolsets=said.get("toolsets"),
+        workdir=said.get("workdir"),
+        skills=said.get("skills"),
+    )

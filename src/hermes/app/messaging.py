@@ -1,0 +1,65 @@
+"""What the agents of a gateway need to send: how a tool posts to other chats, and which files may go out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from hermes.control.attachments import TakeFile, collect_files
+from hermes.control.courier import Courier, Letter
+from hermes.domain.address import Address
+from hermes.domain.directory import Places, PostOffice
+from hermes.domain.ids import AgentId
+from hermes.domain.ports import Media
+from hermes.domain.settings import Profile
+from hermes.domain.tool import ToolContext
+from hermes.state.outgoing import OutgoingFiles
+from hermes.state.profiles import agent_home
+
+
+class Messaging:
+    """`courier` is asked for when something is sent: there is one as soon as the gateway runs."""
+
+    def __init__(self, home: Path, environ: Mapping[str, str], courier: Callable[[], Courier]) -> None:
+        self._home = home
+        self._environ = environ
+        self._courier = courier
+        self._files: dict[AgentId, TakeFile] = {}
+
+    @property
+    def office(self) -> PostOffice:
+        return PostOffice(send=self._send, places=self._places)
+
+    def files(self, profile: Profile, workspace: Path, media: Media, kept: Path) -> TakeFile:
+        """What lets an agent's files go: those of its workspace, its media folder `kept`, and the folders
+        that the settings name."""
+        settings = profile.settings
+        user_home = Path(self._environ.get("HOME") or Path.home())
+        named = [_absolute(folder, user_home) for folder in settings.gateway.media_delivery_allow_dirs]
+        hosted = [agent_home(self._home, AgentId(name), settings) for name in settings.agents]
+        files = OutgoingFiles(
+            media=media,
+            workspace=workspace,
+            allowed=[workspace, kept, *(folder for folder in named if folder is not None)],
+            homes=[self._home, profile.home, *hosted],
+            user_home=user_home,
+        )
+        self._files[profile.agent] = files.take
+        return files.take
+
+    async def _send(self, context: ToolContext, target: str, text: str) -> Sequence[Address]:
+        body = await collect_files(text, self._files.get(context.agent))
+        letter = Letter(key=context.key, target=target, body=body, turn=context.turn)
+        return (await self._courier().post(context.agent, letter)).to
+
+    async def _places(self, context: ToolContext) -> Places:
+        known = await self._courier().known(context.agent, context.turn)
+        return Places(homes=known.homes, channels=known.channels)
+
+
+def _absolute(folder: str, user_home: Path) -> Path | None:
+    """A folder of the settings; one that is not absolute names no place."""
+    place = Path(folder)
+    if place.parts and place.parts[0] == "~":
+        place = user_home.joinpath(*place.parts[1:])
+    return place if place.is_absolute() else None

@@ -1,0 +1,85 @@
+"""People whom the existing product had let in: its files `pairing/<platform>-approved.json`, taken once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hermes.control.pairing import take_over
+from hermes.domain.address import DEFAULT_ACCOUNT
+from hermes.domain.errors import UserError
+from hermes.domain.pairing import Account, Paired
+from hermes.domain.ports import Store
+from hermes.domain.text import one_line
+
+log = logging.getLogger("hermes.app")
+FOLDERS = ("platforms/pairing", "pairing")
+_SUFFIX = "-approved.json"
+_MOST_BYTES = 4_000_000
+_NAME = 100
+
+
+async def import_people(home: Path, store: Store) -> int:
+    """Let in everybody who was approved there. A file that cannot be read is told of and tried at the next
+    start; one that was taken over is not again, so that nobody who was revoked since comes back."""
+    count = 0
+    for file in await asyncio.to_thread(_files, home):
+        try:
+            people = await asyncio.to_thread(read_approved, file)
+        except UserError as error:
+            log.warning("pairing.not_imported %s", error)
+            continue
+        label = str(file.relative_to(home))
+        new = await store.write(partial(take_over, label=label, people=people))
+        if new:
+            log.info("pairing.imported file=%s people=%d", label, new)
+        count += new
+    return count
+
+
+def read_approved(file: Path) -> list[Paired]:
+    """The people of one file; a `UserError` if it is not what it should be."""
+    hint = "Mend it, or move it away."
+    try:
+        if file.stat().st_size > _MOST_BYTES:
+            raise UserError(f"{file} is too large.", hint=hint)
+        tree = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{file} cannot be read ({type(error).__name__}).", hint=hint) from error
+    if not isinstance(tree, dict):
+        raise UserError(f"{file} must map user ids to what is known of them.", hint=hint)
+    account = Account(platform=file.name.removesuffix(_SUFFIX).lower(), name=DEFAULT_ACCOUNT)
+    return [_paired(account, user, facts, file) for user, facts in tree.items() if user.strip()]
+
+
+def _paired(account: Account, user: str, facts: Any, file: Path) -> Paired:
+    told = facts if isinstance(facts, dict) else {}
+    name = told.get("user_name")
+    return Paired(
+        account=account,
+        user=user.strip(),
+        name=one_line(name, _NAME) if isinstance(name, str) else "",
+        approved_at=_time(told.get("approved_at"), file),
+        by="imported",
+    )
+
+
+def _time(told: Any, file: Path) -> datetime:
+    try:
+        if isinstance(told, str):
+            read = datetime.fromisoformat(told)
+            return read if read.tzinfo else read.replace(tzinfo=UTC)
+        return datetime.fromtimestamp(float(told), UTC)
+    except (TypeError, ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(file.stat().st_mtime, UTC)
+
+
+def _files(home: Path) -> list[Path]:
+    return [
+        file for folder in FOLDERS for file in sorted((home / folder).glob(f"*{_SUFFIX}")) if file.is_file()
+    ]

@@ -1,0 +1,86 @@
+"""Hooks of plugins: functions of this process, each call in a thread of its own. A thread cannot be killed:
+one that hangs is left to itself, and its function is not called again before it has come back."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hermes.domain.errors import Unreachable
+from hermes.domain.hooks import EVENTS, Heard, Hook, is_asked, is_event
+
+FOLDER = "(plugin)"
+TOLD = tuple(event for event in EVENTS if not is_asked(event))
+Function = Callable[[str, dict[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginHook:
+    """A function that follows events; `events` are those it names, or all that are told."""
+
+    name: str
+    run: Function
+    events: tuple[str, ...]
+
+
+def plugin_hook(name: str, run: Function) -> PluginHook:
+    """A plugin's function as a hook. It observes: what is asked is no plugin's business."""
+    named = getattr(run, "events", TOLD)
+    events = tuple(event for event in named if is_event(event) and not is_asked(event))
+    return PluginHook(name=name, run=run, events=events)
+
+
+class PluginRunner:
+    def __init__(self, functions: Mapping[str, Function]) -> None:
+        self._known = {name: plugin_hook(name, run) for name, run in functions.items()}
+        self._busy: set[str] = set()
+
+    @property
+    def hooks(self) -> Sequence[Hook]:
+        return [
+            Hook(name=one.name, folder=FOLDER, events=one.events)
+            for one in self._known.values()
+            if one.events
+        ]
+
+    async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> Heard:
+        if hook.name in self._busy:
+            raise Unreachable("its last call has not come back")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[object] = loop.create_future()
+        run = self._known[hook.name].run
+
+        def settle(error: str | None, result: object) -> None:
+            self._busy.discard(hook.name)
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(result)
+            else:
+                answer.set_exception(Unreachable(error))
+
+        def work() -> None:
+            error, result = None, None
+            try:
+                result = run(event, dict(context))
+                if inspect.iscoroutine(result):
+                    result = asyncio.run(result)
+            except BaseException as raised:  # a plugin's code may raise anything; the breaker counts it
+                error = type(raised).__name__
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, error, result)
+
+        self._busy.add(hook.name)
+        threading.Thread(target=work, name=f"hook {hook.name}", daemon=True).start()
+        try:
+            async with asyncio.timeout(hook.seconds(event)):
+                return Heard(answer=await answer)
+        except TimeoutError:
+            raise Unreachable(f"it gave no answer within {hook.seconds(event):g} s") from None
+
+    async def close(self) -> None:
+        """What still runs is a daemon's thread and ends with the process."""

@@ -1,0 +1,50 @@
+"""`/cron`: look after the jobs of this agent."""
+
+from __future__ import annotations
+
+from hermes.control.commands.registry import Call, Reply, command
+from hermes.control.job_runs import Moment, run_now
+from hermes.control.job_words import job_line, title
+from hermes.control.jobs import JobWish, create_job, find_job, pause_job, resume_job
+from hermes.domain.clock import zone_named
+from hermes.domain.errors import UserError
+
+_USAGE = "Write /cron list, or /cron pause|resume|run|remove <job>, or /cron add <schedule> | <prompt>."
+
+
+@command("cron", "look after scheduled jobs", usage="[list | add … | pause|resume|run|remove <job>]")
+def cron(call: Call) -> Reply:
+    action, _, rest = call.args.partition(" ")
+    zone = zone_named(call.settings.timezone)
+    moment = Moment(now=call.now, zone=zone, settings=call.settings)
+    match action.lower() or "list":
+        case "list":
+            lines = [f"- {job_line(job, zone)}" for job in call.tx.jobs.list()]
+            return Reply(text="\n".join(lines) or "There are no jobs yet.")
+        case "add":
+            return _add(call, rest, moment)
+        case "pause":
+            return Reply(text=f"Paused: “{title(pause_job(call.tx, find_job(call.tx, rest), call.now))}”.")
+        case "resume":
+            return Reply(text=job_line(resume_job(call.tx, find_job(call.tx, rest), moment), zone))
+        case "run":
+            job = find_job(call.tx, rest)
+            run_now(call.tx, job, moment)
+            return Reply(text=f"“{title(job)}” runs now; its answer goes to {job.deliver_to}.")
+        case "remove":
+            job = find_job(call.tx, rest)
+            call.tx.jobs.remove(job.id)
+            return Reply(text=f"Removed: “{title(job)}”.")
+        case _:
+            raise UserError(f"/cron does not know “{action[:40]}”.", hint=_USAGE)
+
+
+def _add(call: Call, rest: str, moment: Moment) -> Reply:
+    schedule, bar, prompt = rest.partition("|")
+    if not bar:
+        raise UserError(
+            "A job needs a schedule and a prompt.", hint="Write /cron add every 2h | look at the mail."
+        )
+    wish = JobWish(schedule=schedule, prompt=prompt)
+    job = create_job(call.tx, call.session.agent, wish, call.source, moment)
+    return Reply(text=f"Made: {job_line(job, moment.zone)}")

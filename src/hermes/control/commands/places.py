@@ -1,0 +1,35 @@
+"""Commands about places: where reports and messages without an address go."""
+
+from __future__ import annotations
+
+from hermes.control.commands.registry import Call, Reply, command
+from hermes.control.targets import home_channel
+from hermes.domain.address import LOCAL_DOOR, Kind
+from hermes.domain.errors import UserError
+from hermes.domain.text import one_line
+
+_CHATS = (Kind.PRIVATE, Kind.GROUP, Kind.CHANNEL, Kind.THREAD)
+
+
+@command("sethome", "make this chat the platform's home channel", usage="[off]", aliases=("set-home",))
+def sethome(call: Call) -> Reply:
+    here = call.source.address
+    if here.platform == LOCAL_DOOR or call.source.kind not in _CHATS:
+        raise UserError("This is no chat that messages could be sent to.", hint="Write /sethome in a chat.")
+    if call.args and call.args.lower() != "off":
+        raise UserError(
+            f"/sethome takes no “{one_line(call.args, 40)}”.",
+            hint="Write it in the chat that is meant; /sethome off takes it back.",
+        )
+    if call.args:
+        if here.credential not in call.tx.directory.homes():
+            return Reply(text=f"No home channel was chosen for {here.credential}.")
+        call.tx.directory.set_home(here.credential, None, call.now)
+        left = home_channel(call.tx, call.settings, here)
+        now = "it has none now" if left is None else f"it is {left} again, as in the settings"
+        return Reply(text=f"This is no longer the home channel of {here.credential}; {now}.")
+    call.tx.directory.set_home(here.credential, here, call.now)
+    return Reply(
+        text=f"This chat is now the home channel of {here.credential}: reports, and messages to"
+        f" “{here.credential}” without a chat, come here."
+    )

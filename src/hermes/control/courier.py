@@ -1,0 +1,171 @@
+"""The courier: messages that no turn answers with. The agent, a person at the command line or another part of
+the gateway hands one in with a key and the name of a place; one transaction finds the place and writes the
+outbox rows. The same key is the same message: a repeat after a crash writes nothing.
+
+What is sent to another chat is also told to the session of that chat, as words of the agent, so that it knows
+what people there answer to. Where several people have sessions of their own in a chat, it is told to none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from hermes.control.outcome import cut_body
+from hermes.control.targets import Aliases, Known, known_targets, resolve_targets
+from hermes.domain.address import Address
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.clock import Clock
+from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
+from hermes.domain.message import Body
+from hermes.domain.ports import Store, Tx
+from hermes.domain.rows import OutboxRow
+from hermes.domain.settings import Settings
+from hermes.domain.text import storable
+from hermes.domain.turn import Action, BusyMode, Cause, Turn, TurnInput
+
+_PREFIX = "send:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """A message for a place by its name; `turn` is the one that sends it, and its chat is the `origin`."""
+
+    key: str
+    target: str
+    body: Body
+    turn: TurnId | None = None
+
+    @property
+    def prefix(self) -> str:
+        """How the keys of its outbox rows begin."""
+        return f"{_PREFIX}{self.key}:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted:
+    """Where a letter goes, and the sessions that were told of it. Not `fresh`: it was handed in before."""
+
+    to: tuple[Address, ...]
+    told: tuple[SessionId, ...] = ()
+    fresh: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Map:
+    """What of the gateway decides where a letter can go."""
+
+    settings: Settings
+    accounts: Collection[str]
+    aliases: Aliases
+    capabilities: Callable[[Address], Capabilities]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posting:
+    """The transaction that takes a letter."""
+
+    letter: Letter
+    map: Map
+    now: datetime
+
+    def unit(self, tx: Tx) -> Posted:
+        letter = self.letter
+        rows = tx.post.begun(letter.prefix)
+        if rows:
+            return Posted(to=tuple(dict.fromkeys(row.to for row in rows)), fresh=False)
+        if not letter.body.text.strip() and not letter.body.attachments:
+            raise UserError("There is nothing to send.", hint="Give the message's text.")
+        origin = origin_of(tx, letter.turn)
+        addresses = resolve_targets(letter.target, self.known(tx, origin))
+        if not addresses:
+            raise UserError("“local” is no chat: nothing was sent.", hint="Name a platform or a chat.")
+        for place, to in enumerate(addresses):
+            self._write(tx, f"{letter.prefix}{place}", to)
+        told = [self._tell(tx, to) for to in addresses if to != origin]
+        return Posted(to=addresses, told=tuple(session for session in told if session is not None))
+
+    def known(self, tx: Tx, origin: Address | None) -> Known:
+        return known_targets(tx, self.map.settings, self.map.accounts, self.map.aliases, origin)
+
+    def _write(self, tx: Tx, key: str, to: Address) -> None:
+        for part, body in enumerate(cut_body(self.letter.body, self.map.capabilities(to))):
+            tx.outbox.add(OutboxRow(key=f"{key}:{part}", to=to, body=body, created_at=self.now))
+
+    def _tell(self, tx: Tx, to: Address) -> SessionId | None:
+        """Its actor writes it down when it is that turn's time: behind what runs there."""
+        sessions = tx.directory.bound(to)
+        session = tx.sessions.get(sessions[0]) if len(sessions) == 1 else None
+        if session is None:
+            return None
+        turn = Turn(
+            id=new_turn_id(),
+            session=session.id,
+            agent=session.agent,
+            cause=Cause.POST,
+            input=TurnInput(text=storable(self.letter.body.text), action=Action.MIRROR),
+            created_at=self.now,
+            busy=BusyMode.QUEUE,
+        )
+        tx.turns.add(turn)
+        return session.id
+
+
+def origin_of(tx: Tx, turn: TurnId | None) -> Address | None:
+    """The chat that a turn answers in."""
+    known = None if turn is None else tx.turns.get(turn)
+    return None if known is None or known.reply is None else known.reply.to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Courier:
+    """What the gateway offers to those who send."""
+
+    store: Store
+    clock: Clock
+    settings: Settings
+    accounts: Callable[[], Collection[str]]
+    aliases: Callable[[], Aliases]
+    """Looks at a file: called off the loop."""
+    capabilities: Callable[[Address], Capabilities]
+    ring: Callable[[Address], None]
+    wake: Callable[[AgentId, SessionId], None]
+
+    async def post(self, agent: AgentId, letter: Letter) -> Posted:
+        """Take a letter; it is on its way when this returns."""
+        posting = Posting(letter=letter, map=await self._map(), now=self.clock.now())
+        posted = await self.store.scoped(agent).write(posting.unit)
+        for to in posted.to:
+            self.ring(to)
+        for session in posted.told:
+            self.wake(agent, session)
+        return posted
+
+    async def known(self, agent: AgentId, turn: TurnId | None = None) -> Known:
+        """The places there are for a turn."""
+        around = await self._map()
+
+        def look(tx: Tx) -> Known:
+            return known_targets(tx, around.settings, around.accounts, around.aliases, origin_of(tx, turn))
+
+        return await self.store.scoped(agent).read(look)
+
+    async def resolve(self, target: str, origin: Address | None = None) -> tuple[Address, ...]:
+        """The addresses that a target means now."""
+        around = await self._map()
+
+        def look(tx: Tx) -> tuple[Address, ...]:
+            known = known_targets(tx, around.settings, around.accounts, around.aliases, origin)
+            return resolve_targets(target, known)
+
+        return await self.store.read(look)
+
+    async def _map(self) -> Map:
+        return Map(
+            settings=self.settings,
+            accounts=self.accounts(),
+            aliases=await asyncio.to_thread(self.aliases),
+            capabilities=self.capabilities,
+        )

@@ -1,0 +1,301 @@
+"""The ticker: it begins runs when they are due, takes them through script and turn, and settles them.
+
+Its life: it looks for what is due and what is unfinished, does it, and sleeps until the next slot, a minute
+at most; whoever changes a job, and a run that ends, wakes it. All it knows is in the store: a new life goes
+on where the last one was cut off. Of several gateways on one store the one with the lease ticks; were there
+two, the claim of a slot would still be one. A machine that slept, or whose clock was set ahead, finds missed
+slots at the next look; a clock that was set back has the jobs planned again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from hermes.control.job_runs import (
+    Moment,
+    Parts,
+    file_written,
+    fire,
+    plan_again,
+    planned_wrong,
+    report_failure,
+    report_interrupted,
+    session_name,
+    settle,
+    speak,
+    start_script,
+)
+from hermes.control.job_targets import ResolveTargets, resolve_targets
+from hermes.control.job_words import output_name, output_text
+from hermes.control.jobs import JobDesk
+from hermes.control.runtime import Runtime
+from hermes.domain.address import Address
+from hermes.domain.clock import Clock, zone_named
+from hermes.domain.errors import HermesError, UserError
+from hermes.domain.event import Entry, Failed, Finished, Stopped
+from hermes.domain.ids import AgentId, JobId, SessionId
+from hermes.domain.job import DueJobs, JobRun, RunState
+from hermes.domain.ports import Store, Tx
+from hermes.domain.rows import Slot
+from hermes.domain.settings import Settings
+from hermes.domain.turn import TurnState
+
+log = logging.getLogger("hermes.cron")
+LONGEST_SLEEP = 60.0
+LEASE = "cron"
+LEASE_SECONDS = 3 * LONGEST_SLEEP
+_SET_BACK = -2.0
+_RunKey = tuple[AgentId, Slot]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CronWorld:
+    """What the ticker needs of the gateway around it."""
+
+    store: Store
+    runtimes: Mapping[AgentId, Runtime]
+    settings: Settings
+    clock: Clock
+    parts: Parts
+    ring_session: Callable[[AgentId, SessionId], None]
+    ring_lane: Callable[[Address], None]
+    owner: str = "gateway"
+    targets: ResolveTargets = resolve_targets
+
+
+class Cron:
+    def __init__(self, world: CronWorld) -> None:
+        self._world = world
+        self._zone = zone_named(world.settings.timezone)
+        self._bell = asyncio.Event()
+        self._working: dict[_RunKey, asyncio.Task[None]] = {}
+        self._looked: tuple[datetime, float] | None = None
+
+    # --- what others may do ---
+
+    def ring(self) -> None:
+        """A job was changed, or a run has ended."""
+        self._bell.set()
+
+    def heard(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
+        """Told of every record: the end of a run's turn is what it waits for."""
+        if session.startswith("cron_") and isinstance(entries[-1].record, Finished | Failed | Stopped):
+            self.ring()
+
+    def desk(self, agent: AgentId) -> JobDesk:
+        runtime, world = self._world.runtimes[agent], self._world
+        return JobDesk(
+            agent=agent,
+            store=runtime.store,
+            clock=world.clock,
+            zone=self._zone,
+            settings=world.settings,
+            world=runtime.jobs,
+            targets=world.targets,
+            changed=self.ring,
+        )
+
+    # --- its life ---
+
+    async def live(self) -> None:
+        while True:
+            self._bell.clear()
+            await self._rest(await self.tick())
+
+    async def close(self) -> None:
+        """What is under way in scripts is cut off; what has ended is settled."""
+        for task in self._working.values():
+            task.cancel()
+        if self._working:
+            await asyncio.wait(self._working.values())
+        with contextlib.suppress(HermesError):
+            for agent in self._world.runtimes:
+                for run in (await self._look(agent))[1]:
+                    if run.state is RunState.TURN:
+                        await self._settle(agent, run)
+            await self._world.store.write(lambda tx: tx.leases.release(LEASE, self._world.owner))
+
+    async def tick(self) -> float:
+        """Do what is due now; the seconds until there may be more."""
+        now = self._world.clock.now()
+        await self._mind_the_clock(now)
+        following: list[datetime] = []
+        for agent in self._world.runtimes:
+            due, runs = await self._look(agent)
+            if (due.jobs or runs) and not await self._leads(now):
+                return LONGEST_SLEEP
+            for run in runs:
+                await self._go_on(agent, run)
+            if await self._fire(agent, due, len(runs)):
+                due, _ = await self._look(agent)
+            following += [due.next] if due.next is not None else []
+        now = self._world.clock.now()
+        ahead = [max(0.0, (at - now).total_seconds()) for at in following]
+        return min([LONGEST_SLEEP, *ahead])
+
+    async def _rest(self, seconds: float) -> None:
+        bell = asyncio.create_task(self._bell.wait(), name="cron bell")
+        alarm = asyncio.create_task(self._world.clock.sleep(seconds), name="cron alarm")
+        try:
+            await asyncio.wait((bell, alarm), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            bell.cancel()
+            alarm.cancel()
+
+    async def _look(self, agent: AgentId) -> tuple[DueJobs, list[JobRun]]:
+        now = self._world.clock.now()
+        return await self._store(agent).read(lambda tx: (tx.jobs.due(now), tx.job_runs.open()))
+
+    async def _leads(self, now: datetime) -> bool:
+        world = self._world
+        epoch = await world.store.write(lambda tx: tx.leases.take(LEASE, world.owner, now, LEASE_SECONDS))
+        return epoch is not None
+
+    async def _mind_the_clock(self, now: datetime) -> None:
+        elapsed = self._world.clock.monotonic()
+        before, self._looked = self._looked, (now, elapsed)
+        if before is not None and (now - before[0]).total_seconds() - (elapsed - before[1]) > _SET_BACK:
+            return
+        for agent in self._world.runtimes:
+            moment = self._moment()
+            if await self._store(agent).read(partial(_is_planned_wrong, moment)):
+                changed = await self._store(agent).write(partial(_plan_again, moment))
+                log.info("cron.planned_again agent=%s jobs=%d", agent, changed)
+
+    # --- beginning ---
+
+    async def _fire(self, agent: AgentId, due: DueJobs, running: int) -> bool:
+        """Begin what is due, as far as there is room; whether anything was looked at."""
+        most = self._world.settings.cron.max_parallel_jobs
+        for job in due.jobs:
+            if most and running >= most:
+                break
+            run = await self._store(agent).write(partial(_fire, job.id, self._moment()))
+            if run is None:
+                continue
+            running += 1
+            log.info("cron.run job=%s due=%s", run.job, run.due.isoformat())
+            await self._go_on(agent, await self._again(agent, run))
+        return bool(due.jobs)
+
+    async def _again(self, agent: AgentId, run: JobRun) -> JobRun:
+        return await self._store(agent).read(lambda tx: tx.job_runs.get(run.slot)) or run
+
+    # --- going on ---
+
+    async def _go_on(self, agent: AgentId, run: JobRun) -> None:
+        key = (agent, run.slot)
+        if key in self._working:
+            return
+        match run.state:
+            case RunState.CLAIMED:
+                task = asyncio.create_task(self._prepare(agent, run), name=f"cron {run.job}")
+                self._working[key] = task
+                task.add_done_callback(partial(self._done, key))
+            case RunState.SCRIPT:
+                moment = self._moment()
+                told = await self._store(agent).write(lambda tx: report_interrupted(tx, run.slot, moment))
+                self._begun(agent, told)
+            case RunState.TURN:
+                await self._settle(agent, run)
+            case RunState.SETTLED:
+                await self._write_file(agent, run)
+            case RunState.OVER:
+                pass
+
+    def _done(self, key: _RunKey, task: asyncio.Task[None]) -> None:
+        self._working.pop(key, None)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("cron.broke job=%s", key[1].job, exc_info=error)
+        self.ring()
+
+    async def _prepare(self, agent: AgentId, run: JobRun) -> None:
+        """What has to happen before the turn: the folder, the script."""
+        store, world = self._store(agent), self._world.runtimes[agent].jobs
+        job = await store.write(lambda tx: start_script(tx, run.slot))
+        if job is None:
+            return
+        report = None
+        try:
+            if world is None:
+                raise UserError("Jobs with scripts or folders cannot be run here.")
+            await world.check(job.script, job.workdir)
+            if job.workdir:
+                await world.enter(SessionId(session_name(run)), job.workdir)
+            if job.script:
+                seconds = self._world.settings.cron.script_timeout
+                report = await world.run_script(job.script, job.workdir, seconds)
+        except HermesError as error:
+            why, moment = str(error), self._moment()
+            self._begun(agent, await store.write(lambda tx: report_failure(tx, run.slot, moment, why)))
+            return
+        moment = self._moment()
+        self._begun(agent, await store.write(lambda tx: speak(tx, run.slot, moment, report)))
+
+    def _begun(self, agent: AgentId, run: JobRun | None) -> None:
+        if run is not None and run.session is not None:
+            self._world.ring_session(agent, run.session)
+
+    # --- ending ---
+
+    async def _settle(self, agent: AgentId, run: JobRun) -> None:
+        def look(tx: Tx) -> TurnState | None:
+            turn = None if run.turn is None else tx.turns.get(run.turn)
+            return None if turn is None else turn.state
+
+        store, moment, parts = self._store(agent), self._moment(), self._world.parts
+        state = await store.read(look)
+        if state is not None and state.open:
+            if state is TurnState.ACCEPTED:
+                self._begun(agent, run)
+            return
+        settled = await store.write(lambda tx: settle(tx, run.slot, moment, parts))
+        if settled is None:
+            return
+        log.info("cron.ended job=%s status=%s", run.job, settled.status.value)
+        for to in settled.to:
+            self._world.ring_lane(to)
+        await self._write_file(agent, settled)
+
+    async def _write_file(self, agent: AgentId, run: JobRun) -> None:
+        """The run's file, outside of any transaction; a run without its file gets it at the next look."""
+        store, world, settings = self._store(agent), self._world.runtimes[agent].jobs, self._world.settings
+        turn = run.turn
+        entries = [] if turn is None else await store.read(lambda tx: tx.journal.of_turn(turn))
+        if world is not None:
+            text, name = output_text(run, entries, self._zone), output_name(run, self._zone)
+            try:
+                await world.keep_output(run.job, name, text, settings.cron.output_retention)
+            except UserError as error:
+                log.warning("cron.no_file job=%s why=%s", run.job, error)
+                return
+        await store.write(lambda tx: file_written(tx, run.slot))
+        # Slots that came due meanwhile may run now.
+        self.ring()
+
+    # --- small things ---
+
+    def _store(self, agent: AgentId) -> Store:
+        return self._world.runtimes[agent].store
+
+    def _moment(self) -> Moment:
+        world = self._world
+        return Moment(now=world.clock.now(), zone=self._zone, settings=world.settings, targets=world.targets)
+
+
+def _fire(job: JobId, moment: Moment, tx: Tx) -> JobRun | None:
+    return fire(tx, job, moment)
+
+
+def _is_planned_wrong(moment: Moment, tx: Tx) -> bool:
+    return bool(planned_wrong(tx, moment))
+
+
+def _plan_again(moment: Moment, tx: Tx) -> int:
+    return plan_again(tx, moment)

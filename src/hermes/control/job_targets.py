@@ -1,0 +1,35 @@
+"""Where the answers of a job go: what its `deliver` says, looked up as any target is. A job without a chat of
+its own that says `origin` goes to the first home channel there is, and else stays at home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hermes.control.targets import LOCAL, ORIGIN, known_targets
+from hermes.control.targets import resolve_targets as resolve
+from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
+from hermes.domain.ports import Tx
+from hermes.domain.settings import Settings
+
+__all__ = ["LOCAL", "ORIGIN", "ResolveTargets", "resolve_targets"]
+
+ResolveTargets = Callable[[Tx, str, Source | None, Settings], tuple[Address, ...]]
+"""The addresses that `deliver` means, for who made the job; a `UserError` says what is wrong with it."""
+_CHATS = (Kind.PRIVATE, Kind.GROUP, Kind.CHANNEL, Kind.THREAD)
+
+
+def resolve_targets(tx: Tx, deliver: str, origin: Source | None, settings: Settings) -> tuple[Address, ...]:
+    chat = _chat(origin)
+    known = known_targets(tx, settings, frozenset(settings.platforms), {}, chat)
+    words = [word.strip() for word in deliver.split(",") if word.strip()]
+    if chat is None and any(word.lower() == ORIGIN for word in words):
+        words = [word for word in words if word.lower() != ORIGIN] or [LOCAL]
+        homes = tuple(known.homes.values())[:1]
+        return tuple(dict.fromkeys((*homes, *resolve(",".join(words), known))))
+    return resolve(",".join(words), known)
+
+
+def _chat(origin: Source | None) -> Address | None:
+    if origin is None or origin.kind not in _CHATS or origin.address.platform == LOCAL_DOOR:
+        return None
+    return origin.address

@@ -1,0 +1,56 @@
+"""The outbox in the hands of an operator: what waits, what was given up, trying again, dropping. Units of one
+transaction each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from hermes.domain.errors import UserError
+from hermes.domain.ports import Tx
+from hermes.domain.rows import OutboxRow, OutState
+from hermes.domain.text import one_line
+
+UNSETTLED = (OutState.DUE, OutState.ATTEMPTING, OutState.UNKNOWN, OutState.DEAD)
+DROPPED = "dropped by the operator"
+_MOST = 10_000
+
+
+def list_outbox(tx: Tx, limit: int, states: Sequence[OutState] = UNSETTLED) -> list[OutboxRow]:
+    return tx.post.find(states, limit)
+
+
+def retry_messages(tx: Tx, wanted: Sequence[str], now: datetime) -> list[OutboxRow]:
+    """Send these again, or all that were given up if none is named."""
+    return _change(tx, wanted, lambda key: tx.post.retry(key, now))
+
+
+def drop_messages(tx: Tx, wanted: Sequence[str]) -> list[OutboxRow]:
+    """Give these up for good, or all that were given up already if none is named."""
+    return _change(tx, wanted, lambda key: tx.post.drop(key, DROPPED))
+
+
+def _change(tx: Tx, wanted: Sequence[str], change: Callable[[str], bool]) -> list[OutboxRow]:
+    rows = [_find(tx, key) for key in wanted] if wanted else tx.post.find((OutState.DEAD,), _MOST)
+    for row in rows:
+        if not change(row.key):
+            raise UserError(
+                f"The message {row.key} is being sent at this moment.", hint="Look again: hermes outbox list"
+            )
+    return rows
+
+
+def _find(tx: Tx, key: str) -> OutboxRow:
+    """By its key or a beginning that no other unsettled message has."""
+    exact = tx.post.get(key)
+    begun = tx.post.begun(key) if key else []
+    found = [exact] if exact is not None else begun
+    open_ones = [row for row in found if not row.draft and row.state in UNSETTLED]
+    if len(open_ones) == 1:
+        return open_ones[0]
+    shown = one_line(key, 80)
+    if open_ones:
+        raise UserError(f"“{shown}” fits {len(open_ones)} messages.", hint="Write more of the key.")
+    if found:
+        raise UserError(f"The message “{shown}” is settled: {found[0].state.value}.", hint="Nothing changed.")
+    raise UserError(f"There is no message “{shown}”.", hint="`hermes outbox list` shows them.")

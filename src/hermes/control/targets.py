@@ -1,0 +1,241 @@
+"""Targets: from what a person, a job or a model calls a place to the addresses that are meant.
+
+`origin`, `local`, `all`, a platform (its home channel), `platform:chat[:thread]`, `platform:name`, lists of
+these. Pure: what is known of chats and homes is handed in; `known_targets` reads it in a transaction."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from urllib.parse import unquote
+
+from hermes.domain.address import Address, Kind, Source, read_platform, spell_platform
+from hermes.domain.directory import Channel
+from hermes.domain.errors import UserError
+from hermes.domain.ports import Tx
+from hermes.domain.settings import PlatformSettings, Settings
+from hermes.domain.text import one_line
+
+log = logging.getLogger("hermes.targets")
+ORIGIN = "origin"
+LOCAL = "local"
+ALL = "all"
+_WEBHOOK = "webhook"
+_NAMED = 8
+_SHOWN = 60
+_LONGEST = 256
+
+Aliases = Mapping[str, Mapping[str, str]]
+"""Names that a file gives to chats: {platform: {chat: name}}."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What targets are looked up in. `accounts` are the platforms this gateway has, as `platform[@account]`;
+    `homes` are by account, too."""
+
+    accounts: Collection[str] = ()
+    homes: Mapping[str, Address] = field(default_factory=dict)
+    channels: Sequence[Channel] = ()
+    origin: Address | None = None
+
+
+def known_targets(
+    tx: Tx, settings: Settings, accounts: Collection[str], aliases: Aliases, origin: Address | None = None
+) -> Known:
+    """What is known at this moment."""
+    return Known(
+        accounts=accounts,
+        homes=home_channels(tx, settings),
+        channels=with_aliases(tx.directory.channels(), aliases),
+        origin=origin,
+    )
+
+
+def resolve_targets(text: str, known: Known) -> tuple[Address, ...]:
+    """The places that are meant, each once, in the order they were named; none for `local`."""
+    words = [word.strip() for word in text.split(",")]
+    if not any(words):
+        raise UserError("No target was named.", hint=f"There is: {_what_there_is(known)}.")
+    found: dict[Address, None] = {}
+    for word in filter(None, words):
+        found.update(dict.fromkeys(_resolve(word, known)))
+    return tuple(found)
+
+
+def _resolve(word: str, known: Known) -> tuple[Address, ...]:
+    if len(word) > _LONGEST:
+        raise UserError(f"A target has at most {_LONGEST} characters.")
+    if word.lower() == LOCAL:
+        return ()
+    if word.lower() == ORIGIN:
+        if known.origin is None:
+            raise UserError(
+                "There is no chat that this came from.", hint=f"There is: {_what_there_is(known)}."
+            )
+        return (known.origin,)
+    if word.lower() == ALL:
+        if not known.homes:
+            raise UserError("No platform has a home channel.", hint="Write /sethome in a chat.")
+        return tuple(known.homes.values())
+    named, colon, rest = word.partition(":")
+    platform, account = read_platform(named.strip())
+    if platform == _WEBHOOK:
+        raise UserError(
+            "Messages to webhooks are not sent from here yet.", hint=f"There is: {_what_there_is(known)}."
+        )
+    credential = spell_platform(platform, account)
+    if credential not in known.accounts:
+        raise UserError(
+            f"There is no platform “{one_line(named, _SHOWN)}”.", hint=f"There is: {_what_there_is(known)}."
+        )
+    if not colon:
+        return (_home(credential, known),)
+    return (_chat(rest.strip(), platform, account, known),)
+
+
+def _home(credential: str, known: Known) -> Address:
+    home = known.homes.get(credential)
+    if home is None:
+        raise UserError(
+            f"{credential} has no home channel.",
+            hint=f"Write /sethome in a chat of it, or name one: {credential}:chat.",
+        )
+    return home
+
+
+def _chat(rest: str, platform: str, account: str, known: Known) -> Address:
+    """By id, by name, by `guild/name`, by the beginning of a name that only one has, and else as an id that
+    nobody has written from yet."""
+    if not rest:
+        raise UserError(f"“{platform}:” names no chat.", hint=f"Write {platform}:chat or {platform}:#name.")
+    mine = [
+        one for one in known.channels if (one.address.platform, one.address.account) == (platform, account)
+    ]
+    for one in mine:
+        if rest in (one.address.chat, _within(one.address)):
+            return one.address if rest != one.address.chat else _whole(one.address)
+    named = _by_name(rest, mine, platform)
+    if named is not None:
+        return named
+    chat, colon, thread = rest.partition(":")
+    if colon and thread and ":" not in thread:
+        place = _by_name(chat, mine, platform)
+        if place is not None:
+            return Address(platform=platform, account=account, chat=place.chat, thread=unquote(thread))
+    if not _is_id(rest):
+        there = ", ".join(one.label for one in mine[:_NAMED] if one.name) or "none with a name yet"
+        raise UserError(
+            f"{platform} has no chat called “{one_line(rest, _SHOWN)}”.",
+            hint=f"Known: {there}. A chat that never wrote is named by its id, or in channel_aliases.json.",
+        )
+    return Address.parse(f"{spell_platform(platform, account)}:{rest}")
+
+
+def _by_name(text: str, mine: Sequence[Channel], platform: str) -> Address | None:
+    wanted = _folded(text)
+    if not wanted:
+        return None
+    fits: tuple[Callable[[Channel], bool], ...] = (
+        lambda one: _folded(one.name) == wanted,
+        lambda one: bool(one.guild) and f"{one.guild.casefold()}/{_folded(one.name)}" == wanted,
+        lambda one: _folded(one.name).startswith(wanted),
+    )
+    for fit in fits:
+        found = [one for one in mine if one.name and fit(one)]
+        whole = [one for one in found if one.address.thread is None] or found
+        if len({one.address for one in whole}) == 1:
+            return whole[0].address
+        if found:
+            there = ", ".join(one.label for one in whole[:_NAMED])
+            raise UserError(
+                f"“{one_line(text, _SHOWN)}” fits {len(whole)} chats of {platform}.",
+                hint=f"Say which by its id: {there}.",
+            )
+    return None
+
+
+def _folded(name: str) -> str:
+    return name.strip().removeprefix("#").casefold()
+
+
+def _within(address: Address) -> str:
+    """An address as it is written after its platform."""
+    return str(address).partition(":")[2]
+
+
+def _whole(address: Address) -> Address:
+    return Address(platform=address.platform, account=address.account, chat=address.chat)
+
+
+def _is_id(text: str) -> bool:
+    """Ids have digits or signs in them; a plain word is a name. Nothing with spaces is an id."""
+    if text.startswith("#") or not text.isprintable() or any(char.isspace() for char in text):
+        return False
+    return any(char.isdigit() or char in "@!+/._%" for char in text)
+
+
+def _what_there_is(known: Known) -> str:
+    words = [*sorted(known.homes), *(f"{name}:chat" for name in sorted(known.accounts)), LOCAL]
+    if known.origin is not None:
+        words.insert(0, ORIGIN)
+    return ", ".join([*words, ALL] if known.homes else words)
+
+
+# --- what is known ---
+
+
+def home_channels(tx: Tx, settings: Settings) -> dict[str, Address]:
+    """The home channel of each account: the one that was chosen in a chat, or else that of the settings."""
+    homes: dict[str, Address] = {}
+    for platform, block in settings.platforms.items():
+        home = _home_of_settings(platform, block, settings)
+        if home is not None:
+            homes[platform] = home
+    return {**homes, **tx.directory.homes()}
+
+
+def home_channel(tx: Tx, settings: Settings, near: Address) -> Address | None:
+    """Where the operator reads about a platform: the home of the account, or else of the platform."""
+    homes = home_channels(tx, settings)
+    return homes.get(near.credential) or homes.get(near.platform)
+
+
+def _home_of_settings(platform: str, block: PlatformSettings, settings: Settings) -> Address | None:
+    """A chat of the platform, or a whole address; an id may have a colon in it, too."""
+    channel = block.home_channel.strip()
+    if not channel:
+        return None
+    first = read_platform(channel.partition(":")[0])[0]
+    if ":" in channel and (first == platform or first in settings.platforms):
+        try:
+            return Address.parse(channel)
+        except UserError as error:
+            log.warning("targets.home_channel platform=%s problem=%s", platform, error)
+            return None
+    return Address(platform=platform, chat=channel, thread=block.home_thread or None)
+
+
+def seen_channel(source: Source, at: datetime) -> Channel:
+    """The chat that somebody just wrote from. A private chat is called like the person in it."""
+    name = source.chat_name or (source.user_name if source.kind is Kind.PRIVATE else None)
+    return Channel(
+        address=source.address,
+        name=one_line(name or "", _SHOWN),
+        kind=source.kind,
+        guild=source.guild or "",
+        seen_at=at,
+    )
+
+
+def with_aliases(channels: Sequence[Channel], aliases: Aliases) -> list[Channel]:
+    """The chats under the names that a file gives them, and those that only the file knows."""
+    found = {one.address: one for one in channels}
+    for platform, names in aliases.items():
+        for chat, name in names.items():
+            service, account = read_platform(platform)
+            address = Address(platform=service, account=account, chat=chat)
+            found[address] = replace(found.get(address, Channel(address=address)), name=name)
+    return list(found.values())

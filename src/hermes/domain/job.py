@@ -1,0 +1,172 @@
+"""Jobs: work for later, and the runs that come of it. A slot is one planned run; no slot runs twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from hermes.domain.address import Address, Source
+from hermes.domain.ids import AgentId, JobId, SessionId, TurnId
+from hermes.domain.rows import Slot
+
+
+class JobState(StrEnum):
+    """scheduled ⇄ paused; completed when nothing is left to run; error when it cannot be planned."""
+
+    SCHEDULED = "scheduled"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    ERROR = "error"
+
+
+class CatchUp(StrEnum):
+    """What becomes of slots that passed while nobody could run them: the latest is run, none is, or all are,
+    one after the other."""
+
+    ONCE = "once"
+    SKIP = "skip"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Work for later: at most one run per (job, slot).
+
+    `schedule` can be read again at any time; intervals count from `anchor`. `times` is how often it runs in
+    all (None: for ever), `completed` how often it has. `extra` keeps, as JSON, what another program noted and
+    this one does not use."""
+
+    id: JobId
+    agent: AgentId
+    schedule: str
+    prompt: str
+    created_at: datetime
+    anchor: datetime
+    name: str = ""
+    deliver_to: str = "local"
+    origin: Source | None = None
+    next_due: datetime | None = None
+    state: JobState = JobState.SCHEDULED
+    times: int | None = None
+    completed: int = 0
+    catch_up: CatchUp = CatchUp.ONCE
+    paused_at: datetime | None = None
+    paused_reason: str = ""
+    script: str = ""
+    no_agent: bool = False
+    context_from: tuple[JobId, ...] = ()
+    model: str = ""
+    toolsets: tuple[str, ...] = ()
+    workdir: str = ""
+    skills: tuple[str, ...] = ()
+    last_run_at: datetime | None = None
+    last_status: str = ""
+    last_error: str = ""
+    last_delivery_error: str = ""
+    last_output: str = ""
+    extra: str = "{}"
+
+
+class RunState(StrEnum):
+    """claimed → script → turn → settled → over. `claimed` waits for what must happen before its turn; a
+    `script` is under way (a crash leaves its outcome unknown); `settled` lacks only its file in the home."""
+
+    CLAIMED = "claimed"
+    SCRIPT = "script"
+    TURN = "turn"
+    SETTLED = "settled"
+    OVER = "over"
+
+
+class RunStatus(StrEnum):
+    """How a run ended; empty while it has not."""
+
+    OPEN = ""
+    OK = "ok"
+    SILENT = "silent"
+    SKIPPED = "skipped"
+    MISSED = "missed"
+    STOPPED = "stopped"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRun:
+    """What became of a slot. `to` is where its answer goes; `manual` runs were asked for by somebody."""
+
+    job: JobId
+    due: datetime
+    began_at: datetime
+    state: RunState
+    name: str = ""
+    to: tuple[Address, ...] = ()
+    manual: bool = False
+    session: SessionId | None = None
+    turn: TurnId | None = None
+    ended_at: datetime | None = None
+    status: RunStatus = RunStatus.OPEN
+    error: str = ""
+
+    @property
+    def slot(self) -> Slot:
+        return Slot(job=self.job, due=self.due)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueJobs:
+    """The jobs whose time has come, and when it comes for the next one."""
+
+    jobs: tuple[Job, ...]
+    next: datetime | None
+
+
+class Jobs(Protocol):
+    def save(self, job: Job) -> None: ...
+
+    def get(self, job: JobId) -> Job | None: ...
+
+    def list(self) -> list[Job]: ...
+
+    def due(self, now: datetime) -> DueJobs: ...
+
+    def remove(self, job: JobId) -> None: ...
+
+
+class JobRuns(Protocol):
+    def claim(self, run: JobRun) -> bool:
+        """True for the one that got the slot; there must be such a job."""
+
+    def save(self, run: JobRun) -> None: ...
+
+    def get(self, slot: Slot) -> JobRun | None: ...
+
+    def open(self) -> list[JobRun]:
+        """Those that are not over, the oldest first."""
+
+    def of(self, job: JobId | None, limit: int) -> list[JobRun]:
+        """Of one job or of all, the newest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptReport:
+    """How a job's script ended: what it said, and what went wrong (empty: nothing)."""
+
+    output: str = ""
+    problem: str = ""
+
+
+class JobWorld(Protocol):
+    """What a job needs of the machine it runs on. What cannot be done is a `UserError`."""
+
+    async def check(self, script: str, workdir: str) -> None:
+        """Whether there are such a script and such a folder; empty names are fine."""
+
+    async def enter(self, session: SessionId, workdir: str) -> None:
+        """Commands of the session start in this folder."""
+
+    async def run_script(self, name: str, workdir: str, seconds: float) -> ScriptReport: ...
+
+    async def keep_output(self, job: JobId, file: str, text: str, most: int) -> None:
+        """Write what a run said where people find it, and keep so many of them."""

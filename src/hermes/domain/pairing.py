@@ -1,0 +1,85 @@
+"""The words of pairing: people who were let in by a code, open codes, and how the store keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from hermes.domain.address import Address, spell_platform
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """The account of ours that people write to: pairing counts for one of them, never for others."""
+
+    platform: str
+    name: str
+
+    def __str__(self) -> str:
+        return spell_platform(self.platform, self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """A person who was let in. `by` says who did it."""
+
+    account: Account
+    user: str
+    name: str
+    approved_at: datetime
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairingCode:
+    """An open code, known by its salted hash alone. With a `user` it waits for the owner's yes and can let in
+    nobody else; without, it is an invitation for whoever sends it first. `place` is where its user waits."""
+
+    id: str
+    account: Account
+    salt: bytes
+    digest: bytes
+    created_at: datetime
+    expires_at: datetime
+    user: str | None = None
+    name: str = ""
+    place: Address | None = None
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Something counted or remembered for a while: wrong codes, the last request of a person."""
+
+    name: str
+    count: int = 0
+    until: datetime | None = None
+
+
+class Pairings(Protocol):
+    """People, by the account they wrote to and their id there."""
+
+    def get(self, account: Account, user: str) -> Paired | None: ...
+
+    def add(self, paired: Paired) -> None: ...
+
+    def remove(self, account: Account, user: str) -> bool: ...
+
+    def list(self) -> list[Paired]: ...
+
+
+class PairingCodes(Protocol):
+    """Codes and what is counted about them."""
+
+    def add(self, code: PairingCode) -> None: ...
+
+    def list(self) -> list[PairingCode]:
+        """All that were not used, the expired ones of the last day too; oldest first."""
+
+    def remove(self, code: str) -> bool:
+        """True for the one who took it: a code is used once."""
+
+    def mark(self, name: str) -> Mark | None: ...
+
+    def put_mark(self, mark: Mark) -> None: ...

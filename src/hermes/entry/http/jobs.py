@@ -1,0 +1,268 @@
+"""`/api/jobs`: work for later, made, looked at, changed, paused, run and removed.
+
+A key without the scope `sessions` sees only the jobs that were made through itself. What reaches into the
+machine (scripts, folders) needs the scope `admin`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from hermes.control.job_words import job_facts, run_facts
+from hermes.control.jobs import LONGEST_NAME, LONGEST_PROMPT, JobDesk, JobWish
+from hermes.domain.ids import AgentId, JobId
+from hermes.domain.job import Job, JobState
+from hermes.entry.http.door import Call, Wire, route
+from hermes.entry.http.errors import ApiError, bad_request, not_found
+from hermes.entry.http.keys import Scope
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
+Prompt = Annotated[str, msgspec.Meta(max_length=LONGEST_PROMPT)]
+_ID = re.compile(r"[0-9a-f]{12}")
+
+MAKES = Wire(example={"name": "Mail", "schedule": "0 9 * * MON-FRI", "prompt": "What is new in the mail?"})
+CHANGES = Wire(example={"schedule": "every 2h", "enabled": True})
+
+
+class JobsQuery(msgspec.Struct, kw_only=True):
+    """Which jobs: those that will run, or with `include_disabled` the paused and the completed ones too."""
+
+    include_disabled: bool = False
+
+
+class RunsQuery(msgspec.Struct, kw_only=True):
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 20
+
+
+class Machine(msgspec.Struct, kw_only=True):
+    """What a job may further have."""
+
+    catch_up: str | None = None
+    context_from: list[str] | None = None
+    model: str | None = None
+    enabled_toolsets: list[str] | None = None
+    script: str | None = None
+    no_agent: bool | None = None
+    workdir: str | None = None
+
+
+class NewJob(Machine, kw_only=True):
+    """A job to make. `schedule` is a delay (`30m`), an interval (`every 2h`), a calendar (`0 9 * * MON`) or a
+    date; `repeat` is how often it runs in all."""
+
+    schedule: str
+    name: Name | None = None
+    prompt: Prompt = ""
+    deliver: str = "local"
+    skills: list[str] | None = None
+    repeat: int | None = None
+    agent: str | None = None
+
+
+class JobChange(Machine, kw_only=True, forbid_unknown_fields=True):
+    """What is to be another; `enabled` pauses and resumes."""
+
+    name: Name | None = None
+    schedule: str | None = None
+    prompt: Prompt | None = None
+    deliver: str | None = None
+    skills: list[str] | None = None
+    skill: str | None = None
+    repeat: int | None = None
+    enabled: bool | None = None
+
+
+class JobFacts(msgspec.Struct, kw_only=True):
+    """A job as it stands."""
+
+    id: str
+    name: str
+    agent: str
+    prompt: str
+    schedule: dict[str, Any]
+    schedule_display: str
+    repeat: dict[str, int | None]
+    enabled: bool
+    state: str
+    deliver: str
+    catch_up: str
+    created_at: str
+    next_run_at: str | None
+    last_run_at: str | None
+    last_status: str | None
+    last_error: str | None
+    last_delivery_error: str | None
+    paused_at: str | None
+    paused_reason: str | None
+    origin: str | None
+    skills: list[str]
+    model: str | None
+    script: str | None
+    no_agent: bool
+    context_from: list[str]
+    enabled_toolsets: list[str] | None
+    workdir: str | None
+
+
+class RunFacts(msgspec.Struct, kw_only=True):
+    """What became of one planned run."""
+
+    job_id: str
+    name: str
+    due: str
+    began_at: str
+    ended_at: str | None
+    state: str
+    status: str | None
+    error: str | None
+    manual: bool
+    session_id: str | None
+    turn_id: str | None
+
+
+class OneJob(msgspec.Struct, kw_only=True):
+    """The job."""
+
+    job: JobFacts
+
+
+class JobList(msgspec.Struct, kw_only=True):
+    """The jobs, the next one first."""
+
+    jobs: list[JobFacts]
+
+
+class RunList(msgspec.Struct, kw_only=True):
+    """The runs of a job, the newest first."""
+
+    runs: list[RunFacts]
+
+
+class Removed(msgspec.Struct, kw_only=True):
+    """It is gone."""
+
+    ok: bool = True
+
+
+@route("GET", "/api/jobs", "The jobs, the next one first.")
+async def list_jobs(call: Call, query: JobsQuery) -> JobList:
+    shown: list[JobFacts] = []
+    for desk in _desks(call):
+        for job in await desk.all():
+            if call.may_see(job.origin) and (query.include_disabled or job.state is JobState.SCHEDULED):
+                shown.append(_facts(desk, job))
+    return JobList(jobs=shown)
+
+
+@route("POST", "/api/jobs", "Make a job.", wire=MAKES)
+async def make_job(call: Call, body: NewJob) -> OneJob:
+    agent = AgentId(body.agent) if body.agent else call.door.default
+    if agent not in call.door.agents or not call.principal.sees(agent):
+        raise bad_request(f"There is no agent “{agent[:80]}”.", param="agent")
+    desk = call.door.gateway.jobs(agent)
+    wish = JobWish(
+        name=body.name,
+        schedule=body.schedule,
+        prompt=body.prompt,
+        deliver=body.deliver,
+        skills=body.skills,
+        times=body.repeat,
+        **_machine(call, body),
+    )
+    return OneJob(job=_facts(desk, await desk.create(wish, call.source("jobs"))))
+
+
+@route("GET", "/api/jobs/{id}", "One job.")
+async def read_job(call: Call) -> OneJob:
+    desk, job = await _find(call)
+    return OneJob(job=_facts(desk, job))
+
+
+@route("PATCH", "/api/jobs/{id}", "Change a job.", wire=CHANGES)
+async def change_job(call: Call, body: JobChange) -> OneJob:
+    desk, job = await _find(call)
+    skills: Sequence[str] | None = body.skills if body.skill is None else [body.skill]
+    wish = JobWish(
+        name=body.name,
+        schedule=body.schedule,
+        prompt=body.prompt,
+        deliver=body.deliver,
+        skills=skills,
+        times=body.repeat,
+        **_machine(call, body),
+    )
+    if wish != JobWish():
+        job = await desk.update(job.id, wish)
+    if body.enabled is False and job.state is JobState.SCHEDULED:
+        job = await desk.pause(job.id)
+    elif body.enabled and job.state is JobState.PAUSED:
+        job = await desk.resume(job.id)
+    return OneJob(job=_facts(desk, job))
+
+
+@route("DELETE", "/api/jobs/{id}", "Remove a job.")
+async def remove_job(call: Call) -> Removed:
+    desk, job = await _find(call)
+    await desk.remove(job.id)
+    return Removed()
+
+
+@route("POST", "/api/jobs/{id}/pause", "Let a job rest.")
+async def pause_job(call: Call) -> OneJob:
+    desk, job = await _find(call)
+    return OneJob(job=_facts(desk, await desk.pause(job.id)))
+
+
+@route("POST", "/api/jobs/{id}/resume", "Let a job go on from its next time.")
+async def resume_job(call: Call) -> OneJob:
+    desk, job = await _find(call)
+    return OneJob(job=_facts(desk, await desk.resume(job.id)))
+
+
+@route("POST", "/api/jobs/{id}/run", "Run a job now.")
+async def run_job(call: Call) -> OneJob:
+    desk, job = await _find(call)
+    return OneJob(job=_facts(desk, await desk.run(job.id)))
+
+
+@route("GET", "/api/jobs/{id}/runs", "What became of a job's runs.")
+async def list_runs(call: Call, query: RunsQuery) -> RunList:
+    desk, job = await _find(call)
+    runs = await desk.runs(job.id, query.limit)
+    return RunList(runs=[msgspec.convert(run_facts(run, desk.zone), RunFacts) for run in runs])
+
+
+def _desks(call: Call) -> list[JobDesk]:
+    return [call.door.gateway.jobs(agent) for agent in call.door.agents if call.principal.sees(agent)]
+
+
+async def _find(call: Call) -> tuple[JobDesk, Job]:
+    ident = call.part("id")
+    if not _ID.fullmatch(ident):
+        raise bad_request("The id of a job is 12 hexadecimal digits.", param="id")
+    for desk in _desks(call):
+        found = await desk.get(JobId(ident))
+        if found is not None and call.may_see(found.origin):
+            return desk, found
+    raise not_found("job", ident, "job_not_found")
+
+
+def _facts(desk: JobDesk, job: Job) -> JobFacts:
+    return msgspec.convert(job_facts(job, desk.zone), JobFacts)
+
+
+def _machine(call: Call, body: Machine) -> dict[str, Any]:
+    if (body.script or body.workdir or body.no_agent) and not call.principal.may(Scope.ADMIN):
+        raise ApiError(403, "scope_missing", "Scripts and folders of jobs need a key with the scope admin.")
+    return {
+        "catch_up": body.catch_up,
+        "context_from": body.context_from,
+        "model": body.model,
+        "toolsets": body.enabled_toolsets,
+        "script": body.script,
+        "no_agent": body.no_agent,
+        "workdir": body.workdir,
+    }

@@ -1,0 +1,122 @@
+"""Known chats and home channels as tables, and single rows of the outbox for those who look after it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from hermes.domain.address import Address, Kind
+from hermes.domain.directory import Channel
+from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.rows import OutboxRow, OutState
+from hermes.state.codec import stamp, unstamp_or_none
+from hermes.state.db import Db
+from hermes.state.outbox import COLUMNS, outbox_row
+
+_FRESH_SECONDS = 3600.0
+
+
+class DirectoryTable:
+    def __init__(self, db: Db, agent: AgentId) -> None:
+        self._db = db
+        self._agent = agent
+
+    def note(self, channel: Channel) -> None:
+        seen = stamp(channel.seen_at) if channel.seen_at is not None else 0.0
+        self._db.run(
+            # A chat in which much is said is written down once an hour, not with every message.
+            "INSERT INTO channels (address, account, name, kind, guild, seen_at)"
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+            " ON CONFLICT (address) DO UPDATE SET name = iif(?3 = '', name, ?3), kind = ?4,"
+            " guild = iif(?5 = '', guild, ?5), seen_at = max(seen_at, ?6)"
+            " WHERE (?3 != '' AND name != ?3) OR kind != ?4 OR (?5 != '' AND guild != ?5)"
+            " OR seen_at < ?6 - ?7",
+            str(channel.address),
+            channel.address.credential,
+            channel.name,
+            "" if channel.kind is None else channel.kind.value,
+            channel.guild,
+            seen,
+            _FRESH_SECONDS,
+        )
+
+    def channels(self, limit: int = 5000) -> list[Channel]:
+        rows = self._db.all(
+            "SELECT address, name, kind, guild, seen_at FROM channels ORDER BY seen_at DESC, address LIMIT ?",
+            limit,
+        )
+        return [
+            Channel(
+                address=Address.parse(address),
+                name=name,
+                kind=Kind(kind) if kind else None,
+                guild=guild,
+                seen_at=unstamp_or_none(seen_at),
+            )
+            for address, name, kind, guild, seen_at in rows
+        ]
+
+    def homes(self) -> dict[str, Address]:
+        rows = self._db.all("SELECT account, address FROM homes ORDER BY account")
+        return {account: Address.parse(address) for account, address in rows}
+
+    def set_home(self, account: str, to: Address | None, at: datetime) -> None:
+        if to is None:
+            self._db.run("DELETE FROM homes WHERE account = ?", account)
+        else:
+            self._db.run("INSERT OR REPLACE INTO homes VALUES (?, ?, ?)", account, str(to), stamp(at))
+
+    def bound(self, to: Address) -> list[SessionId]:
+        rows = self._db.all(
+            "SELECT DISTINCT session FROM bindings WHERE agent = ? AND platform = ? AND account = ?"
+            " AND chat = ? AND thread = ? ORDER BY at DESC",
+            self._agent,
+            to.platform,
+            to.account,
+            to.chat,
+            to.thread or "",
+        )
+        return [SessionId(row[0]) for row in rows]
+
+
+class PostTable:
+    def __init__(self, db: Db) -> None:
+        self._db = db
+
+    def get(self, key: str) -> OutboxRow | None:
+        row = self._db.one(f"SELECT {COLUMNS} FROM outbox WHERE key = ?", key)
+        return None if row is None else outbox_row(row)
+
+    def begun(self, prefix: str) -> list[OutboxRow]:
+        rows = self._db.all(
+            f"SELECT {COLUMNS} FROM outbox WHERE key >= ?1 AND key < ?1 || char(1114111) ORDER BY n", prefix
+        )
+        return [outbox_row(row) for row in rows]
+
+    def find(self, states: Collection[OutState], limit: int = 100) -> list[OutboxRow]:
+        wanted = ", ".join("?" for _ in states)
+        rows = self._db.all(
+            f"SELECT {COLUMNS} FROM outbox WHERE draft = 0 AND state IN ({wanted}) ORDER BY n LIMIT ?",
+            *(state.value for state in states),
+            limit,
+        )
+        return [outbox_row(row) for row in rows]
+
+    def retry(self, key: str, at: datetime) -> bool:
+        # Nobody knows any more whether one of the earlier attempts came through: what was tried is in doubt.
+        changed = self._db.run(
+            "UPDATE outbox SET state = iif(attempts > 0, 'unknown', 'due'), next_at = NULL, created_at = ?,"
+            " error = '' WHERE key = ? AND draft = 0 AND state IN ('due', 'unknown', 'dead')",
+            stamp(at),
+            key,
+        )
+        return changed > 0
+
+    def drop(self, key: str, why: str) -> bool:
+        changed = self._db.run(
+            "UPDATE outbox SET state = 'gone', next_at = NULL, error = ? WHERE key = ? AND draft = 0"
+            " AND state IN ('due', 'unknown', 'dead')",
+            why,
+            key,
+        )
+        return changed > 0

@@ -1,0 +1,88 @@
+"""`cronjob`: what it asks the gateway for, and when a person is asked first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.agent.tools import Workbench, default_tools
+from hermes.app.jobs import job_tool
+from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
+from hermes.domain.rows import Hit
+from hermes.domain.tool import Tool, ToolContext
+from hermes.execution.backends.local import LocalBackend, LocalOptions
+from hermes.testing.harness import Journey
+
+
+async def nothing(query: str, limit: int, context: ToolContext) -> list[Hit]:
+    return []
+
+
+def cronjob(folder: Path, chat: Journey | None) -> Tool:
+    backend = LocalBackend(home=folder, environ=os.environ, options=LocalOptions(workspace=folder))
+    act = job_tool(lambda: None if chat is None else chat.gateway)
+    bench = Workbench(backend=backend, recall=nothing, workspace=str(folder), home=str(folder), jobs=act)
+    (tool,) = default_tools(bench, enabled=["cronjob"])
+    return tool
+
+
+async def use(tool: Tool, **arguments: Any) -> str:
+    context = ToolContext(
+        agent=MAIN_AGENT,
+        session=SessionId("s"),
+        turn=TurnId("t"),
+        call=CallId("c"),
+        key="k",
+        output=lambda text: None,
+    )
+    return (await tool.run(context, arguments)).text
+
+
+async def test_the_life_of_a_job(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path) as chat:
+        tool = cronjob(tmp_path, chat)
+        assert "There are no jobs." in await use(tool, action="list")
+        made = await use(tool, action="create", schedule="every 2h", prompt="look", name="Oven", repeat=3)
+        assert made.startswith("Made: ") and "every 2h" in made
+        assert "every 1d" in await use(tool, action="update", job="oven", schedule="every 1d")
+        assert (await use(tool, action="pause", job="Oven")).startswith("Paused")
+        assert (await use(tool, action="resume", job="Oven")).startswith("Resumed")
+        assert (await use(tool, action="run", job="Oven")).startswith("Runs now")
+        assert (await use(tool, action="remove", job="Oven")).startswith("Removed")
+        for wrong in (
+            {"action": "pause"},
+            {"action": "pause", "job": "x"},
+            {"action": "create", "prompt": "x"},
+        ):
+            with pytest.raises(UserError):
+                await use(tool, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        ({"action": "create", "schedule": "1h", "prompt": "x"}, ""),
+        ({"action": "create", "schedule": "1h", "prompt": "x", "deliver": "origin, local"}, ""),
+        ({"action": "create", "schedule": "1h", "prompt": "x", "deliver": "telegram:5"}, "telegram:5"),
+        ({"action": "update", "job": "x", "deliver": "all"}, "all"),
+        ({"action": "create", "schedule": "1h", "script": "wipe.sh"}, "wipe.sh"),
+        ({"action": "list"}, ""),
+    ],
+)
+def test_what_is_asked_for_first(tmp_path: Path, arguments: Mapping[str, Any], asked: str) -> None:
+    tool = cronjob(tmp_path, None)
+    assert callable(tool.approval)
+    ask = tool.approval(SessionId("s"), arguments)
+    assert (ask is None) == (not asked)
+    assert ask is None or (asked in ask.text and ask.digest)
+
+
+def test_a_workbench_without_jobs_has_no_such_tool(tmp_path: Path) -> None:
+    backend = LocalBackend(home=tmp_path, environ=os.environ, options=LocalOptions(workspace=tmp_path))
+    bench = Workbench(backend=backend, recall=nothing, workspace=str(tmp_path), home=str(tmp_path))
+    assert "cronjob" not in {tool.name for tool in default_tools(bench)}

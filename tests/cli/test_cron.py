@@ -1,0 +1,64 @@
+"""`hermes cron`: the same commands on a home at rest and on one with a gateway."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from tests.cli.command import PATIENCE, gateway, hermes
+
+
+def test_a_home_without_a_gateway(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert "No jobs." in hermes(home, "cron", "list").out
+    made = hermes(
+        home, "cron", "create", "every 2h", "look at the mail", "--name", "Mail", HERMES_TIMEZONE="UTC"
+    )
+    assert made.code == 0 and "every 2h" in made.out and made.clean, made
+    (job,) = json.loads(hermes(home, "cron", "list", "--json").out)
+    assert (job["name"], job["deliver"], job["prompt"]) == ("Mail", "local", "look at the mail")
+    assert "Paused: “Mail”." in hermes(home, "cron", "pause", "mail").out
+    assert "--all" in hermes(home, "cron", "list").out
+    assert "Resumed" in hermes(home, "cron", "resume", "Mail").out
+    assert "every 1d" in hermes(home, "cron", "edit", "Mail", "--schedule", "every 1d", "--repeat", "3").out
+    wrong = hermes(home, "cron", "create", "0 25 * * *", "x")
+    assert wrong.code == 1 and "the hour “25”" in wrong.err and wrong.clean
+    assert "no job" in hermes(home, "cron", "run", "nobody").err
+    assert "no gateway runs" in hermes(home, "cron", "status").out
+    assert "Removed" in hermes(home, "cron", "remove", "Mail").out
+
+
+def test_tick_runs_what_is_due(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "scripts").mkdir(parents=True)
+    (home / "scripts" / "hello.sh").write_text("echo from the script in $PWD\n")
+    folder = str(tmp_path)
+    asked = ("--script", "hello.sh", "--no-agent", "--name", "Hello", "--workdir", folder)
+    assert hermes(home, "cron", "create", "30m", *asked).code == 0
+    assert "Nothing was due." in hermes(home, "cron", "tick").out
+    assert "Begun: “Hello”." in hermes(home, "cron", "run", "Hello").out
+    ticked = hermes(home, "cron", "tick")
+    assert "1 run ended." in ticked.out, ticked
+    (file,) = (home / "cron" / "output").glob("*/*.md")
+    assert f"from the script in {folder}" in file.read_text()
+    assert "ok" in hermes(home, "cron", "runs", "Hello").out
+
+
+def test_a_home_with_a_gateway(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with gateway(home):
+        made = hermes(home, "cron", "create", "every 2h", "say hello", "--name", "Hello")
+        assert made.code == 0, made
+        assert "Run by  the gateway" in hermes(home, "cron", "status").out
+        assert "ticks by itself" in hermes(home, "cron", "tick").err
+        assert "Begun" in hermes(home, "cron", "run", "hel").out
+        end = time.monotonic() + PATIENCE
+        while (
+            not (runs := json.loads(hermes(home, "cron", "runs", "--json").out)) or runs[0]["state"] != "over"
+        ):
+            assert time.monotonic() < end, runs
+        assert runs[0]["status"] == "ok"
+        assert "Another job is called" in hermes(home, "cron", "create", "1h", "x", "--name", "hello").err
+        assert "Removed" in hermes(home, "cron", "remove", "Hello").out

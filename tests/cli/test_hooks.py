@@ -1,0 +1,86 @@
+"""`hermes hooks`, and the hooks of a gateway that runs: how they are is told, and BOOT.md is done."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PATIENCE, gateway, hermes
+
+CODE = """
+def handle(event, context):
+    print("heard", event)
+    if event == "gateway:startup":
+        open("started", "w").write(str(context["platforms"]))
+    if event == "gate:tool":
+        return "nonsense"
+    return {"decision": "deny", "message": context.get("user_id", "nobody")}
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    home = tmp_path / "home"
+    for name, manifest in (
+        ("good", "description: says no\nevents: [gateway:startup, 'command:*', 'gate:tool']\n"),
+        ("bad", "events:\n- agent:ends\n"),
+    ):
+        (home / "hooks" / name).mkdir(parents=True)
+        (home / "hooks" / name / "HOOK.yaml").write_text(manifest)
+        (home / "hooks" / name / "handler.py").write_text(CODE)
+    return home
+
+
+def until(what: Path) -> None:
+    end = time.monotonic() + PATIENCE
+    while not what.exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_list(home: Path) -> None:
+    said = hermes(home, "hooks", "list")
+    assert said.code == 0 and "good" in said.out and "says no" in said.out and said.clean
+    assert "hooks/bad/HOOK.yaml:2: There is no event “agent:ends”. Did you mean agent:end?" in said.err
+    told = json.loads(hermes(home, "hooks", "list", "--json").out)
+    assert [hook["name"] for hook in told["hooks"]] == ["good"] and len(told["problems"]) == 1
+    assert "No hooks." in hermes(home.parent / "empty", "hooks", "list").out
+
+
+def test_test(home: Path) -> None:
+    said = hermes(home, "hooks", "test", "command:new", "--json", '{"user_id": "u7"}')
+    assert said.code == 0 and said.out.startswith('good: answered {"decision": "deny", "message": "u7"}')
+    assert "printed: heard command:new" in said.out
+    broken = hermes(home, "hooks", "test", "gate:tool")
+    assert broken.code == 1 and "failed: it answered a str" in broken.out and "is denied" in broken.out
+    assert "No hook follows agent:end." in hermes(home, "hooks", "test", "agent:end").out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["agent:ends"], "Did you mean agent:end?"),
+        (["command:*"], "There is no event “command:*”."),
+        (["agent:end", "--json", "{"], "The context is not JSON"),
+        (["agent:end", "--json", "[]"], "The context must be a JSON object."),
+    ],
+)
+def test_bad_words(home: Path, words: list[str], told: str) -> None:
+    said = hermes(home, "hooks", "test", *words)
+    assert said.code == 1 and told in said.err and said.clean
+
+
+def test_a_gateway_with_hooks_and_a_boot_file(home: Path) -> None:
+    (home / "BOOT.md").write_text("Say hello to the morning.")
+    with gateway(home) as running:
+        until(home / "hooks" / "good" / "started")
+        running.until("boot.ended")
+        assert "hook.left_out hooks/bad/HOOK.yaml:2" in running.err
+        status = hermes(home, "status")
+        assert "left out" in status.out and "hooks/bad/HOOK.yaml" in status.out and "good" not in status.out
+        assert running.stop() == 0
+    shown = hermes(home, "sessions", "search", "morning")
+    assert "boot_" in shown.out and shown.out.count("boot_") >= 1

@@ -1,0 +1,73 @@
+"""Command tiers as a table: who may use which command where."""
+
+from __future__ import annotations
+
+import pytest
+
+from hermes.control.commands import load
+from hermes.control.commands.registry import COMMANDS, usable
+from hermes.control.tiers import tier_of
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.settings import PlatformSettings as Block
+from hermes.domain.settings import Settings
+
+ALL = "all"
+PAIR = {"pair"}
+LEAST = {"help", "whoami"}
+
+
+def source(user: str | None = "42", kind: Kind = Kind.PRIVATE, platform: str = "telegram") -> Source:
+    return Source(address=Address(platform=platform, chat="1"), kind=kind, user=user)
+
+
+@pytest.mark.parametrize(
+    ("who", "block", "tier", "commands"),
+    [
+        (source(), Block(), "everybody", ALL),
+        (source(), Block(allowed_users=("42",)), "everybody", PAIR),
+        (source(), Block(allow_admin_from=("42",)), "admin", PAIR),
+        (source(), Block(allow_admin_from=("*",)), "admin", PAIR),
+        (source("42@s.whatsapp.net"), Block(allow_admin_from=("42",)), "admin", PAIR),
+        (source(), Block(allow_admin_from=("43",)), "user", LEAST),
+        (source(None), Block(allow_admin_from=("*",)), "user", LEAST),
+        (source(), Block(allow_admin_from=("(none)",)), "user", LEAST),
+        (source(), Block(allow_admin_from=("43",), user_allowed_commands=("status",)), "user", {"status"}),
+        (source(), Block(allow_admin_from=("43",), user_allowed_commands=("/Reset",)), "user", {"new"}),
+        (source(), Block(allow_admin_from=("43",), user_allowed_commands=("pair",)), "user", LEAST),
+        (source(), Block(allow_admin_from=("43",), group_user_allowed_commands=("stop",)), "user", {"stop"}),
+        (
+            source(),
+            Block(
+                allow_admin_from=("43",),
+                user_allowed_commands=("new",),
+                group_user_allowed_commands=("stop",),
+            ),
+            "user",
+            {"new"},
+        ),
+        (source(kind=Kind.GROUP), Block(allow_admin_from=("43",)), "everybody", ALL),
+        (source(kind=Kind.GROUP), Block(group_allow_admin_from=("43",)), "user", LEAST),
+        (source(kind=Kind.THREAD), Block(group_allow_admin_from=("42",)), "admin", PAIR),
+        (
+            source(kind=Kind.GROUP),
+            Block(group_allow_admin_from=("43",), user_allowed_commands=("new",)),
+            "user",
+            LEAST,
+        ),
+        (source(), Block(group_allow_admin_from=("43",)), "everybody", ALL),
+        (source(platform="slack"), Block(allow_admin_from=("43",)), "everybody", ALL),
+        (source(platform="terminal", user=None), Block(), "admin", PAIR),
+    ],
+)
+def test_each_row(who: Source, block: Block, tier: str, commands: str | set[str]) -> None:
+    load()
+    settings = Settings(platforms={"telegram": block})
+    found = tier_of(who, settings)
+    names = {known.name for known in usable(who, settings)}
+    assert found.name == tier and found.reason
+    if commands == ALL:
+        assert names == COMMANDS.keys() - {"pair"} and not found.owner
+    elif commands == PAIR:
+        assert names == COMMANDS.keys() and found.owner
+    else:
+        assert names == LEAST | set(commands) and not found.owner

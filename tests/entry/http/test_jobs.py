@@ -1,0 +1,104 @@
+"""Jobs over HTTP: made, looked at, changed, paused, run and removed; and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.testing.api import ApiWorld
+from hermes.testing.model import ScriptedModel
+
+PHONE = {"Authorization": "Bearer another long secret 1"}
+KEYS = """
+timezone: UTC
+platforms:
+  api_server:
+    keys:
+      phone: {key: another long secret 1, scopes: [chat]}
+"""
+JOB = {"name": "Mail", "schedule": "0 9 * * MON-FRI", "prompt": "What is new?"}
+
+
+async def make(api: ApiWorld, **changes: object) -> dict[str, Any]:
+    heard = await api.post("/api/jobs", {**JOB, **changes})
+    assert heard.status == 200, heard.data
+    job: dict[str, Any] = heard.json["job"]
+    return job
+
+
+async def test_the_life_of_a_job(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home", config=KEYS) as api:
+        job = await make(api)
+        assert (job["deliver"], job["enabled"], job["state"]) == ("local", True, "scheduled")
+        assert job["schedule"]["kind"] == "cron" and job["next_run_at"].endswith("09:00:00+00:00")
+        path = f"/api/jobs/{job['id']}"
+        assert (await api.get("/api/jobs")).json["jobs"] == [job]
+        changed = await api.ask("PATCH", path, json={"schedule": "every 2h", "repeat": 3, "skill": "mail"})
+        assert changed.json["job"]["schedule_display"] == "every 2h"
+        assert changed.json["job"]["repeat"] == {"times": 3, "completed": 0}
+        assert changed.json["job"]["skills"] == ["mail"]
+        paused = await api.post(f"{path}/pause")
+        assert paused.json["job"]["state"] == "paused" and paused.json["job"]["next_run_at"] is None
+        assert (await api.get("/api/jobs")).json["jobs"] == []
+        assert len((await api.get("/api/jobs?include_disabled=true")).json["jobs"]) == 1
+        assert (await api.post(f"{path}/resume")).json["job"]["enabled"] is True
+        disabled = await api.ask("PATCH", path, json={"enabled": False})
+        assert disabled.json["job"]["enabled"] is False
+        assert (await api.ask("DELETE", path)).json == {"ok": True}
+        assert (await api.get(path)).status == 404
+
+
+async def test_run_now_and_the_output_file(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with ApiWorld(home=home, config=KEYS, provider=ScriptedModel()) as api:
+        job = await make(api)
+        assert (await api.post(f"/api/jobs/{job['id']}/run")).status == 200
+        for _ in range(400):
+            runs = (await api.get(f"/api/jobs/{job['id']}/runs")).json["runs"]
+            if runs and runs[0]["state"] == "over":
+                break
+            await asyncio.sleep(0.01)
+        (run,) = runs
+        assert run["manual"] and run["status"] == "ok" and run["session_id"].startswith(f"cron_{job['id']}_")
+        (file,) = (home / "cron" / "output" / job["id"]).iterdir()
+        assert "What is new?" in file.read_text()
+        assert (await api.get(f"/api/jobs/{job['id']}")).json["job"]["last_status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"schedule": "sometimes"}, "not understood as a schedule"),
+        ({"schedule": "0 25 * * *"}, "the hour “25”"),
+        ({"prompt": ""}, "needs a prompt or a script"),
+        ({"prompt": "x" * 5001}, "prompt"),
+        ({"name": "x" * 201}, "name"),
+        ({"deliver": "nowhere"}, "no platform"),
+        ({"repeat": -3}, "for ever"),
+        ({"agent": "nobody"}, "no agent"),
+        ({"script": "none.sh"}, "no script"),
+    ],
+)
+async def test_what_is_refused_changes_nothing(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
+    async with ApiWorld(home=tmp_path / "home", config=KEYS) as api:
+        heard = await api.post("/api/jobs", {**JOB, **changes})
+        assert heard.status == 400 and told in heard.json["error"]["message"]
+        assert (await api.get("/api/jobs?include_disabled=true")).json["jobs"] == []
+
+
+async def test_who_sees_what(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home", config=KEYS) as api:
+        job = await make(api)
+        path = f"/api/jobs/{job['id']}"
+        assert (await api.get(path, headers=PHONE)).status == 404
+        assert (await api.get("/api/jobs", headers=PHONE)).json["jobs"] == []
+        own = await api.post("/api/jobs", {**JOB, "name": "Mine"}, headers=PHONE)
+        assert own.status == 200
+        assert len((await api.get("/api/jobs", headers=PHONE)).json["jobs"]) == 1
+        refused = await api.post("/api/jobs", {**JOB, "name": "S", "script": "a.sh"}, headers=PHONE)
+        assert refused.status == 403
+        assert (await api.get("/api/jobs/xyz")).status == 400
+        assert (await api.get(f"/api/jobs/{'0' * 12}")).status == 404

@@ -1,0 +1,186 @@
+"""The agent writes to another chat: once, whatever happens, and that chat's session knows of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from hermes.agent.tools import Workbench, default_tools
+from hermes.control.courier import Letter
+from hermes.control.outcome import REPEAT_MARK
+from hermes.domain.address import Address
+from hermes.domain.directory import Places, PostOffice
+from hermes.domain.event import Entry, Finished, ModelSaid, ToolFinished, UserSaid
+from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.message import Body
+from hermes.domain.ports import ModelRequest
+from hermes.domain.settings import PlatformSettings
+from hermes.domain.tool import ToolContext
+from hermes.testing.harness import Journey, open_settings
+from hermes.testing.model import Say, call, last_words, say
+from hermes.testing.world import World
+from tests.journeys.cut import one_life
+
+MOST_WRITES = 60
+HOME = PlatformSettings(allow_all_users=True, home_channel="home")
+
+
+def by_words(request: ModelRequest) -> Say:
+    """“tell <target>: <text>” is sent, “list” is looked up, everything else is answered."""
+    words = last_words(request)
+    place = max(n for n, entry in enumerate(request.entries) if isinstance(entry.record, UserSaid))
+    results = [entry.record for entry in request.entries[place:] if isinstance(entry.record, ToolFinished)]
+    if results:
+        return say(f"done: {results[-1].text}")
+    if words.startswith("tell "):
+        target, _, text = words.removeprefix("tell ").partition("; ")
+        return call("send_message", json.dumps({"target": target, "message": text}), id="c1")
+    if words == "list":
+        return call("send_message", '{"action": "list"}', id="c1")
+    return say(f"answer to {words!r}")
+
+
+def journey(folder: Path, world: World, **more: Any) -> Journey:
+    """A gateway whose agent has `send_message`."""
+    chat = Journey(folder=folder, world=world, script=by_words, **more)
+
+    async def send(context: ToolContext, target: str, text: str) -> Sequence[Address]:
+        letter = Letter(key=context.key, target=target, body=Body(text=text), turn=context.turn)
+        return (await chat.gateway.courier.post(context.agent, letter)).to
+
+    async def places(context: ToolContext) -> Places:
+        known = await chat.gateway.courier.known(context.agent, context.turn)
+        return Places(homes=known.homes, channels=known.channels)
+
+    bench = Workbench(
+        backend=cast(Any, None),
+        recall=cast(Any, None),
+        workspace="/w",
+        home="/h",
+        post=PostOffice(send=send, places=places),
+    )
+    chat.tools = default_tools(bench, enabled=["messaging"])
+    return chat
+
+
+async def transcript(chat: Journey, address: str) -> list[Entry]:
+    [session] = await chat.database.scoped(MAIN_AGENT).read(
+        lambda tx: tx.directory.bound(Address.parse(address))
+    )
+    return await chat.database.scoped(MAIN_AGENT).read(lambda tx: tx.journal.read(session))
+
+
+async def test_the_agent_writes_to_another_chat_and_knows_it_there(tmp_path: Path) -> None:
+    async with journey(tmp_path, World(), kind="plain") as chat:
+        chat.world.write("hello", chat="5", user="Ann")
+        await chat.until_seen("answer to 'hello'", chat="5")
+        chat.world.write("tell fake:ann; dinner at eight", chat="1", user="Bob")
+        await chat.until_seen("done: On its way to fake:5.", chat="1")
+        await chat.until_seen("dinner at eight", chat="5")
+        await chat.until_idle()
+        assert chat.world.seen("5") == ["answer to 'hello'", "dinner at eight"]
+        records = [entry.record for entry in await transcript(chat, "fake:5")]
+        assert records[-2:] == [ModelSaid(text="dinner at eight"), Finished()]
+        chat.world.write("with pleasure", chat="5", user="Ann")
+        await chat.until_seen("answer to 'with pleasure'", chat="5")
+        told = [getattr(entry.record, "text", "") for entry in chat.model.requests[-1].entries]
+        assert "dinner at eight" in told
+
+
+async def test_targets_that_are_not_there_are_told_to_the_agent_and_nothing_is_sent(tmp_path: Path) -> None:
+    async with journey(tmp_path, World(), kind="plain") as chat:
+        for target, told in (
+            ("fake:#nowhere", "fake has no chat called “#nowhere”"),
+            ("fax:1", "There is no platform “fax”"),
+            ("fake", "fake has no home channel"),
+            ("local", "“local” is no chat"),
+        ):
+            chat.world.write(f"tell {target}; words")
+            await chat.until_seen(told)
+        chat.world.write("tell fake:5; ")
+        await chat.until_seen("There is nothing to send.")
+        await chat.until_idle()
+        assert {message.chat for message in chat.world.messages.values()} == {"1"}
+
+
+async def test_home_channels_lists_and_origin(tmp_path: Path) -> None:
+    settings = open_settings(platforms={"fake": HOME})
+    async with journey(tmp_path, World(), kind="plain", settings=settings) as chat:
+        chat.world.write("tell fake, fake:77, origin; news", chat="1", user="Bob")
+        await chat.until_seen("done: On its way to fake:home, fake:77, fake:1.")
+        await chat.until_idle()
+        assert [chat.world.seen(where).count("news") for where in ("home", "77", "1")] == [1, 1, 1]
+        chat.world.write("list", chat="1", user="Bob")
+        await chat.until_seen("fake → fake:home (home channel)", "Bob (fake:1)")
+
+
+async def test_a_chat_of_several_people_is_written_to_and_nobodys_session_told(tmp_path: Path) -> None:
+    async with journey(tmp_path, World(), kind="plain") as chat:
+        for user in ("Ann", "Cem"):
+            chat.world.write("hello", chat="5", user=user, kind="group")
+        await chat.until_idle()
+        chat.world.write("tell fake:5; dinner", chat="1", user="Bob")
+        await chat.until_seen("dinner", chat="5")
+        await chat.until_idle()
+
+        def said(tx: Any) -> list[object]:
+            sessions = tx.directory.bound(Address.parse("fake:5"))
+            return [entry.record for session in sessions for entry in tx.journal.read(session)]
+
+        records = await chat.database.scoped(MAIN_AGENT).read(said)
+        assert not any(isinstance(record, ModelSaid) and record.text == "dinner" for record in records)
+
+
+async def test_a_letter_with_the_same_key_is_the_same_letter(tmp_path: Path) -> None:
+    async with journey(tmp_path, World(), kind="plain") as chat:
+        first = await chat.gateway.courier.post(
+            MAIN_AGENT, Letter(key="k", target="fake:5", body=Body(text="once"))
+        )
+        again = await chat.gateway.courier.post(
+            MAIN_AGENT, Letter(key="k", target="fake:6", body=Body(text="once more"))
+        )
+        assert (first.fresh, again.fresh, again.to) == (True, False, first.to)
+        await chat.until_idle()
+        assert chat.world.seen() == ["once"]
+
+
+async def test_a_long_letter_comes_whole_in_parts_that_fit(tmp_path: Path) -> None:
+    text = "\n\n".join(f"Paragraph {number}: " + "lorem ipsum " * 40 for number in range(40))
+    async with journey(tmp_path, World(), kind="plain") as chat:
+        await chat.gateway.courier.post(MAIN_AGENT, Letter(key="k", target="fake:5", body=Body(text=text)))
+        await chat.until_seen("Paragraph 39")
+        seen = chat.world.seen("5")
+        assert len(seen) > 3 and all(len(part) <= 4096 for part in seen)
+
+
+@pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
+async def test_stopped_at_each_write_it_is_sent_once(tmp_path: Path, full: bool, after: bool) -> None:
+    for number in range(1, MOST_WRITES, 1 if full else 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        world = World()
+        world.write("hello", chat="5", user="Ann")
+        crashed = await one_life(journey(folder, world, kind="plain"), _tell_ann, stop_at=number, after=after)
+        if crashed:
+            await one_life(journey(folder, world, kind="plain"), _tell_ann)
+        where = f"stopped {'after' if after else 'before'} write {number}: {world.seen()}"
+        dinners = [REPEAT_MARK in text for text in world.seen("5") if "dinner" in text]
+        assert dinners and dinners.count(False) <= 1, where
+        if not crashed:
+            return
+    raise AssertionError("it never came to the end of its writes")
+
+
+async def _tell_ann(chat: Journey) -> None:
+    await chat.until_seen("answer to 'hello'", chat="5")
+    if not any(update.chat == "1" for update in chat.world.updates):
+        chat.world.write("tell fake:ann; dinner", chat="1", user="Bob")
+    await chat.until_seen("done: On its way to fake:5.", chat="1")
+    await chat.until_seen("dinner", chat="5")
+    await chat.until_idle()
+    records = [entry.record for entry in await transcript(chat, "fake:5")]
+    assert records.count(ModelSaid(text="dinner")) == 1
