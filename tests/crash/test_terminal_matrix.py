@@ -15,7 +15,6 @@ from tests.crash.terminal import serving
 # Until its first model call, and when its last turn is done, every story is as the plain one.
 _OPENING = (
     "boot",
-    "enter",
     "submit.before:1",
     "submit.after:1",
     "claim.before:1",
