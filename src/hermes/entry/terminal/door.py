@@ -119,13 +119,17 @@ async def come_in(gateway: Gateway, caller: Caller, wish: Wish) -> Entered:
         wanted = await gateway.bound(caller)
         if wanted is None:
             raise UserError("There is no conversation to continue yet.", hint="Begin one with: hermes")
-    turns = await gateway.unfinished(caller) if wanted is None and wish.attach else []
-    if turns and not any(gateway.feeds.is_watched(turn.id) for turn in turns):
-        wanted = turns[0].session
+    joined = await gateway.unfinished(caller) if wanted is None and wish.attach else []
+    if any(gateway.feeds.is_watched(turn.id) for turn in joined):
+        joined = []
+    if joined:
+        wanted = joined[0].session
     if wanted is None:
         return Entered()
     session = await gateway.enter(caller, wanted, wish.model)
     turns = await gateway.unfinished(caller, session.id)
+    # What has ended since it was found is shown all the same.
+    turns = [*(turn for turn in joined if turn.id not in {one.id for one in turns}), *turns]
     settled = await gateway.settled(caller.agent, turns)
     return Entered(session=session, turns=tuple(turns), settled=settled)
 
