@@ -161,16 +161,3 @@ def test_a_megabyte_is_split_in_time(text: str) -> None:
     parts = split(text, limit=4096, unit=TextUnit.UTF16, flavour=Flavour.TELEGRAM_HTML)
     assert len(parts) > 200
     assert time.process_time() - begun < 6, "the aim is below 2 s on an idle machine"
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("&&`\u200d \u200d`", ["&&", "`\u200d \u200d`"]),
-        ("`a \u200d`\u200d\u200d\u200d\u200d\u200d\u200d", ["`a \u200d`", "\u200d" * 6]),
-    ],
-)
-def test_code_stays_whole_when_a_joiner_stands_at_its_edge(text: str, parts: list[str]) -> None:
-    """The joiner makes one character of what stands before and in the code, or in it and behind it."""
-    found = split(text, limit=21, unit=TextUnit.CHARS, flavour=Flavour.TELEGRAM_HTML)
-    assert [part.text for part in found] == parts

@@ -169,38 +169,20 @@ def check_limits(case: Case, docs: Sequence[Document]) -> None:
 
 
 def check_nothing_is_lost(case: Case, docs: Sequence[Document]) -> None:
-    """The parts' words are the text's words in order, and no character is torn between two parts; one that
-    reaches over an edge of code or of a link counts as two."""
+    """The parts' words are the text's words in order, and no character is torn between two parts."""
     whole = squeezed(visible(parse(case.text).blocks))
     characters = list(regex.finditer(r"\X", whole))
     starts = {*(found.start() for found in characters), len(whole)}
     largest = max((alone(case, found[0]) for found in characters), default=0)
     at = 0
-    for before, doc in zip((None, *docs), docs, strict=False):
-        if at and before is not None:
+    for doc in docs:
+        if at:
             at += whole[at : at + 1] == "\n"
-            edge = is_solid(before.blocks[-1], -1) != is_solid(doc.blocks[0], 0)
-            assert at in starts or largest > case.limit or edge
+            assert at in starts or largest > case.limit
         part = squeezed(visible(doc.blocks))
         assert whole[at : at + len(part)] == part
         at += len(part)
     assert not whole[at:].strip()
-
-
-def is_solid(block: Block, place: int) -> bool:
-    """Whether a block begins (0) or ends (-1) with inline code or a link."""
-    match block:
-        case Paragraph() | Heading():
-            inline = block.children[place]
-            while isinstance(inline, Style):
-                inline = inline.children[place]
-            return isinstance(inline, Link | Code)
-        case Quote():
-            return is_solid(block.blocks[place], place)
-        case ItemList() if block.items[place]:
-            return is_solid(block.items[place][place], place)
-        case _:
-            return False
 
 
 def check_fences_are_closed(parts: Sequence[Part]) -> None:

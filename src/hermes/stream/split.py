@@ -281,18 +281,13 @@ class _Search:
             if start < place < end:
                 return start
         if self._starts is None:
-            self._starts = _character_starts(self._ribbon)
+            text = self._ribbon.text
+            self._starts = range(len(text) + 1) if text.isascii() else _character_starts(text)
         return self._starts[bisect_right(self._starts, place) - 1]
 
 
-def _character_starts(ribbon: Ribbon) -> Sequence[int]:
-    """Where the characters that a reader sees (grapheme clusters) begin, and where the last one ends. A mark
-    that stands on the other side of an edge of code or of a link is a character of its own: else what fits
-    could not be kept whole."""
-    if ribbon.text.isascii():
-        return range(len(ribbon.text) + 1)
+def _character_starts(text: str) -> Sequence[int]:
+    """Where the characters that a reader sees (grapheme clusters) begin, and where the last one ends."""
     import regex
 
-    edges = (place for stretch in (*ribbon.solid, *ribbon.dear) for place in stretch)
-    starts = {found.start() for found in regex.finditer(r"\X", ribbon.text)}
-    return sorted({*starts, *edges, len(ribbon.text)})
+    return [*(found.start() for found in regex.finditer(r"\X", text)), len(text)]
