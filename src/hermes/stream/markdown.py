@@ -271,6 +271,19 @@ def _merged(run: list[Inline]) -> list[Inline]:
             assert_never(first)
 
 
+def without_styles(inlines: Sequence[Inline]) -> list[Inline]:
+    """The inlines with nothing bold, slanted or struck out; words, code and links stay."""
+    bare: list[Inline] = []
+    for inline in inlines:
+        if isinstance(inline, Style):
+            bare.extend(without_styles(inline.children))
+        elif isinstance(inline, Link):
+            bare.append(Link(url=inline.url, children=joined(without_styles(inline.children))))
+        else:
+            bare.append(inline)
+    return bare
+
+
 def trimmed(inlines: Sequence[Inline]) -> tuple[Inline, ...]:
     """The inlines without blanks and line breaks at either end."""
     start, end = 0, len(inlines)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hermes.domain.capabilities import Flavour, TextUnit
-from hermes.stream.cut import Blocks, Ribbon, cut, front, loosened
+from hermes.stream.cut import Blocks, Ribbon, cut, front, loosened, unstyled
 from hermes.stream.flavours.plain import PlainPrinter
 from hermes.stream.markdown import (
     Block,
@@ -24,9 +24,8 @@ from hermes.stream.markdown import (
     Paragraph,
     Text,
     parse,
-    plain_blocks,
+    trimmed,
     visible,
-    visible_block,
 )
 from hermes.stream.print import printer
 
@@ -39,6 +38,7 @@ _SENTENCE_FILL = 1 / 2
 
 _SENTENCE_END = re.compile(r"[.!?…][\"')\]»”’]*(?=\s)|[。！？][」』）]*")
 _MAX_GUESSES = 6
+_MAX_AFTER_REACH = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,18 +158,53 @@ class _Splitting:
             self._parts.append(Part(text=self._doc.lines(spans[0][0], spans[-1][1])))
             return
         source = printer(Flavour.COMMONMARK).document(blocks)
-        if not self._is_faithful(parse(source).blocks, blocks):
-            # No markdown gives these blocks: rather lose their markup than any of their text.
-            plain = tuple(bare for block in blocks for bare in plain_blocks(visible_block(block)))
-            if plain != blocks:
-                self._wait(plain)
-                return
-        self._parts.append(Part(text=source))
+        if self._is_faithful(source, blocks):
+            self._parts.append(Part(text=source))
+        else:
+            self._mend(pieces)
 
-    def _is_faithful(self, again: Blocks, blocks: Blocks) -> bool:
+    def _is_faithful(self, source: str, blocks: Blocks) -> bool:
         """Whether what is read back still fits and shows the same; styles may get lost in rare cases."""
+        again = parse(source).blocks
         fitting = self._size_of_all(again) <= self._limit
         return fitting and (again == blocks or _words(again) == _words(blocks))
+
+    def _stands(self, block: Block) -> bool:
+        """Whether markdown gives this block when it is a message of its own."""
+        return self._is_faithful(printer(Flavour.COMMONMARK).block(block), (block,))
+
+    def _mend(self, pieces: list[_Piece]) -> None:
+        """Part with some of a message that no markdown gives: first with the company of its blocks, then
+        with the markup of the first one, never with text. Each step leaves less, so this ends."""
+        sound = next((n for n, piece in enumerate(pieces) if not self._stands(piece.block)), len(pieces) - 1)
+        if sound:
+            self._waiting += reversed(pieces[sound:])
+            self._current = pieces[:sound]
+            self._finish()
+            return
+        self._waiting += reversed(pieces[1:])
+        block = pieces[0].block
+        bare = unstyled(block)
+        if bare != block:
+            self._wait((bare,))
+        elif isinstance(block, Paragraph):
+            self._mend_paragraph(block)
+        else:
+            self._wait(loosened(block) or ())
+
+    def _mend_paragraph(self, block: Paragraph) -> None:
+        """Give the first inlines a message of their own, as many as can stand together."""
+        for count in range(len(block.children) - 1, 0, -1):
+            head = Paragraph(children=trimmed(block.children[:count]))
+            if head.children and self._stands(head):
+                self._parts.append(Part(text=printer(Flavour.COMMONMARK).block(head)))
+                self._wait((Paragraph(children=trimmed(block.children[count:])),))
+                return
+        looser = loosened(block)
+        if looser is None:
+            self._parts.append(Part(text=printer(Flavour.COMMONMARK).block(block)))
+        else:
+            self._wait(looser)
 
 
 def _words(blocks: Blocks) -> list[str]:
@@ -206,11 +241,11 @@ class _Search:
 
     def between_characters(self) -> tuple[Blocks, Blocks] | None:
         """Cut between two characters as a reader sees them."""
-        return self._cut_before_reach([*self._ribbon.solid, *self._ribbon.dear])
+        return self._cut_near_reach([*self._ribbon.solid, *self._ribbon.dear])
 
     def through_dear(self) -> tuple[Blocks, Blocks] | None:
         """Cut between two characters even of inline code or an address."""
-        return self._cut_before_reach(self._ribbon.solid)
+        return self._cut_near_reach(self._ribbon.solid)
 
     def anywhere(self) -> tuple[Blocks, Blocks]:
         """Cut even through a character that has more marks than the message has room."""
@@ -218,11 +253,17 @@ class _Search:
         assert halves is not None, "a message of the least size holds at least one code point"
         return halves
 
-    def _cut_before_reach(self, stretches: Sequence[tuple[int, int]]) -> tuple[Blocks, Blocks] | None:
-        place = self._reach
-        while place > 0 and (earlier := self._earlier_if_not_free(place, stretches)) < place:
-            place = earlier
-        return self._cut(place)
+    def _cut_near_reach(self, stretches: Sequence[tuple[int, int]]) -> tuple[Blocks, Blocks] | None:
+        """Cut at the last free place that fits. A shorter text is not always printed shorter (a mark at its
+        end may need an escape), so what is before the reach may not fit, and what is after it may."""
+        before = range(self._reach, 0, -1)
+        after = range(self._reach + 1, len(self._ribbon.text) + 1)
+        free = (place for place in before if self._earlier_if_not_free(place, stretches) == place)
+        next_free = (place for place in after if self._earlier_if_not_free(place, stretches) == place)
+        for place in itertools.chain(free, itertools.islice(next_free, _MAX_AFTER_REACH)):
+            if halves := self._cut(place):
+                return halves
+        return None
 
     def _furthest(self) -> int:
         """The last place on the ribbon up to which the block fits."""
@@ -281,13 +322,19 @@ class _Search:
             if start < place < end:
                 return start
         if self._starts is None:
-            text = self._ribbon.text
-            self._starts = range(len(text) + 1) if text.isascii() else _character_starts(text)
+            self._starts = _character_starts(self._ribbon)
         return self._starts[bisect_right(self._starts, place) - 1]
 
 
-def _character_starts(text: str) -> Sequence[int]:
-    """Where the characters that a reader sees (grapheme clusters) begin, and where the last one ends."""
+def _character_starts(ribbon: Ribbon) -> Sequence[int]:
+    """Where the characters that a reader sees (grapheme clusters) begin, and where the last one ends. A mark
+    on the other side of an edge of code or of a link is a character of its own: it is shown apart, and else
+    code and links that fit could not be kept whole."""
+    text = ribbon.text
+    if text.isascii():
+        return range(len(text) + 1)
     import regex
 
-    return [*(found.start() for found in regex.finditer(r"\X", text)), len(text)]
+    starts = {found.start() for found in regex.finditer(r"\X", text)}
+    edges = (place for stretch in (*ribbon.solid, *ribbon.dear) for place in stretch if place < len(text))
+    return sorted({*starts, *edges, len(text)})

@@ -30,6 +30,7 @@ from hermes.stream.markdown import (
     Table,
     Text,
     joined,
+    without_styles,
 )
 
 _MARKUP = re.compile(
@@ -156,18 +157,6 @@ class CommonmarkPrinter(PlainPrinter):
     def _row(self, cells: Sequence[Cell]) -> str:
         printed = (_LINE_EDGES.sub(_as_entities, self._exact(cell)).replace("|", "\\|") for cell in cells)
         return f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in printed)}|"
-
-
-def without_styles(inlines: Sequence[Inline]) -> list[Inline]:
-    bare: list[Inline] = []
-    for inline in inlines:
-        if isinstance(inline, Style):
-            bare.extend(without_styles(inline.children))
-        elif isinstance(inline, Link):
-            bare.append(Link(url=inline.url, children=joined(without_styles(inline.children))))
-        else:
-            bare.append(inline)
-    return bare
 
 
 _UNDERSCORES = CommonmarkPrinter(emphasis_mark="_")
