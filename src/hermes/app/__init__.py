@@ -64,7 +64,7 @@ from hermes.state.engine import StoreOptions
 from hermes.state.locks import MachineLock, lock_folder
 from hermes.state.media import MediaFiles
 from hermes.state.model_settings import model_of, model_routes
-from hermes.state.profiles import DATABASE_FILE, agent_home
+from hermes.state.profiles import DATABASE_FILE, INSIDE, agent_home
 from hermes.state.repair import open_checked
 from hermes.state.search import recall_from
 from hermes.state.session_log import FOLDER as LOG_FOLDER
@@ -376,7 +376,9 @@ class App:
         backend: Backend | None = None
         if tools is None:
             backend = LocalBackend(
-                home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
+                home=profile.home,
+                environ={**self._environ, INSIDE: "1"},
+                options=LocalOptions(workspace=workspace, passthrough=(INSIDE,)),
             )
             self._backends.append(backend)
             tools = self._tools(profile, store, backend, workspace, added)

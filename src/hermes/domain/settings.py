@@ -191,6 +191,14 @@ class GatewaySettings:
             env=("HERMES_MEDIA_ALLOW_DIRS",),
         ),
     )
+    stuck_seconds: float = field(
+        default=60.0,
+        metadata=about(
+            "Seconds without any turn of the event loop after which the process ends, to be started again; "
+            "0 = never.",
+            least=0,
+        ),
+    )
     cache_mb: int = field(default=32, metadata=about("Memory for warm sessions.", least=1))
     reserve_mb: int = field(
         default=32,
