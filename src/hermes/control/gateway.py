@@ -163,8 +163,8 @@ class Gateway:
         self._tasks = [
             asyncio.create_task(self._intake.live(), name="intake"),
             asyncio.create_task(expiry.live(), name="expiry"),
-            asyncio.create_task(self.chores.live(), name="upkeep"),
             asyncio.create_task(self.cron.live(), name="cron"),
+            *self.chores.begin(),
         ]
         self._actors.search()
 
