@@ -10,7 +10,6 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import sys
 import termios
 import time
@@ -18,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.cli.command import ROOT, environment
+from tests.nursery import Popen
 
 CHILD = ROOT / "tests" / "cli" / "chat_child.py"
 PATIENCE = 20.0
@@ -40,7 +40,7 @@ class Person:
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(follower)
         self._follower = follower
-        self.process = subprocess.Popen(
+        self.process = Popen(
             command,
             env=env,
             cwd=cwd,
