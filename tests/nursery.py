@@ -90,16 +90,25 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
         return self.returncode
 
 
-def run(command: Sequence[str | bytes], *, given: str, timeout: float, **more: Any) -> tuple[int, str, str]:
-    """A command run to its end: exit code, stdout, stderr."""
-    pipe = subprocess.PIPE
-    with Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, **more) as process:
+def run(
+    command: Sequence[str | bytes], *, input: Any = None, capture_output: bool = False,
+    timeout: float | None = None, check: bool = False, **more: Any,
+) -> subprocess.CompletedProcess[Any]:  # fmt: skip
+    """`subprocess.run`."""
+    if input is not None:
+        more["stdin"] = subprocess.PIPE
+    if capture_output:
+        more["stdout"] = more["stderr"] = subprocess.PIPE
+    with Popen(command, **more) as process:
         try:
-            out, err = process.communicate(given, timeout=timeout)
+            out, err = process.communicate(input, timeout=timeout)
         except BaseException:
             process.kill()
             raise
-        return process.returncode, out, err
+    done = subprocess.CompletedProcess(command, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
 
 
 def _can_bear(words: list[str], environ: Mapping[str, str]) -> bool:

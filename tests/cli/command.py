@@ -46,16 +46,17 @@ def hermes(
     home: Path, *args: str | bytes, given: str | None = None, before: Sequence[str] = (), **more: str
 ) -> Said:
     """Run one command to its end. `given` is its stdin; nothing, if not told."""
-    told = nursery.run(
+    done = nursery.run(
         [*before, sys.executable, "-P", "-m", "hermes", *args],
-        given=given or "",
-        timeout=PATIENCE,
         env=environment(home, **more),
         cwd="/",
+        input=given or "",
+        capture_output=True,
         encoding="utf-8",
         errors="replace",
+        timeout=PATIENCE,
     )
-    return Said(*told)
+    return Said(done.returncode, done.stdout, done.stderr)
 
 
 @dataclass

@@ -60,11 +60,11 @@ class Person:
         self.bytes(text.encode())
 
     def bytes(self, data: bytes) -> None:
-        while data:
+        done = 0
+        while done < len(data):
             self._read(0)
             if select.select([], [self._leader], [], 1.0)[1]:
-                written = os.write(self._leader, data[:512])
-                data = data[written:]
+                done += os.write(self._leader, data[done : done + 512])
 
     def type(self, line: str) -> None:
         self.keys(line + "\r")
