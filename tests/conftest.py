@@ -46,7 +46,8 @@ def full() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.geteuid() != 0:
-        for item in items:
-            if item.get_closest_marker("root"):
-                item.add_marker(pytest.mark.skip(reason="needs root"))
+    for item in items:
+        if item.get_closest_marker("root") and os.geteuid() != 0:
+            item.add_marker(pytest.mark.skip(reason="needs root"))
+        if item.get_closest_marker("full") and not FULL:
+            item.add_marker(pytest.mark.skip(reason="in the full run"))

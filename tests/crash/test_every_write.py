@@ -17,7 +17,7 @@ from hermes.domain.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.world import Deed, World
-from tests.journeys.cut import one_life
+from tests.journeys.cut import one_life, stops
 
 MOST_WRITES = 60
 
@@ -91,8 +91,7 @@ STORIES = {
 @pytest.mark.parametrize("name", STORIES)
 async def test_stopped_at_each_write(tmp_path: Path, full: bool, name: str, kind: str, after: bool) -> None:
     story = STORIES[name]
-    steps = range(1, MOST_WRITES) if full else range(1, MOST_WRITES, 4)
-    for number in steps:
+    for number in stops(full, MOST_WRITES, f"{name} {kind} {after}"):
         folder = tmp_path / str(number)
         folder.mkdir()
         world = World()

@@ -17,7 +17,7 @@ from hermes.execution.hook_processes import HookProcesses
 from hermes.state.hook_files import read_hooks
 from hermes.testing.harness import Journey
 from hermes.testing.world import World
-from tests.journeys.cut import one_life
+from tests.journeys.cut import one_life, stops
 
 MOST_WRITES = 30
 ANSWERS: dict[str, object] = {
@@ -55,8 +55,10 @@ def deciding() -> Hooks:
         (("hello", "/new Fresh"), "New session “Fresh”"),
     ],
 )
-async def test_stopped_at_each_write(tmp_path: Path, writes: Sequence[str], sees: str, after: bool) -> None:
-    for number in range(1, MOST_WRITES):
+async def test_stopped_at_each_write(
+    tmp_path: Path, full: bool, writes: Sequence[str], sees: str, after: bool
+) -> None:
+    for number in stops(full, MOST_WRITES, f"{sees} {after}"):
         folder, world = tmp_path / str(number), World(keyed=True)
         folder.mkdir()
 

@@ -19,7 +19,7 @@ from hermes.testing.harness import Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld
 from hermes.testing.model import say
 from hermes.testing.world import World
-from tests.journeys.cut import one_life
+from tests.journeys.cut import one_life, stops
 
 ANN = Source(address=Address(platform="fake", chat="1"), kind=Kind.PRIVATE, user="u1")
 MOST_WRITES = 60
@@ -78,7 +78,7 @@ async def rest(chat: Journey) -> None:
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
 @pytest.mark.parametrize("name", STORIES)
 async def test_stopped_at_each_write(tmp_path: Path, full: bool, name: str, after: bool) -> None:
-    for number in range(1, MOST_WRITES) if full else range(1, MOST_WRITES, 3):
+    for number in stops(full, MOST_WRITES, f"{name} {after}"):
         folder = tmp_path / str(number)
         folder.mkdir()
         world, clock, jobs = World(), FakeClock(), machine()

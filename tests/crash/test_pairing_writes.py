@@ -11,7 +11,7 @@ from hermes.control.outcome import REPEAT_MARK
 from hermes.domain.settings import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import World
-from tests.journeys.cut import one_life
+from tests.journeys.cut import one_life, stops
 from tests.journeys.test_pairing import CODE, code_in, owner_approves
 
 MOST_WRITES = 60
@@ -58,8 +58,8 @@ STORIES: dict[str, tuple[Callable[[Journey], Awaitable[None]], object]] = {
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
 @pytest.mark.parametrize("kind", ["edits", "plain"])
 @pytest.mark.parametrize("name", STORIES)
-async def test_stopped_at_each_write(tmp_path: Path, name: str, kind: str, after: bool) -> None:
-    for number in range(1, MOST_WRITES):
+async def test_stopped_at_each_write(tmp_path: Path, full: bool, name: str, kind: str, after: bool) -> None:
+    for number in stops(full, MOST_WRITES, f"{name} {kind} {after}"):
         folder = tmp_path / str(number)
         folder.mkdir()
         world = World()

@@ -11,7 +11,7 @@ from hermes.domain.settings import ResetMode, ResetSettings
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import World
-from tests.journeys.cut import one_life
+from tests.journeys.cut import one_life, stops
 
 SETTINGS = open_settings(session_reset=ResetSettings(mode=ResetMode.IDLE, idle_minutes=60))
 MOST_WRITES = 30
@@ -23,7 +23,7 @@ def journey(folder: Path, world: World, clock: FakeClock) -> Journey:
 
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
 async def test_one_new_session_begins_whatever_happens(tmp_path: Path, full: bool, after: bool) -> None:
-    for number in range(1, MOST_WRITES, 1 if full else 2):
+    for number in stops(full, MOST_WRITES, f"{after}"):
         folder = tmp_path / str(number)
         folder.mkdir()
         world, clock = World(), FakeClock()

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from zlib import crc32
 
 from hermes.testing.crash import StoppingStore
 from hermes.testing.harness import Journey
+
+SAMPLED = 4
+"""The sample run stops a story at every fourth write; at which, differs from story to story."""
+
+
+def stops(full: bool, most: int, story: str, *, first: int = 1) -> range:
+    """At which writes a story is stopped. It ends by itself when it has fewer."""
+    if full:
+        return range(first, most)
+    return range(first + crc32(story.encode()) % SAMPLED, most, SAMPLED)
 
 
 async def one_life(
