@@ -15,7 +15,7 @@ from pathlib import Path
 from tests import nursery
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)

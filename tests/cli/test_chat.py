@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -208,8 +207,6 @@ def test_an_open_pipe_is_told_of(home: Path) -> None:
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
-    began = time.monotonic()
     assert "reading standard input" in process.stderr.readline()
-    assert time.monotonic() - began < 10
     out, _ = process.communicate("more\n", timeout=PATIENCE)
     assert process.returncode == 0 and "more" in out

@@ -17,7 +17,7 @@ from hermes.testing.wire import WorldServer
 from hermes.testing.world import World
 from tests.nursery import SOURCES, Popen
 
-PATIENCE = 40.0
+PATIENCE = 90.0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -45,7 +45,7 @@ async def live(chat: Journey) -> Turn:
     known = await chat.store.read(lambda tx: tx.sessions.find(""))
     turns = [one for session in known for one in await turns_of(chat, session.id)]
     turn = turns[0] if turns else await chat.gateway.submit(WORDS)
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(40):
         async for seen in chat.gateway.watch(MAIN_AGENT, turn.id):
             if isinstance(seen, Entry) and isinstance(seen.record, Asked):
                 asked = seen.record

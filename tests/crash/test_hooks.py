@@ -106,7 +106,7 @@ def with_processes(home: Path) -> Hooks:
 async def first_life(home: Path) -> None:
     async with Journey(folder=home, hooks=with_processes(home)) as chat:
         chat.world.write("/title mine")
-        await asyncio.sleep(30)
+        await asyncio.sleep(90)
 
 
 async def test_killed_while_a_hook_decides(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_killed_while_a_hook_decides(tmp_path: Path) -> None:
         *(sys.executable, "-c", FIRST_LIFE, str(tmp_path), root),
         env={**os.environ, "PYTHONPATH": f"{root}/src"},
     )
-    assert await asyncio.wait_for(life.wait(), 30) == -signal.SIGKILL
+    assert await asyncio.wait_for(life.wait(), 60) == -signal.SIGKILL
     async with Journey(folder=tmp_path, hooks=with_processes(tmp_path)) as chat:
         await chat.until_seen("I did it.")
         await chat.hooks.close()

@@ -20,7 +20,7 @@ from tests.cli.command import ROOT, environment
 from tests.nursery import Popen
 
 CHILD = ROOT / "tests" / "cli" / "chat_child.py"
-PATIENCE = 20.0
+PATIENCE = 60.0
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 HERMES = "hermes.cli"
 _REAL = (
