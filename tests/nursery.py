@@ -12,6 +12,7 @@ import gc
 import inspect
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -28,10 +29,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = str(ROOT / "src")
-LOADED = (
-    "argparse", "hermes.admin.chat", "hermes.admin.gateway", "hermes.agent.providers.openai", "hermes.app",
-    "hermes.app.http", "hermes.cli", "hermes.entry.terminal", "hermes.testing.harness", "hermes.testing.wire",
-)  # fmt: skip
+PROGRAMS = ("hermes.__main__", "hermes.testing.model_server", "hermes.testing.victim")
+"""What is run as `python -m` must not be loaded before."""
 # What Python reads from its environment before the first line, and a child can no longer be told.
 _EARLY = ("LANG", "LC_", "PYTHON", "MALLOC")
 _HARMLESS = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
@@ -162,8 +161,14 @@ def _line(pipe: int) -> Any:
 
 def _serve(asking: socket.socket) -> Callable[[], object]:
     """Bear children until the test process is gone. In a child it returns: what the child is to do."""
-    for name in LOADED:
-        import_module(name)
+
+    import hermes
+
+    names = [found.name for found in pkgutil.walk_packages(hermes.__path__, "hermes.")]
+    for name in ("importlib.metadata", "uvloop", "yaml", *names):
+        if name not in PROGRAMS:
+            with contextlib.suppress(ImportError):  # an adapter whose SDK is not installed
+                import_module(name)
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
