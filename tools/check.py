@@ -119,10 +119,16 @@ def pytest_command(scale: str) -> list[str]:
     return [sys.executable, "-m", "pytest", "--tb=short", *chosen]
 
 
+def workers() -> int:
+    """One more than there are cores: some tests wait for processes, and somebody should work meanwhile."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (cores or 1) + 1
+
+
 def run_all(scale: str) -> int:
-    everywhere = ["--numprocesses=auto", "--dist=loadgroup", "-q", "--ignore=tests/shape"]
+    everywhere = [f"--numprocesses={workers()}", "--dist=loadgroup", "-q", "--ignore=tests/shape"]
     if scale == "full":
-        everywhere.append("--durations=15")
+        everywhere.append("--costs=15")
     outcomes = [
         run_tool("lint", scale, "ruff", "check"),
         run_tool("format", scale, "ruff", "format", "--check"),
