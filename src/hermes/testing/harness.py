@@ -34,7 +34,7 @@ from hermes.testing.platform import KINDS, PlainFake, fake_platform
 from hermes.testing.tools import world_tools
 from hermes.testing.world import World
 
-PATIENCE = 8.0
+PATIENCE = 40.0
 
 
 def open_settings(**changes: object) -> Settings:
