@@ -19,7 +19,7 @@ from hermes.stream.sse import Parser
 from hermes.testing.api import KEY, ApiWorld
 
 PIECE = "word " * 400
-PIECES = 250
+PIECES = 120
 
 
 class Talker:
