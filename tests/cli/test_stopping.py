@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.control.restart import STOPPED
 from hermes.testing.wire import WorldServer
 from hermes.testing.world import World
 from tests.cli.command import PATIENCE, Running, gateway, hermes
@@ -58,7 +59,7 @@ async def test_a_stop_in_the_middle_of_a_turn_loses_nothing(home: Path) -> None:
         async with life(home, server.port) as running:
             await until(lambda: any("are you there?" in text for text in world.seen()))
             assert await asyncio.to_thread(running.stop, signal.SIGINT) == 0
-    assert world.seen() == ["You said: hello", "You said: are you there?"]
+    assert world.seen() == ["You said: hello", STOPPED, "You said: are you there?"]
     listed = await asyncio.to_thread(hermes, home, "sessions", "list")
     assert "fake:1" in listed.out or "fake:u1" in listed.out
 
@@ -83,7 +84,7 @@ async def test_a_second_signal_hurries(home: Path) -> None:
             assert "Traceback" not in running.err
         (home / "hold").unlink()
         async with life(home, server.port) as running:
-            await until(lambda: world.seen() == ["You said: hello"])
+            await until(lambda: world.seen() == ["You said: hello", STOPPED])
 
 
 async def test_without_a_model_the_demo_model_answers(home: Path) -> None:
