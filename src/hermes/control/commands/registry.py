@@ -15,7 +15,7 @@ from typing import Any
 from hermes.control.tiers import Tier, tier_of
 from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
-from hermes.domain.ids import SessionId
+from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports import Tx
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings import Settings
@@ -39,6 +39,8 @@ class Around:
     version: str = ""
     home: str = ""
     can_restart: bool = False
+    offered: Callable[[AgentId], Collection[str]] = lambda agent: ()
+    """Models that the provider of an agent says it has."""
 
 
 NOTHING_AROUND = Around()
