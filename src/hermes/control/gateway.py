@@ -36,12 +36,14 @@ from hermes.control.doors import (
 from hermes.control.expiry import SessionExpiry
 from hermes.control.explain import explain
 from hermes.control.feed import Feed, Feeds
+from hermes.control.fetching import Fetching
 from hermes.control.intake import Intake, IntakeWorld, storable_item
 from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
 from hermes.control.parts import Parts as Parts
-from hermes.control.questions import Expiry, Outcome, answer
+from hermes.control.prepare import place_prompt
+from hermes.control.questions import Expiry, Outcome, answer, settled_questions
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
 from hermes.control.submission import Submission, Submitted, Submitting
@@ -139,6 +141,8 @@ class Gateway:
             clock=parts.clock,
             epoch=boot.epoch,
             committed=self._committed,
+            fetching=Fetching(connected=self._delivery.connected, clock=parts.clock, settings=parts.settings),
+            place=partial(place_prompt, self.capabilities),
             hooks=parts.hooks,
         )
         world = IntakeWorld(
@@ -355,12 +359,7 @@ class Gateway:
 
     async def settled(self, agent: AgentId, turns: Sequence[Turn]) -> frozenset[QuestionId]:
         """The questions of these turns that are answered or withdrawn, on record yet or not."""
-
-        def look(tx: Tx) -> frozenset[QuestionId]:
-            asked = (question for turn in turns for question in tx.questions.of_turn(turn.id))
-            return frozenset(question.id for question in asked if question.verdict is not None)
-
-        return await self._runtime(agent).store.read(look)
+        return await self._runtime(agent).store.read(partial(settled_questions, turns))
 
     async def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
         """A turn from record `after` on: what is stored, then what happens, to its end."""

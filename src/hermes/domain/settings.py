@@ -85,6 +85,14 @@ class AgentSettings:
         metadata=about("Seconds without any sign of life before a turn is given up; 0 = never.", least=0),
     )
     system_prompt: str = field(default="", metadata=about("Text added to the system prompt."))
+    image_input_mode: str = field(
+        default="auto",
+        metadata=about(
+            "Images of chats: shown to the model (`auto`, `native`), or only named to it (`text`, for one "
+            "that cannot see).",
+            choices=("auto", "native", "text"),
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +166,15 @@ class StreamingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimestampSettings:
+    """Whether the model is told when a message was written."""
+
+    enabled: bool = field(
+        default=True, metadata=about("Put the time before each message of a chat, in the zone of `timezone`.")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
     """The gateway's own limits."""
 
@@ -181,6 +198,10 @@ class GatewaySettings:
             env=("HERMES_MEDIA_ALLOW_DIRS",),
         ),
     )
+    max_inbound_media_bytes: int = field(
+        default=134_217_728, metadata=about("The largest file that is taken from a message.", least=0)
+    )
+    message_timestamps: TimestampSettings = field(default_factory=TimestampSettings)
     cache_mb: int = field(default=32, metadata=about("Memory for warm sessions.", least=1))
     reserve_mb: int = field(
         default=32,

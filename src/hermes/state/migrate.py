@@ -150,6 +150,29 @@ GRANTS = (
         PRIMARY KEY (agent, person, digest)) WITHOUT ROWID""",
 )
 
+# The files that a session's records speak of are also written down beside them, so that it is known which
+# files nobody needs; those of records from before are read out of them.
+PREPARING = (
+    """CREATE TABLE overheard (
+        n INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, place TEXT NOT NULL, body BLOB NOT NULL,
+        at REAL NOT NULL)""",
+    "CREATE INDEX overheard_place ON overheard (agent, place, n)",
+    "CREATE INDEX overheard_age ON overheard (at)",
+    """CREATE TABLE told (
+        agent TEXT NOT NULL, session TEXT NOT NULL, place TEXT NOT NULL, n INTEGER NOT NULL,
+        PRIMARY KEY (session, place)) WITHOUT ROWID""",
+    "CREATE INDEX outbox_receipts ON outbox (lane, n) WHERE receipt IS NOT NULL",
+    """CREATE TABLE media_uses (
+        agent TEXT NOT NULL, sha256 TEXT NOT NULL, session TEXT NOT NULL,
+        PRIMARY KEY (agent, sha256, session)) WITHOUT ROWID""",
+    "CREATE INDEX media_uses_session ON media_uses (session)",
+    """INSERT OR IGNORE INTO media_uses
+        SELECT s.agent, json_extract(file.value, '$.sha256'), j.session
+        FROM journal j JOIN sessions s ON s.id = j.session, json_each(j.body, '$.attachments') file
+        WHERE j.kind = 'user_said' AND json_extract(file.value, '$.sha256') IS NOT NULL""",
+    "CREATE INDEX media_age ON media (agent, stored_at)",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -158,6 +181,7 @@ MIGRATIONS = (
     Migration(number=5, oldest=5, statements=JOBS),
     Migration(number=6, oldest=5, statements=CHANNELS),
     Migration(number=7, oldest=7, statements=GRANTS),
+    Migration(number=9, oldest=9, statements=PREPARING),
 )
 NEWEST = MIGRATIONS[-1].number
 
@@ -186,7 +210,9 @@ def check_version(db: Db, file: str) -> int:
 def migrate(db: Db, file: str) -> None:
     """Bring the file up to date, or say why this program must not touch it. Runs in one transaction."""
     number = check_version(db, file)
-    for step in MIGRATIONS[number:]:
+    for step in MIGRATIONS:
+        if step.number <= number:
+            continue
         for statement in step.statements:
             db.run(statement)
         db.run("INSERT OR REPLACE INTO facts VALUES ('oldest_program', ?)", str(step.oldest))
