@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.rows import Overheard
-from hermes.domain.session import Session
+from hermes.domain.address import Address
+from hermes.domain.event import UserSaid
+from hermes.domain.ids import SessionId
+from hermes.domain.ports import Tx
 from hermes.domain.settings import GatewaySettings, PlatformSettings, Settings, TimestampSettings
 from hermes.testing.clock import START, FakeClock
 from hermes.testing.harness import SYSTEM, Journey, open_settings
@@ -24,9 +26,9 @@ def called_by_name(gateway: GatewaySettings = QUIET, **changes: object) -> Setti
     return open_settings(platforms={"fake": block}, gateway=gateway)
 
 
-def talk(chat: Journey, name: str, text: str, **more: object) -> None:
-    given = {"chat": "g", "kind": "group", "user": name.lower(), "name": name, **more}
-    chat.world.write(text, **given)  # type: ignore[arg-type]
+def talk(where: Journey, who: str, text: str, **more: object) -> None:
+    given = {"chat": "g", "kind": "group", "user": who.lower(), "name": who, **more}
+    where.world.write(text, **given)  # type: ignore[arg-type]
 
 
 async def test_three_people_talk_and_then_one_asks(tmp_path: Path) -> None:
@@ -63,7 +65,6 @@ async def test_each_member_is_told_what_is_new_to_them(tmp_path: Path) -> None:
 
 
 async def test_talk_stays_in_its_place_and_with_those_who_may_write(tmp_path: Path) -> None:
-    settings = called_by_name()
     block = PlatformSettings(allowed_users=("ann", "bob"), require_mention=True)
     settings = open_settings(platforms={"fake": block}, gateway=QUIET)
     async with Journey(folder=tmp_path, settings=settings) as chat:
@@ -109,14 +110,16 @@ async def test_it_can_be_turned_off(tmp_path: Path, changes: dict[str, object]) 
         talk(chat, "Ann", "@agent hi", mentions_us=True)
         await chat.until_seen("You said: @agent hi")
         assert chat.heard() == "@agent hi"
-        kept = await chat.database.read(lambda tx: tx.talk.take(_any_session(tx), _place(chat)))  # type: ignore[arg-type]
-        assert kept == list[Overheard]()
+        place = Address(platform="fake", chat="g")
+        assert await chat.database.write(lambda tx: tx.talk.take(SessionId("new"), place)) == []
 
 
 async def test_a_new_session_begins_without_what_was_said_before_it(tmp_path: Path) -> None:
     clock = FakeClock()
     async with Journey(folder=tmp_path, settings=called_by_name(), clock=clock) as chat:
         talk(chat, "Ann", "old")
+        await chat.until_taken()
+        await clock.advance(60)
         talk(chat, "Ann", "/new", mentions_us=True)
         await chat.until_seen("New session")
         await clock.advance(60)
@@ -243,22 +246,9 @@ async def _look(chat: Journey) -> None:
     await chat.until_seen("You said: @agent two")
     await chat.until_idle()
 
-    def told(tx: object) -> list[str]:
-        from hermes.domain.event import UserSaid
-
-        entries = tx.journal.read(tx.sessions.find("")[0].id)  # type: ignore[attr-defined]
+    def told(tx: Tx) -> list[str]:
+        entries = tx.journal.read(tx.sessions.find("")[0].id)
         return [entry.record.context for entry in entries if isinstance(entry.record, UserSaid)]
 
     head = "[Said here before, and not to you:]\n> Bob: "
     assert await chat.database.read(told) == [f"{head}rain", f"{head}sun"]
-
-
-def _any_session(tx: object) -> object:
-    found: list[Session] = tx.sessions.find("")  # type: ignore[attr-defined]
-    return f"other than {found[0].id}"
-
-
-def _place(chat: Journey) -> object:
-    from hermes.domain.address import Address
-
-    return Address(platform="fake", chat="g")

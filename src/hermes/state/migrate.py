@@ -161,7 +161,7 @@ PREPARING = (
     """CREATE TABLE told (
         agent TEXT NOT NULL, session TEXT NOT NULL, place TEXT NOT NULL, n INTEGER NOT NULL,
         PRIMARY KEY (session, place)) WITHOUT ROWID""",
-    "CREATE INDEX outbox_receipts ON outbox (lane, n) WHERE receipt IS NOT NULL",
+    "CREATE INDEX outbox_receipts ON outbox (lane, n) WHERE receipt IS NOT NULL AND draft = 0",
     """CREATE TABLE media_uses (
         agent TEXT NOT NULL, sha256 TEXT NOT NULL, session TEXT NOT NULL,
         PRIMARY KEY (agent, sha256, session)) WITHOUT ROWID""",

@@ -56,7 +56,8 @@ class TalkTable:
 
     def sent(self, to: Address, ref: str) -> str | None:
         rows = self._db.all(
-            "SELECT receipt, body FROM outbox WHERE lane = ? AND receipt IS NOT NULL ORDER BY n DESC LIMIT ?",
+            "SELECT receipt, body FROM outbox WHERE lane = ? AND receipt IS NOT NULL AND draft = 0"
+            " ORDER BY n DESC LIMIT ?",
             str(to),
             _LOOKED_THROUGH,
         )
