@@ -10,13 +10,13 @@ from hermes.domain.address import Address
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import SessionId
 from hermes.domain.ports import Tx
-from hermes.domain.settings import GatewaySettings, PlatformSettings, Settings, TimestampSettings
+from hermes.domain.settings import GatewaySettings, PlatformSettings, Settings
 from hermes.testing.clock import START, FakeClock
 from hermes.testing.harness import SYSTEM, Journey, open_settings
 from hermes.testing.world import World
 from tests.journeys.cut import one_life
 
-QUIET = GatewaySettings(message_timestamps=TimestampSettings(enabled=False))
+QUIET = GatewaySettings(message_timestamps=False)
 MOST_WRITES = 40
 
 

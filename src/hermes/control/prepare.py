@@ -101,7 +101,7 @@ class Preparing:
         return "\n\n".join(block for block in blocks if block)
 
     def _time(self) -> str:
-        if not self.settings.gateway.message_timestamps.enabled:
+        if not self.settings.gateway.message_timestamps:
             return ""
         return f"[{self.inbound.at.astimezone(zone_named(self.settings.timezone)):%a %Y-%m-%d %H:%M %Z}]"
 

@@ -166,15 +166,6 @@ class StreamingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimestampSettings:
-    """Whether the model is told when a message was written."""
-
-    enabled: bool = field(
-        default=True, metadata=about("Put the time before each message of a chat, in the zone of `timezone`.")
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
     """The gateway's own limits."""
 
@@ -201,7 +192,10 @@ class GatewaySettings:
     max_inbound_media_bytes: int = field(
         default=134_217_728, metadata=about("The largest file that is taken from a message.", least=0)
     )
-    message_timestamps: TimestampSettings = field(default_factory=TimestampSettings)
+    message_timestamps: bool = field(
+        default=True,
+        metadata=about("Tell the model when a message of a chat was written, in the zone of `timezone`."),
+    )
     cache_mb: int = field(default=32, metadata=about("Memory for warm sessions.", least=1))
     reserve_mb: int = field(
         default=32,
