@@ -219,6 +219,27 @@ async def test_a_session_that_is_carried_elsewhere_is_told_so(tmp_path: Path) ->
         )
 
 
+async def test_a_channel_may_have_words_and_a_model_of_its_own(tmp_path: Path) -> None:
+    extra = {
+        "channel_prompts.g": "Speak Latin.",
+        "channel_overrides.g.model": "large",
+        "channel_overrides.7.system_prompt": "Be short.",
+    }
+    settings = called_by_name(extra=extra)
+    async with Journey(folder=tmp_path, settings=settings) as chat:
+        talk(chat, "Ann", "@agent one", mentions_us=True)
+        await chat.until_seen("You said: @agent one")
+        request = chat.model.requests[-1]
+        assert request.system.endswith("\n\nSpeak Latin.") and request.model == "large"
+        talk(chat, "Ann", "@agent two", mentions_us=True, kind="thread", thread="7")
+        await chat.until_seen("You said: @agent two")
+        assert chat.model.requests[-1].system.endswith("\n\nBe short.\n\nSpeak Latin.")
+        chat.world.write("three", chat="other")
+        await chat.until_seen("You said: three")
+        request = chat.model.requests[-1]
+        assert "Latin" not in request.system and request.model == "scripted"
+
+
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
 async def test_stopped_at_each_write_talk_is_told_once(tmp_path: Path, full: bool, after: bool) -> None:
     for number in range(1, MOST_WRITES, 1 if full else 3):

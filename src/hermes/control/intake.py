@@ -43,7 +43,7 @@ from hermes.domain.rows import InboxRow, OutboxRow
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import ResetMode, Settings
 from hermes.domain.text import storable
-from hermes.domain.turn import BusyMode, Cause, Guidance, ReplyPlace, Turn, TurnInput, TurnState
+from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.stream.split import split
 
 log = logging.getLogger("hermes.intake")
@@ -367,7 +367,7 @@ class Taking:
     def _turn(self, tx: Tx, session: Session, fresh: bool, note: str = "") -> Taken:
         """A turn of its own, or, for the next piece of a message, more of the turn before."""
         before = None if fresh else self._unfinished_piece(tx, session)
-        piece = replace(self._input(), guidance=Guidance(instructions=note))
+        piece = self._input()
         now = self.world.clock.now()
         more = piece.cut or piece.group is not None
         ready = now + timedelta(seconds=self.world.settings.gateway.gather_seconds) if more else None
@@ -381,10 +381,11 @@ class Taking:
             tx.turns.save(replace(before, input=joined, ready_at=ready), attempt=before.attempt)
             turn_id = before.id
         else:
-            preparing = Preparing(
-                inbound=self.inbound, session=session, settings=self.world.settings, fresh=fresh
+            told = Preparing(
+                inbound=self.inbound, session=session, settings=self.world.settings, fresh=fresh, note=note
             )
-            turn = self._new_turn(session, replace(piece, context=preparing.context(tx)))
+            piece = replace(piece, context=told.context(tx), guidance=told.guidance)
+            turn = self._new_turn(session, piece)
             tx.turns.add(replace(turn, ready_at=ready))
             turn_id = turn.id
         tx.inbox.finish(self.row.n, "turn", turn_id)

@@ -21,7 +21,7 @@ from hermes.domain.rows import Overheard
 from hermes.domain.session import Session
 from hermes.domain.settings import PlatformSettings, Settings
 from hermes.domain.text import one_line, showable
-from hermes.domain.turn import BusyMode, Turn
+from hermes.domain.turn import BusyMode, Guidance, Turn
 
 MOST_NAME = 240
 MOST_QUOTED = 500
@@ -88,12 +88,32 @@ def _told(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparing:
-    """One message for a session. `fresh` says that the session was begun for it."""
+    """One message for a session. `fresh` says that the session was begun for it, `note` is what else the
+    model has to know in this turn."""
 
     inbound: Inbound
     session: Session
     settings: Settings
     fresh: bool
+    note: str = ""
+
+    @property
+    def guidance(self) -> Guidance:
+        """What holds in this turn alone: the note, and what the operator wants said in this very channel. A
+        model that was chosen in the session wins over the channel's."""
+        source = self.inbound.source
+        extra = _block(source, self.settings).extra
+        spots = [one for one in (source.address.chat, source.address.thread, source.parent_chat) if one]
+
+        def first(key: str) -> str:
+            found = (extra.get(key.format(spot), "") for spot in spots)
+            return next(filter(None, found), "")
+
+        words = (first("channel_overrides.{}.system_prompt"), first("channel_prompts.{}"), self.note)
+        return Guidance(
+            instructions="\n\n".join(part for part in words if part.strip()),
+            model="" if self.session.model else first("channel_overrides.{}.model"),
+        )
 
     def context(self, tx: Tx) -> str:
         """What the model is told before the message."""

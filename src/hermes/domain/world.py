@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from hermes.domain.rows import MediaItem
@@ -166,6 +167,10 @@ class Media(Protocol):
 
     def locate(self, item: MediaItem) -> str:
         """The absolute path of a file, for the agent's tools."""
+        ...
+
+    async def remove_unused(self, before: datetime, limit: int = 100) -> int:
+        """Delete files stored before then that nothing refers to, a bounded bite at a time; how many."""
         ...
 
 

@@ -89,13 +89,11 @@ class MediaFiles:
         self._clean = False
 
     async def put(self, data: bytes, mime: str) -> MediaItem:
-        """The file first, then its row: a crash between them leaves a file that the next one finds."""
+        """The row first, then its file: a crash between them leaves a row that nothing refers to."""
         digest = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
         async with self._changing:
-            known = await self._store.read(lambda tx: tx.media.get(digest))
-            path = None if known is None else known.path
-            item = await asyncio.to_thread(store_file, self._folder, data, mime, self._clock, path)
-            await self._store.write(lambda tx: tx.media.add(item))
+            item = await self._add(digest, len(data), mime, "")
+            await asyncio.to_thread(store_file, self._folder, data, mime, self._clock, item.path)
         return item
 
     async def receive(self, pour: Callable[[Sink], Awaitable[None]], *, limit: int) -> MediaItem:
@@ -119,11 +117,15 @@ class MediaFiles:
 
     async def _keep(self, draft: _Draft) -> MediaItem:
         await asyncio.to_thread(draft.finish)
-        digest, mime = draft.digest, sniff(draft.head)
+        mime = sniff(draft.head)
+        item = await self._add(draft.digest, draft.size, mime, ending(mime))
+        await asyncio.to_thread(draft.move, self._folder / item.path)
+        return item
+
+    async def _add(self, digest: str, size: int, mime: str, suffix: str) -> MediaItem:
         known = await self._store.read(lambda tx: tx.media.get(digest))
-        path = f"{digest[:2]}/{digest}{ending(mime)}" if known is None else known.path
-        item = MediaItem(sha256=digest, path=path, size=draft.size, mime=mime, stored_at=self._clock.now())
-        await asyncio.to_thread(draft.move, self._folder / path)
+        path = f"{digest[:2]}/{digest}{suffix}" if known is None else known.path
+        item = MediaItem(sha256=digest, path=path, size=size, mime=mime, stored_at=self._clock.now())
         await self._store.write(lambda tx: tx.media.add(item))
         return item
 
@@ -140,8 +142,7 @@ class MediaFiles:
         return str((self._folder / item.path).absolute())
 
     async def remove_unused(self, before: datetime, limit: int = 100) -> int:
-        """Delete files stored before then that nothing refers to, a bounded bite at a time; how many. A file
-        goes before its row: after a crash the row is found here again."""
+        """A file goes before its row: after a crash the row is found here again."""
         async with self._changing:
             items = await self._store.read(lambda tx: tx.media.unused(before, limit))
             for item in items:
