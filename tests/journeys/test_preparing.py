@@ -219,6 +219,20 @@ async def test_a_session_that_is_carried_elsewhere_is_told_so(tmp_path: Path) ->
         )
 
 
+async def test_a_long_message_in_a_group_comes_whole_though_only_its_beginning_speaks_to_us(
+    tmp_path: Path,
+) -> None:
+    clock = FakeClock()
+    async with Journey(folder=tmp_path, settings=called_by_name(), clock=clock) as chat:
+        talk(chat, "Ann", "@agent " + "x" * 4080, mentions_us=True)
+        talk(chat, "Bob", "not mine")
+        talk(chat, "Ann", "and its end")
+        await chat.until_taken()
+        await clock.advance(2.0)
+        await chat.until_seen("and its end")
+        assert chat.heard().endswith("xxand its end") and "not mine" not in chat.heard()
+
+
 async def test_a_channel_may_have_words_and_a_model_of_its_own(tmp_path: Path) -> None:
     extra = {
         "channel_prompts.g": "Speak Latin.",
