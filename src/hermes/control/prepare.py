@@ -75,8 +75,8 @@ def _who(source: Source) -> str:
 
 def speaker(source: Source) -> str:
     """A name for who wrote, on one line, that cannot pass for two."""
-    name = one_line(source.user_name or source.person or "somebody", MOST_NAME)
-    return name.replace("[", "(").replace("]", ")")
+    names = (one_line(name or "", MOST_NAME) for name in (source.user_name, source.person))
+    return next(filter(None, names), "somebody").replace("[", "(").replace("]", ")")
 
 
 def _told(text: str) -> str:

@@ -327,7 +327,8 @@ class History(Protocol):
 class Fetches(Protocol):
     async def fetch(self, ref: str, sink: Sink) -> None:
         """Put the file that an attachment's `ref` stands for into the sink, piece by piece, from the
-        platform's own hosts alone. `Refused` says why it is not to be had (the link has expired)."""
+        platform's own hosts alone. A `Refused` says why it is not to be had, in words that the person and
+        the model are shown (“the link has expired”): no address and no token in them."""
 
 
 @runtime_checkable
