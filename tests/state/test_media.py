@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,18 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from hermes.control.attachments import kept_file
+from hermes.domain.address import Address
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.event import Entry, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId, TurnId
-from hermes.domain.message import Attachment, Body, MediaKind
+from hermes.domain.message import Body
 from hermes.domain.ports import Sink, Tx
-from hermes.domain.rows import MediaItem
-from hermes.domain.turn import TurnInput
+from hermes.domain.rows import MediaItem, OutboxRow
+from hermes.domain.session import Session
 from hermes.state.media import MediaFiles, read_file, store_file
 from hermes.state.sqlite import SqliteStore
 from hermes.state.wholefile import write_whole
 from hermes.testing.clock import START, FakeClock
-from hermes.testing.store_suite.samples import NOW, out, session, turn
 
 
 def test_a_file_is_named_by_what_is_in_it(tmp_path: Path) -> None:
@@ -111,6 +113,8 @@ async def test_a_file_may_come_in_pieces(tmp_path: Path) -> None:
         assert await media.open(item.sha256) == data
         assert _names(tmp_path) == [f"{digest[:2]}/{digest}.pdf"]
         assert media.locate(item) == str(tmp_path / f"{digest[:2]}/{digest}.pdf")
+        os.utime(tmp_path / item.path, (0, 0))
+        assert await media.sweep(START - timedelta(days=1)) == 0 and _names(tmp_path) == [item.path]
         again = await media.put(data, "x/y")
         assert again.path == item.path and _names(tmp_path) == [item.path]
 
@@ -142,46 +146,51 @@ async def test_of_a_file_that_does_not_come_whole_nothing_stays(tmp_path: Path) 
         assert _names(tmp_path) == []
 
 
-async def test_files_that_nothing_needs_any_more_are_removed(tmp_path: Path) -> None:
-    clock = FakeClock()
-    async with SqliteStore(None) as store:
-        media = MediaFiles(tmp_path, store, clock)
-        spoken = await media.receive(_pour(b"spoken of"), limit=100)
-        waiting = await media.receive(_pour(b"of a turn that waits"), limit=100)
-        leaving = await media.receive(_pour(b"on its way out"), limit=100)
-        unused = await media.receive(_pour(b"of nobody"), limit=100)
-        clock.jump(3600)
-        young = await media.receive(_pour(b"young"), limit=100)
+async def test_files_that_nothing_names_are_swept_away(tmp_path: Path) -> None:
+    folder, clock = tmp_path / "media", FakeClock()
+    async with SqliteStore(tmp_path / "state.db") as store:
+        mine = store.scoped(MAIN_AGENT)
+        files = MediaFiles(folder, mine, clock)
+        named = await files.put(b"said", "image/png")
+        sent = await files.put(b"sent", "image/png")
+        loose = await files.put(b"loose", "image/png")
+        session = Session(id=SessionId("s"), agent=MAIN_AGENT, created_at=clock.now(), updated_at=clock.now())
+        said = UserSaid(text="look", attachments=(kept_file(named, "image/png"),))
+        entry = Entry(seq=1, turn=TurnId("t"), at=clock.now(), record=said)
+        to = Address(platform="fake", chat="1")
+        body = Body(text="here", attachments=(kept_file(sent, "image/png"),))
 
-        def use(tx: Tx) -> None:
-            tx.sessions.add(session("s0"))
-            said = UserSaid(text="look", attachments=(_attached(spoken),))
-            tx.journal.append(SessionId("s0"), [Entry(seq=1, turn=TurnId("t0"), at=NOW, record=said)])
-            tx.turns.add(replace(turn("t1", "s0"), input=TurnInput(attachments=(_attached(waiting),))))
-            tx.outbox.add(replace(out("k1"), body=Body(attachments=(_attached(leaving),))))
+        def write(tx: Tx) -> None:
+            tx.sessions.add(session)
+            tx.journal.append(session.id, [entry])
+            tx.outbox.add(OutboxRow(key="k", to=to, body=body, created_at=clock.now()))
 
-        await store.write(use)
-        before = clock.now() - timedelta(minutes=30)
-        assert await store.read(lambda tx: tx.media.unused(before, 10)) == [unused]
-        other = MediaFiles(tmp_path, store.scoped(AgentId("other")), clock)
-        assert await other.remove_unused(before) == 0
-        assert await media.remove_unused(before) == 1
-        assert unused.path not in _names(tmp_path) and len(_names(tmp_path)) == 4
-        await store.write(lambda tx: tx.sessions.delete(SessionId("s0")))
-        assert await media.remove_unused(before) == 2
-        assert _names(tmp_path) == sorted([leaving.path, young.path])
-        assert await store.read(lambda tx: tx.media.get(spoken.sha256)) is None
-
-
-async def test_a_file_that_comes_again_is_young_again(tmp_path: Path) -> None:
-    clock = FakeClock()
-    async with SqliteStore(None) as store:
-        media = MediaFiles(tmp_path, store, clock)
-        await media.receive(_pour(b"twice"), limit=100)
-        clock.jump(3600)
-        await media.receive(_pour(b"twice"), limit=100)
-        assert await media.remove_unused(clock.now() - timedelta(minutes=30)) == 0
+        await mine.write(write)
+        half = folder / "ab" / ".half.part"
+        half.parent.mkdir(exist_ok=True)
+        half.write_bytes(b"half")
+        os.utime(half, (0, 0))
+        assert await files.sweep(clock.now()) == 1  # the half: all else is too young
+        await clock.advance(10)
+        assert await files.sweep(clock.now()) == 1
+        assert not (folder / loose.path).exists() and await files.open(named.sha256) == b"said"
+        assert await files.open(sent.sha256) == b"sent"
+        again = await files.put(b"loose", "image/png")
+        assert await files.open(again.sha256) == b"loose"
+        await mine.write(lambda tx: tx.sessions.delete(session.id))
+        assert await files.sweep(clock.now()) == 1
+        with pytest.raises(UserError, match="There is no file"):
+            await files.open(named.sha256)
+        assert await files.open(sent.sha256) == b"sent"
 
 
-def _attached(item: MediaItem) -> Attachment:
-    return Attachment(kind=MediaKind.FILE, ref="r", sha256=item.sha256)
+async def test_agents_that_share_a_folder_share_its_files(tmp_path: Path) -> None:
+    folder, clock = tmp_path / "media", FakeClock()
+    async with SqliteStore(tmp_path / "state.db") as store:
+        mine = MediaFiles(folder, store.scoped(MAIN_AGENT), clock)
+        other = MediaFiles(folder, store.scoped(AgentId("other")), clock)
+        item = await mine.put(b"both", "image/png")
+        await clock.advance(10)
+        await other.put(b"both", "image/png")
+        assert await mine.sweep(clock.now()) == 0  # its own row is gone, the other's file is not
+        assert await other.open(item.sha256) == b"both"

@@ -161,23 +161,6 @@ async def test_a_later_step_builds_on_the_first(tmp_path: Path, monkeypatch: pyt
         await SqliteStore(path).open()
 
 
-def test_files_of_records_from_before_are_known_as_used(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    db = connect(path)
-    for step in MIGRATIONS:
-        for statement in step.statements if step.number < 9 else ():
-            db.run(statement)
-    db.run("PRAGMA user_version = 7")
-    db.run("INSERT INTO sessions (id, agent, created_at, updated_at) VALUES ('s1', 'main', 1, 1)")
-    said = '{"text": "look", "attachments": [{"sha256": "abc"}, {"sha256": null}, {"sha256": "abc"}]}'
-    for seq, (kind, body) in enumerate([("user_said", said), ("user_said", "{}"), ("model_said", said)]):
-        db.run("INSERT INTO journal VALUES (?, 's1', ?, 't1', 1, ?, ?)", seq + 1, seq + 1, kind, body)
-    db.connection.close()
-    db = open_current(path)
-    assert db.all("SELECT agent, sha256, session FROM media_uses") == [("main", "abc", "s1")]
-    db.connection.close()
-
-
 async def test_a_place_that_cannot_be_written_is_said_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be opened for writing"):
         await SqliteStore(tmp_path / "nowhere" / "state.db").open()

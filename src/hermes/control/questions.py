@@ -209,7 +209,7 @@ def _expire(question: Question, tx: Tx) -> bool:
     return True
 
 
-def settled_questions(turns: Sequence[Turn], tx: Tx) -> frozenset[QuestionId]:
-    """The questions of these turns that are answered or withdrawn, on record yet or not."""
+def settled_of(tx: Tx, turns: Sequence[Turn]) -> frozenset[QuestionId]:
+    """The questions of these turns that have a verdict."""
     asked = (question for turn in turns for question in tx.questions.of_turn(turn.id))
     return frozenset(question.id for question in asked if question.verdict is not None)

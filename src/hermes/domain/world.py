@@ -169,9 +169,8 @@ class Media(Protocol):
         """The absolute path of a file, for the agent's tools."""
         ...
 
-    async def remove_unused(self, before: datetime, limit: int = 100) -> int:
-        """Delete files stored before then that nothing refers to, a bounded bite at a time; how many."""
-        ...
+    async def sweep(self, before: datetime) -> int:
+        """Remove what was stored before a moment and is named nowhere; how many files that were."""
 
 
 class Memory(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hermes.domain.errors import Lost
-from hermes.domain.event import Entry, UserSaid
+from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.state.codec import decode_record, encode_record, stamp, unstamp
 from hermes.state.db import Db, Row
@@ -36,15 +36,6 @@ class JournalTable:
             )
             if not added:
                 raise Lost(f"record {entry.seq} of session {session} was written by somebody else")
-            if isinstance(entry.record, UserSaid) and entry.record.attachments:
-                self._note_files(session, entry.record)
-
-    def _note_files(self, session: SessionId, said: UserSaid) -> None:
-        for file in said.attachments:
-            if file.sha256 is not None:
-                self._db.run(
-                    "INSERT OR IGNORE INTO media_uses VALUES (?, ?, ?)", self._agent, file.sha256, session
-                )
 
     def read(self, session: SessionId, after: int = 0) -> list[Entry]:
         rows = self._db.all(

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -23,13 +24,26 @@ from hermes.domain.ports import Sink, Store, Tx
 from hermes.domain.rows import MediaItem
 from hermes.domain.text import one_line, size_told
 from hermes.state.codec import stamp, unstamp
-from hermes.state.db import Db, Row
+from hermes.state.db import Db
 from hermes.state.sniff import LOOKED_AT, ending, sniff
 from hermes.state.wholefile import sync_folder, write_whole
 
 _INCOMING = ".incoming"
-_AT_ONCE = 1024 * 1024
-_COLUMNS = "sha256, path, size, mime, stored_at"
+_FLUSHED = 1024 * 1024
+# Where rows name files. A new table that does belongs here, or its files are swept away.
+_NAMING = (
+    ("journal", "body"),
+    ("turns", "input"),
+    ("inbox", "body"),
+    ("outbox", "body"),
+    ("guidance", "body"),
+    ("questions", "body"),
+    ("requests", "facts"),
+    ("jobs", "body"),
+)
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_PAGE = 500
+_SWEPT = 1000
 
 
 class MediaTable:
@@ -38,10 +52,9 @@ class MediaTable:
         self._agent = agent
 
     def add(self, item: MediaItem) -> None:
-        """One that comes again is as young as a new one."""
         self._db.run(
             "INSERT INTO media VALUES (?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT (agent, sha256) DO UPDATE SET stored_at = max(stored_at, excluded.stored_at)",
+            " ON CONFLICT DO UPDATE SET stored_at = excluded.stored_at",
             self._agent,
             item.sha256,
             item.path,
@@ -52,30 +65,57 @@ class MediaTable:
 
     def get(self, sha256: str) -> MediaItem | None:
         row = self._db.one(
-            f"SELECT {_COLUMNS} FROM media WHERE agent = ? AND sha256 = ?", self._agent, sha256
+            "SELECT path, size, mime, stored_at FROM media WHERE agent = ? AND sha256 = ?",
+            self._agent,
+            sha256,
         )
-        return None if row is None else _item(row)
+        if row is None:
+            return None
+        path, size, mime, stored_at = row
+        return MediaItem(sha256=sha256, path=path, size=size, mime=mime, stored_at=unstamp(stored_at))
 
     def unused(self, before: datetime, limit: int) -> list[MediaItem]:
-        """What is on its way names a file somewhere in its row; there are few such rows at any time."""
         rows = self._db.all(
-            f"SELECT {_COLUMNS} FROM media WHERE agent = ?1 AND stored_at < ?2"
-            " AND NOT EXISTS (SELECT 1 FROM media_uses u WHERE u.agent = ?1 AND u.sha256 = media.sha256)"
-            " AND NOT EXISTS (SELECT 1 FROM turns t LEFT JOIN guidance g ON g.turn = t.id"
-            " WHERE t.state IN ('accepted', 'running', 'waiting')"
-            " AND (instr(CAST(t.input AS TEXT), media.sha256)"
-            " OR instr(CAST(coalesce(g.body, '') AS TEXT), media.sha256)))"
-            " AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.state IN ('due', 'attempting', 'unknown')"
-            " AND instr(CAST(o.body AS TEXT), media.sha256))"
-            " ORDER BY stored_at LIMIT ?3",
+            "SELECT sha256, path, size, mime, stored_at FROM media WHERE agent = ? AND stored_at < ?",
             self._agent,
             stamp(before),
-            limit,
         )
-        return [_item(row) for row in rows]
+        named = self._named() if rows else set()
+        items = [
+            MediaItem(sha256=digest, path=path, size=size, mime=mime, stored_at=unstamp(at))
+            for digest, path, size, mime, at in rows
+            if digest not in named
+        ]
+        return items[:limit]
 
-    def remove(self, sha256: str) -> None:
-        self._db.run("DELETE FROM media WHERE agent = ? AND sha256 = ?", self._agent, sha256)
+    def remove(self, sha256: str, before: datetime) -> bool:
+        gone = self._db.run(
+            "DELETE FROM media WHERE agent = ? AND sha256 = ? AND stored_at < ?",
+            self._agent,
+            sha256,
+            stamp(before),
+        )
+        return gone > 0
+
+    def kept(self, sha256: str) -> bool:
+        return self._db.one("SELECT 1 FROM media WHERE sha256 = ? LIMIT 1", sha256) is not None
+
+    def _named(self) -> set[str]:
+        """Every file that some row names, read a page at a time."""
+        found: set[str] = set()
+        for table, column in _NAMING:
+            last = 0
+            while rows := self._db.all(
+                f"SELECT rowid, {column} FROM {table} WHERE rowid > ? AND instr({column}, 'sha256') > 0"
+                " ORDER BY rowid LIMIT ?",
+                last,
+                _PAGE,
+            ):
+                last = rows[-1][0]
+                for _, body in rows:
+                    text = body if isinstance(body, str) else bytes(body).decode("utf-8", "replace")
+                    found.update(_DIGEST.findall(text))
+        return found
 
 
 class MediaFiles:
@@ -141,15 +181,22 @@ class MediaFiles:
     def locate(self, item: MediaItem) -> str:
         return str((self._folder / item.path).absolute())
 
-    async def remove_unused(self, before: datetime, limit: int = 100) -> int:
-        """A file goes before its row: after a crash the row is found here again."""
-        async with self._changing:
-            items = await self._store.read(lambda tx: tx.media.unused(before, limit))
-            for item in items:
-                await asyncio.to_thread((self._folder / item.path).unlink, missing_ok=True)
-            if items:
-                await self._store.write(partial(_forget, items))
-        return len(items)
+    async def sweep(self, before: datetime) -> int:
+        """The row first, then the file: a crash between them leaves a file without a row, and those are
+        removed as well once they are old enough."""
+        gone = 0
+        for item in await self._store.read(lambda tx: tx.media.unused(before, _SWEPT)):
+            digest = item.sha256
+            async with self._changing:
+                if await self._store.write(partial(_remove, digest, before)):
+                    await asyncio.to_thread((self._folder / item.path).unlink, missing_ok=True)
+                    gone += 1
+        for path in await asyncio.to_thread(old_files, self._folder, before):
+            async with self._changing:
+                if not await self._store.read(partial(_is_kept, path.name.partition(".")[0])):
+                    await asyncio.to_thread(path.unlink, missing_ok=True)
+                    gone += 1
+        return gone
 
 
 class _Draft:
@@ -177,7 +224,7 @@ class _Draft:
         self.size += len(piece)
         self.head += piece[: LOOKED_AT - len(self.head)]
         self._gathered += piece
-        if len(self._gathered) >= _AT_ONCE:
+        if len(self._gathered) >= _FLUSHED:
             await asyncio.to_thread(self._flush)
 
     def check(self) -> None:
@@ -208,6 +255,21 @@ class _Draft:
                 self._gathered.clear()
 
 
+def _remove(digest: str, before: datetime, tx: Tx) -> bool:
+    """Whether the file may go: agents that share a folder share its files."""
+    return tx.media.remove(digest, before) and not tx.media.kept(digest)
+
+
+def _is_kept(digest: str, tx: Tx) -> bool:
+    return tx.media.kept(digest)
+
+
+def old_files(folder: Path, before: datetime) -> list[Path]:
+    """Files in the media folder that were not touched since, halves of files among them. Blocking."""
+    found = folder.glob("[0-9a-f][0-9a-f]/*")
+    return [path for path in found if path.is_file() and path.stat().st_mtime < before.timestamp()][:_SWEPT]
+
+
 def store_file(folder: Path, data: bytes, mime: str, clock: Clock, at: str | None = None) -> MediaItem:
     """Write the bytes under their hash, or where they are known to lie, whole or not at all. Blocking: call
     it off the loop."""
@@ -229,13 +291,3 @@ def read_file(folder: Path, item: MediaItem) -> bytes:
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
         raise UserError(f"The file {item.sha256[:12]}… is no longer in the media folder.")
     return path.read_bytes()
-
-
-def _forget(items: Sequence[MediaItem], tx: Tx) -> None:
-    for item in items:
-        tx.media.remove(item.sha256)
-
-
-def _item(row: Row) -> MediaItem:
-    sha256, path, size, mime, stored_at = row
-    return MediaItem(sha256=sha256, path=path, size=size, mime=mime, stored_at=unstamp(stored_at))

@@ -150,8 +150,6 @@ GRANTS = (
         PRIMARY KEY (agent, person, digest)) WITHOUT ROWID""",
 )
 
-# The files that a session's records speak of are also written down beside them, so that it is known which
-# files nobody needs; those of records from before are read out of them.
 PREPARING = (
     """CREATE TABLE overheard (
         n INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, place TEXT NOT NULL, body BLOB NOT NULL,
@@ -162,15 +160,6 @@ PREPARING = (
         agent TEXT NOT NULL, session TEXT NOT NULL, place TEXT NOT NULL, n INTEGER NOT NULL,
         PRIMARY KEY (session, place)) WITHOUT ROWID""",
     "CREATE INDEX outbox_receipts ON outbox (lane, n) WHERE receipt IS NOT NULL AND draft = 0",
-    """CREATE TABLE media_uses (
-        agent TEXT NOT NULL, sha256 TEXT NOT NULL, session TEXT NOT NULL,
-        PRIMARY KEY (agent, sha256, session)) WITHOUT ROWID""",
-    "CREATE INDEX media_uses_session ON media_uses (session)",
-    """INSERT OR IGNORE INTO media_uses
-        SELECT s.agent, json_extract(file.value, '$.sha256'), j.session
-        FROM journal j JOIN sessions s ON s.id = j.session, json_each(j.body, '$.attachments') file
-        WHERE j.kind = 'user_said' AND json_extract(file.value, '$.sha256') IS NOT NULL""",
-    "CREATE INDEX media_age ON media (agent, stored_at)",
 )
 
 MIGRATIONS = (

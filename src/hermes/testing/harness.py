@@ -36,7 +36,7 @@ from hermes.testing.platform import KINDS, PlainFake, fake_platform
 from hermes.testing.tools import world_tools
 from hermes.testing.world import World
 
-PATIENCE = 8.0
+PATIENCE = 40.0
 SYSTEM = "You are a test."
 
 
@@ -72,6 +72,7 @@ class Journey:
     wrap_store: Callable[[Store], Store] = lambda store: store
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     is_admin: Callable[[Source], bool] = lambda source: False
+    restart: Callable[[], None] | None = None
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
     transcribe: Callable[[Attachment], Awaitable[str]] | None = None
     model: ScriptedModel = field(init=False)
@@ -97,7 +98,8 @@ class Journey:
                 settings=self.settings,
                 clock=self.clock,
                 capabilities={"fake": KINDS[self.kind]},
-                around=Around(is_admin=self.is_admin),
+                around=Around(is_admin=self.is_admin, can_restart=self.restart is not None),
+                restart=self.restart or _nobody,
                 hooks=self.hooks,
                 select=agent_chooser(self.hooks),
             )
@@ -228,3 +230,7 @@ class Journey:
                 raise AssertionError("the inbox did not become empty")
             await asyncio.sleep(0.003)
         await settle()
+
+
+def _nobody() -> None:
+    """Stands where nobody begins the gateway anew."""

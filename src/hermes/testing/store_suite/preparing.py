@@ -1,4 +1,4 @@
-"""Checks of what turns are prepared with: talk that was overheard, words of ours, files and their uses."""
+"""Checks of what turns are prepared with: talk that was overheard, and words of ours."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from dataclasses import replace
 from functools import partial
 
 from hermes.domain.address import Address
-from hermes.domain.event import UserSaid
 from hermes.domain.ids import SessionId
-from hermes.domain.message import Attachment, Body, MediaKind, Receipt
+from hermes.domain.message import Body, Receipt
 from hermes.domain.ports import Tx
-from hermes.domain.rows import MediaItem, OutState, Overheard
-from hermes.domain.turn import Guidance, TurnInput
+from hermes.domain.rows import OutState, Overheard
 from hermes.testing.store_suite.samples import (
     NOW,
     OTHER_AGENT,
@@ -19,9 +17,7 @@ from hermes.testing.store_suite.samples import (
     add_talk,
     address,
     after,
-    entry,
     out,
-    turn,
 )
 
 S1, S2 = SessionId("s1"), SessionId("s2")
@@ -105,41 +101,9 @@ async def check_words_of_ours_are_found_by_their_receipt(open_store: OpenStore) 
         assert await store.read(lambda tx: tx.talk.sent(address("h"), "r1")) is None
 
 
-async def check_only_files_that_nothing_needs_are_unused(open_store: OpenStore) -> None:
-    async with open_store() as store:
-
-        def use(tx: Tx) -> None:
-            add_talk(tx)
-            for name in ("said", "waits", "brought", "leaves", "nobody's", "young"):
-                stored = after(50) if name == "young" else NOW
-                tx.media.add(MediaItem(sha256=name, path=name, size=1, mime="x/y", stored_at=stored))
-            tx.journal.append(S1, [entry(1, record=UserSaid(text="look", attachments=(_file("said"),)))])
-            tx.turns.add(replace(turn("t2"), input=TurnInput(attachments=(_file("waits"),))))
-            tx.turns.add(replace(turn("t3"), input=TurnInput(guidance=Guidance(instructions="see brought"))))
-            tx.outbox.add(replace(out("k1"), body=Body(attachments=(_file("leaves"),))))
-
-        await store.write(use)
-
-        async def unused() -> list[str]:
-            return [item.sha256 for item in await store.read(lambda tx: tx.media.unused(after(10), 10))]
-
-        assert await unused() == ["nobody's"]
-        assert await store.scoped(OTHER_AGENT).read(lambda tx: tx.media.unused(after(10), 10)) == []
-        await store.scoped(OTHER_AGENT).write(lambda tx: tx.media.remove("nobody's"))
-        await store.write(lambda tx: tx.sessions.delete(S1))
-        assert sorted(await unused()) == ["brought", "nobody's", "said", "waits"]
-        await store.write(lambda tx: tx.media.remove("said"))
-        assert sorted(await unused()) == ["brought", "nobody's", "waits"]
-
-
-def _file(sha256: str) -> Attachment:
-    return Attachment(kind=MediaKind.FILE, ref="r", sha256=sha256)
-
-
 CHECKS = (
     check_talk_is_told_once_to_each_session,
     check_talk_stays_in_its_place,
     check_talk_is_forgotten_by_age_and_with_its_session,
     check_words_of_ours_are_found_by_their_receipt,
-    check_only_files_that_nothing_needs_are_unused,
 )
