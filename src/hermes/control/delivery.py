@@ -34,6 +34,7 @@ class Delivery:
         self._tally = tally
         self._hooks = hooks
         self._platforms: dict[str, Platform] = {}
+        self._arrival = asyncio.Event()
         world = LaneWorld(
             store=store,
             clock=clock,
@@ -53,6 +54,8 @@ class Delivery:
         """The account is up: its lanes run, beginning with what earlier lives left unsent."""
         self._platforms[account] = platform
         self._lanes.search()
+        self._arrival.set()
+        self._arrival.clear()
 
     def detach(self, account: str) -> None:
         self._platforms.pop(account, None)
@@ -60,6 +63,12 @@ class Delivery:
     @property
     def accounts(self) -> tuple[str, ...]:
         return tuple(self._platforms)
+
+    async def connected(self, account: str) -> Platform:
+        """The account's platform, as soon as it is up."""
+        while account not in self._platforms:
+            await self._arrival.wait()
+        return self._platforms[account]
 
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
         await self._lanes.close(grace, hurry)

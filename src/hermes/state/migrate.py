@@ -150,6 +150,18 @@ GRANTS = (
         PRIMARY KEY (agent, person, digest)) WITHOUT ROWID""",
 )
 
+PREPARING = (
+    """CREATE TABLE overheard (
+        n INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, place TEXT NOT NULL, body BLOB NOT NULL,
+        at REAL NOT NULL)""",
+    "CREATE INDEX overheard_place ON overheard (agent, place, n)",
+    "CREATE INDEX overheard_age ON overheard (at)",
+    """CREATE TABLE told (
+        agent TEXT NOT NULL, session TEXT NOT NULL, place TEXT NOT NULL, n INTEGER NOT NULL,
+        PRIMARY KEY (session, place)) WITHOUT ROWID""",
+    "CREATE INDEX outbox_receipts ON outbox (lane, n) WHERE receipt IS NOT NULL AND draft = 0",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -158,6 +170,7 @@ MIGRATIONS = (
     Migration(number=5, oldest=5, statements=JOBS),
     Migration(number=6, oldest=5, statements=CHANNELS),
     Migration(number=7, oldest=7, statements=GRANTS),
+    Migration(number=9, oldest=9, statements=PREPARING),
 )
 NEWEST = MIGRATIONS[-1].number
 
@@ -186,7 +199,9 @@ def check_version(db: Db, file: str) -> int:
 def migrate(db: Db, file: str) -> None:
     """Bring the file up to date, or say why this program must not touch it. Runs in one transaction."""
     number = check_version(db, file)
-    for step in MIGRATIONS[number:]:
+    for step in MIGRATIONS:
+        if step.number <= number:
+            continue
         for statement in step.statements:
             db.run(statement)
         db.run("INSERT OR REPLACE INTO facts VALUES ('oldest_program', ?)", str(step.oldest))

@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from hermes.testing.store_suite import directory, lives, pairing, queues, requests, scope, talk, units, work
+from hermes.testing.store_suite import (
+    directory,
+    lives,
+    pairing,
+    preparing,
+    queues,
+    requests,
+    scope,
+    talk,
+    units,
+    work,
+)
 from hermes.testing.store_suite.samples import OpenStore
 
 Check = Callable[[OpenStore], Awaitable[None]]
@@ -21,6 +32,7 @@ CHECKS: tuple[Check, ...] = (
     *talk.CHECKS,
     *requests.CHECKS,
     *pairing.CHECKS,
+    *preparing.CHECKS,
     *lives.CHECKS,
     *units.CHECKS,
     *scope.CHECKS,
