@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from hermes.admin.gateway import GATEWAY, hold_home, home_holder, logging_on, loop_factory, on_store
+from hermes.admin.gateway import hold_home, home_holder, logging_on, loop_factory, on_store
 from hermes.admin.output import Console
 from hermes.admin.sessions import agents_of
 from hermes.app.jobs import HomeJobs, wish_of
@@ -143,8 +143,7 @@ class Place:
 
     @property
     def is_served(self) -> bool:
-        holder = home_holder(self.home)
-        return holder is not None and holder.what == GATEWAY
+        return home_holder(self.home) is not None
 
     def ask(self, work: Callable[[Asking], Awaitable[T]]) -> T:
         if self.is_served:

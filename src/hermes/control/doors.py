@@ -52,6 +52,7 @@ class Replied:
     turn: Turn | None = None
     wakes: tuple[SessionId, ...] = ()
     news: tuple[Told, ...] = ()
+    handoff: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +185,13 @@ def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
     if reply.begun is not None:
         news += session_replaced(caller.source, session, reply.begun, caller.key)
     return Replied(
-        text=reply.text, session=bound, before=session.id, turn=reply.turn, news=news, wakes=reply.wakes
+        text=reply.text,
+        session=bound,
+        before=session.id,
+        turn=reply.turn,
+        news=news,
+        wakes=reply.wakes,
+        handoff=reply.handoff,
     )
 
 
