@@ -306,9 +306,7 @@ async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.Log
                     row = dead[0] if dead else None
                     await asyncio.sleep(0.005)
             assert "the webhook “ops” says 404" in row.error
-            with pytest.raises(
-                HermesError, match="There is no webhook target “nowhere”. There is: webhook:ops"
-            ):
+            with pytest.raises(HermesError, match="There is no webhook target “nowhere”"):
                 await chat.gateway.courier.post(
                     MAIN_AGENT, Letter(key="c", target="webhook:nowhere", body=Body(text="x"))
                 )
