@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,16 @@ from tests.journeys.cut import one_life
 
 MAIN = AgentId("main")
 MOST_WRITES = 60
+
+
+def owned(**more: object) -> PlatformSettings:
+    """Everybody may speak, and Ann may choose the home channel."""
+    return PlatformSettings(allow_all_users=True, allowed_users=("ann",), **more)  # type: ignore[arg-type]
+
+
+def journey(folder: Path, **more: Any) -> Journey:
+    more.setdefault("settings", open_settings(platforms={"fake": owned()}))
+    return Journey(folder=folder, **more)
 
 
 class Terminal:
@@ -64,7 +75,7 @@ async def set_home(chat: Journey, kind: str = "private", **more: object) -> None
 
 async def test_a_conversation_goes_to_a_thread_and_comes_back(tmp_path: Path) -> None:
     world = World()
-    async with Journey(folder=tmp_path, world=world) as chat:
+    async with journey(tmp_path, world=world) as chat:
         await set_home(chat, kind="channel")
         terminal = Terminal(chat)
         turn = await terminal.say("plan the garden")
@@ -88,7 +99,7 @@ async def test_a_conversation_goes_to_a_thread_and_comes_back(tmp_path: Path) ->
 
 
 async def test_without_threads_it_goes_to_the_home_channel(tmp_path: Path) -> None:
-    async with Journey(folder=tmp_path, kind="plain") as chat:
+    async with journey(tmp_path, kind="plain") as chat:
         await set_home(chat)
         terminal = Terminal(chat)
         turn = await terminal.say("plan the garden")
@@ -102,7 +113,7 @@ async def test_without_threads_it_goes_to_the_home_channel(tmp_path: Path) -> No
 
 async def test_a_chat_that_is_no_forum_is_used_as_it_is(tmp_path: Path) -> None:
     world = World(trouble=lambda what, chat: Refused("the chat is not a forum") if what == "open" else None)
-    async with Journey(folder=tmp_path, world=world) as chat:
+    async with journey(tmp_path, world=world) as chat:
         await set_home(chat)
         terminal = Terminal(chat)
         await terminal.say("plan the garden")
@@ -118,7 +129,7 @@ async def test_a_chat_that_is_no_forum_is_used_as_it_is(tmp_path: Path) -> None:
     ],
 )
 async def test_what_is_wrong_is_said_and_changes_nothing(tmp_path: Path, line: str, told: str) -> None:
-    async with Journey(folder=tmp_path) as chat:
+    async with journey(tmp_path) as chat:
         terminal = Terminal(chat)
         turn = await terminal.say("plan the garden")
         replied = await terminal.command(line)
@@ -127,7 +138,7 @@ async def test_what_is_wrong_is_said_and_changes_nothing(tmp_path: Path, line: s
 
 
 async def test_nothing_to_hand_over_and_not_from_a_chat(tmp_path: Path) -> None:
-    async with Journey(folder=tmp_path) as chat:
+    async with journey(tmp_path) as chat:
         await set_home(chat)
         assert "There is nothing to hand over yet." in (await Terminal(chat).command("/handoff fake")).text
         chat.world.write("/handoff fake", chat="9", user="ann")
@@ -138,7 +149,7 @@ async def test_nothing_to_hand_over_and_not_from_a_chat(tmp_path: Path) -> None:
 
 
 async def test_not_while_a_turn_runs(tmp_path: Path) -> None:
-    async with Journey(folder=tmp_path, script=[call("clarify", '{"question": "Which one?"}')]) as chat:
+    async with journey(tmp_path, script=[call("clarify", '{"question": "Which one?"}')]) as chat:
         await set_home(chat)
         door = Terminal(chat).door
         await door.say("ask me", "k1")
@@ -148,7 +159,7 @@ async def test_not_while_a_turn_runs(tmp_path: Path) -> None:
 
 
 async def test_where_everybody_has_a_conversation_of_their_own_it_is_refused(tmp_path: Path) -> None:
-    async with Journey(folder=tmp_path, kind="plain") as chat:
+    async with journey(tmp_path, kind="plain") as chat:
         await set_home(chat, kind="group", mentions_us=True)
         terminal = Terminal(chat)
         turn = await terminal.say("plan the garden")
@@ -160,10 +171,8 @@ async def test_where_everybody_has_a_conversation_of_their_own_it_is_refused(tmp
 
 async def test_a_chat_of_another_agent_is_refused(tmp_path: Path) -> None:
     route = Route(match=RouteMatch(platform="fake"), agent=AgentId("other"))
-    settings = open_settings(
-        platforms={"fake": PlatformSettings(allow_all_users=True, home_channel="9")}, routes=(route,)
-    )
-    async with Journey(folder=tmp_path, settings=settings, agents=("main", "other")) as chat:
+    settings = open_settings(platforms={"fake": owned(home_channel="9")}, routes=(route,))
+    async with journey(tmp_path, settings=settings, agents=("main", "other")) as chat:
         terminal = Terminal(chat)
         await terminal.say("plan the garden")
         replied = await terminal.command("/handoff fake")
@@ -174,7 +183,7 @@ async def test_it_waits_for_its_platform_and_is_asked_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hermes.control.gateway.HANDOFF_SECONDS", 0.05)
-    async with Journey(folder=tmp_path) as chat:
+    async with journey(tmp_path) as chat:
         await set_home(chat)
         terminal = Terminal(chat)
         turn = await terminal.say("plan the garden")
@@ -192,7 +201,7 @@ async def test_trouble_is_tried_three_times_then_told_and_can_be_tried_again(tmp
     troubles: list[HermesError] = [Unreachable("the line is busy", after=1.0)] * MOST_ATTEMPTS
     world = World()
     clock = FakeClock()
-    async with Journey(folder=tmp_path, world=world, clock=clock) as chat:
+    async with journey(tmp_path, world=world, clock=clock) as chat:
         await set_home(chat)
         terminal = Terminal(chat)
         await terminal.say("plan the garden")
@@ -215,7 +224,7 @@ async def test_trouble_is_tried_three_times_then_told_and_can_be_tried_again(tmp
 async def test_one_that_was_cancelled_meanwhile_moves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with Journey(folder=tmp_path) as chat:
+    async with journey(tmp_path) as chat:
         await set_home(chat)
         terminal = Terminal(chat)
         turn = await terminal.say("plan the garden")
@@ -237,7 +246,7 @@ async def test_one_that_was_cancelled_meanwhile_moves_nothing(
 
 
 async def test_what_is_allowed_at_the_machine_does_not_go_along(tmp_path: Path) -> None:
-    async with Journey(folder=tmp_path) as chat:
+    async with journey(tmp_path) as chat:
         await set_home(chat)
         terminal = Terminal(chat)
         turn = await terminal.say("plan the garden")
@@ -262,7 +271,7 @@ async def test_stopped_at_each_write_it_arrives_all_the_same(
         folder.mkdir()
         world, clock = World(), FakeClock()
         session = await begin(folder, world, clock, kind)
-        chat = Journey(folder=folder, world=world, clock=clock, kind=kind)
+        chat = journey(folder, world=world, clock=clock, kind=kind)
         crashed = await hand_over(chat, session, number, after=after)
         await arrive(folder, world, clock, kind, session)
         if not crashed:
@@ -270,7 +279,7 @@ async def test_stopped_at_each_write_it_arrives_all_the_same(
 
 
 async def begin(folder: Path, world: World, clock: FakeClock, kind: str) -> SessionId:
-    async with Journey(folder=folder, world=world, clock=clock, kind=kind) as chat:
+    async with journey(folder, world=world, clock=clock, kind=kind) as chat:
         await set_home(chat)
         turn = await Terminal(chat).say("plan the garden")
         await chat.until_idle()
@@ -296,7 +305,7 @@ async def settled(chat: Journey) -> Handoff:
 
 async def arrive(folder: Path, world: World, clock: FakeClock, kind: str, session: SessionId) -> None:
     """The next life: what was asked for is done once, and what was not can be asked for again."""
-    async with Journey(folder=folder, world=world, clock=clock, kind=kind) as chat:
+    async with journey(folder, world=world, clock=clock, kind=kind) as chat:
         if not await rows(chat):
             await Terminal(chat, session).command("/handoff fake")
         await settle()

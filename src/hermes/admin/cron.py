@@ -14,12 +14,14 @@ from hermes.admin.gateway import hold_home, home_holder, logging_on, loop_factor
 from hermes.admin.output import Console
 from hermes.admin.sessions import agents_of
 from hermes.app.jobs import HomeJobs, wish_of
+from hermes.control.job_targets import named_targets
 from hermes.control.job_words import job_facts, run_facts
 from hermes.control.jobs import JobDesk
 from hermes.domain.clock import SystemClock, zone_named
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.text import one_line
+from hermes.state.aliases import ChannelAliases
 from hermes.state.profiles import agent_home, prepare_home
 from hermes.state.settings import Loaded, load_settings
 from hermes.state.sqlite import SqliteStore
@@ -188,6 +190,7 @@ class Place:
             zone=zone_named(settings.timezone),
             settings=settings,
             world=HomeJobs(home, self.environ, None),
+            targets=named_targets(ChannelAliases(self.home).read),
         )
 
 

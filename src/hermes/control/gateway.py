@@ -31,6 +31,7 @@ from hermes.control.doors import (
     entering_news,
     give_command,
     open_turns,
+    settled_questions,
     wake_session,
 )
 from hermes.control.expiry import SessionExpiry
@@ -38,6 +39,7 @@ from hermes.control.explain import explain
 from hermes.control.feed import Feeds
 from hermes.control.handoff import Carriers, HandoffWorld, handoff_words
 from hermes.control.intake import Intake, IntakeWorld, storable_item
+from hermes.control.job_targets import named_targets
 from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
@@ -103,6 +105,7 @@ class Gateway:
             ring=self._delivery.ring,
             wake=self._ring_known,
         )
+        self._job_targets = named_targets(parts.channel_names)
         self.cron = self._make_cron(parts)
         self.handoffs = self._make_carriers(parts)
         self._around: Surroundings | None = None
@@ -127,7 +130,7 @@ class Gateway:
                 ring_session=self._ring_known,
                 ring_lane=self._delivery.ring,
                 owner=parts.owner,
-                targets=parts.targets,
+                targets=self._job_targets,
             )
         )
 
@@ -241,6 +244,10 @@ class Gateway:
         """Whether its account is up now; if not, what is sent there waits."""
         return to.credential in self._delivery.accounts
 
+    def sends(self, to: Address) -> bool:
+        """Whether somebody sends to this chat now, or will by himself."""
+        return self._delivery.sends(to)
+
     def _accounts(self) -> Collection[str]:
         said = self._parts.accounts
         return {*(self._parts.capabilities if said is None else said), *self._delivery.accounts}
@@ -349,13 +356,8 @@ class Gateway:
 
     async def wake(self, agent: AgentId, session: SessionId, text: str) -> Turn | None:
         """Something a session waited for has happened: it hears of it in a turn of its own."""
-        runtime, now = self._runtime(agent), self._parts.clock.now()
-
-        def wake(tx: Tx) -> Turn | None:
-            known = tx.sessions.get(session)
-            return None if known is None else wake_session(tx, known, storable(text), now)
-
-        turn = await runtime.store.write(wake)
+        now = self._parts.clock.now()
+        turn = await self._runtime(agent).store.write(lambda tx: wake_session(tx, session, text, now))
         if turn is not None:
             self.feeds.open(turn.id)
             for listener in list(self._listeners):
@@ -386,12 +388,7 @@ class Gateway:
 
     async def settled(self, agent: AgentId, turns: Sequence[Turn]) -> frozenset[QuestionId]:
         """The questions of these turns that are answered or withdrawn, on record yet or not."""
-
-        def look(tx: Tx) -> frozenset[QuestionId]:
-            asked = (question for turn in turns for question in tx.questions.of_turn(turn.id))
-            return frozenset(question.id for question in asked if question.verdict is not None)
-
-        return await self._runtime(agent).store.read(look)
+        return await self._runtime(agent).store.read(lambda tx: settled_questions(tx, turns))
 
     def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
         """A turn from record `after` on: what is stored, then what happens, to its end."""
@@ -449,7 +446,12 @@ class Gateway:
 
     @property
     def _commands_around(self) -> Around:
-        return replace(self._parts.around, models=self._parts.aliases, accounts=self._accounts())
+        return replace(
+            self._parts.around,
+            models=self._parts.aliases,
+            accounts=self._accounts(),
+            targets=self._job_targets,
+        )
 
     def _committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
         self.tally.see(entries)

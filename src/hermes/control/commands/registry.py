@@ -12,8 +12,9 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
+from hermes.control.job_targets import ResolveTargets, resolve_targets
 from hermes.control.tiers import Tier, tier_of
-from hermes.domain.address import LOCAL_DOOR, Source
+from hermes.domain.address import LOCAL_DOOR, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports import Tx
@@ -32,13 +33,15 @@ def _at_the_machine(source: Source) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
     """What commands may know of the gateway around them: who may see everybody's sessions, the names that a
-    session may give as its model, the version, the home, and the platform accounts there are."""
+    session may give as its model, the version, the home, the platform accounts there are, and where jobs
+    may deliver to."""
 
     is_admin: Callable[[Source], bool] = _at_the_machine
     models: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
     home: str = ""
     accounts: Collection[str] = ()
+    targets: ResolveTargets = resolve_targets
 
 
 NOTHING_AROUND = Around()
@@ -233,4 +236,8 @@ def _check_tier(call: Call, known: SlashCommand) -> None:
     if _may(tier_of(call.source, call.settings), known):
         return
     allowed = ", ".join(f"/{one.name}" for one in usable(call.source, call.settings))
-    raise UserError(f"You may not use /{known.name} here.", hint=f"You may use {allowed}.")
+    who = ""
+    if known.admin:
+        key = "allow_admin_from" if call.source.kind is Kind.PRIVATE else "group_allow_admin_from"
+        who = f"It is for admins: the operator names them in {call.source.address.platform}.{key}. "
+    raise UserError(f"You may not use /{known.name} here.", hint=f"{who}You may use {allowed}.")
