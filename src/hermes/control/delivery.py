@@ -8,6 +8,7 @@ from hermes.control.draft import Draft
 from hermes.control.feed import Feed
 from hermes.control.hooks import Hooks
 from hermes.control.lane import Lane, LaneWorld
+from hermes.control.menus import Menus
 from hermes.control.tally import Tally
 from hermes.control.targets import home_channel
 from hermes.control.workers import Workers
@@ -34,6 +35,7 @@ class Delivery:
         self._tally = tally
         self._hooks = hooks
         self._platforms: dict[str, Platform] = {}
+        self._menus = Menus(store, settings)
         world = LaneWorld(
             store=store,
             clock=clock,
@@ -52,6 +54,7 @@ class Delivery:
     def attach(self, account: str, platform: Platform) -> None:
         """The account is up: its lanes run, beginning with what earlier lives left unsent."""
         self._platforms[account] = platform
+        self._menus.offer(account, platform)
         self._lanes.search()
 
     def detach(self, account: str) -> None:
@@ -69,6 +72,7 @@ class Delivery:
         return tuple(self._platforms)
 
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
+        await self._menus.close()
         await self._lanes.close(grace, hurry)
 
     # --- work ---

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hermes.domain.address import Address, Source
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.capabilities import Capabilities, MenuEntry
 from hermes.domain.clock import Clock as Clock
 from hermes.domain.directory import DeliveryTables
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
@@ -316,6 +316,12 @@ class Reactions(Protocol):
 @runtime_checkable
 class Threads(Protocol):
     async def open_thread(self, parent: Address, name: str) -> Address: ...
+
+
+@runtime_checkable
+class Menu(Protocol):
+    async def show_menu(self, entries: Sequence[MenuEntry]) -> None:
+        """Put these commands into the platform's own menu, in place of those that were there."""
 
 
 # --- the agent -----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from hermes.domain.address import Address, Kind, Source
-from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit
+from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit, MenuEntry, MenuLimits
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Body, Inbound, MediaKind, Receipt, ReplyTo, What
 from hermes.domain.ports import Accept
@@ -23,6 +23,7 @@ EDITS = Capabilities(
     buttons=Grade.FULL,
     threads=Grade.FULL,
     media=MEDIA,
+    menu=MenuLimits(),
 )
 PLAIN = Capabilities(flavour=Flavour.PLAIN)
 KEYED = Capabilities(
@@ -60,6 +61,8 @@ class EditableService(ChatService, Protocol):
 
     async def open_thread(self, chat: str, name: str) -> str: ...
 
+    async def set_menu(self, names: list[str]) -> None: ...
+
 
 class PlainFake:
     """Sends, and nothing else."""
@@ -93,7 +96,7 @@ class PlainFake:
 
 
 class EditingFake(PlainFake):
-    """Edits, deletes, opens threads, and can look back at what it sent."""
+    """Edits, deletes, opens threads, has a menu, and can look back at what it sent."""
 
     def __init__(
         self, service: EditableService, capabilities: Capabilities = EDITS, name: str = "fake"
@@ -113,6 +116,9 @@ class EditingFake(PlainFake):
 
     async def open_thread(self, parent: Address, name: str) -> Address:
         return replace(parent, thread=await self._editable.open_thread(parent.chat, name))
+
+    async def show_menu(self, entries: Sequence[MenuEntry]) -> None:
+        await self._editable.set_menu([entry.name for entry in entries])
 
 
 def fake_platform(kind: str, service: EditableService, name: str = "fake") -> PlainFake:

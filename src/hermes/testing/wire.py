@@ -11,7 +11,7 @@ from dataclasses import asdict
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.testing.world import Update, World
 
-_CALLS = ("poll", "ack", "send", "edit", "delete", "find", "effect", "open_thread")
+_CALLS = ("poll", "ack", "send", "edit", "delete", "find", "effect", "open_thread", "set_menu")
 _LINE = 16 * 1024 * 1024
 
 
@@ -108,6 +108,9 @@ class RemoteWorld:
 
     async def open_thread(self, chat: str, name: str) -> str:
         return str(await self._ask("open_thread", chat=chat, name=name))
+
+    async def set_menu(self, names: list[str]) -> None:
+        await self._ask("set_menu", names=names)
 
     async def effect(self, name: str, key: str, token: str) -> None:
         await self._ask("effect", name=name, key=key, token=token)

@@ -84,6 +84,7 @@ class World:
     log: list[Logged] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
     messages: dict[str, Message] = field(default_factory=dict)
+    menus: list[list[str]] = field(default_factory=list)
     trouble: Callable[[str, str], HermesError | None] | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _acked: int = 0
@@ -203,6 +204,10 @@ class World:
         self._note(Deed.OPENED, chat=chat, key=thread, text=name)
         self._fail("opened", chat)
         return thread
+
+    async def set_menu(self, names: list[str]) -> None:
+        self._fail("menu", "")
+        self.menus.append(names)
 
     async def effect(self, name: str, key: str, token: str) -> None:
         """A tool did something to the world."""
