@@ -69,6 +69,6 @@ def test_each_row(who: Source, block: Block, tier: str, commands: str | set[str]
     if commands == ALL:
         assert names == {one.name for one in here if not one.admin} and not found.owner
     elif commands == OWNER:
-        assert names == {one.name for one in here} >= {"pair", "sethome"} and found.owner
+        assert names == {one.name for one in here} >= {"pair", "sethome", "restart"} and found.owner
     else:
         assert names == LEAST | set(commands) and not found.owner

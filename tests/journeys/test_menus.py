@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from hermes.control.commands.registry import COMMANDS
 from hermes.domain.capabilities import MenuLimits
 from hermes.domain.errors import Unreachable
 from hermes.domain.settings import PlatformSettings, QuickCommand, Settings
-from hermes.testing.harness import Journey, open_settings
+from hermes.testing.clock import settle
+from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.world import World
 
 TELEGRAM = MenuLimits(most=100, name=32, summary=256, dash="_")
@@ -54,10 +56,14 @@ async def test_it_is_handed_over_when_it_changed(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path, world=world) as chat:
         await chat.until(lambda: len(world.menus) == 1)
         assert "help" in world.menus[0]
+        async with asyncio.timeout(PATIENCE):
+            while await chat.database.read(lambda tx: tx.facts.get("menu:fake")) is None:
+                await settle()
         await chat.disconnect()
         chat.connect()
         world.write("hello")
         await chat.until_idle()
+        assert len(world.menus) == 1, "it is the same"
     settings = open_settings(quick_commands={"now": QuickCommand(type="exec", command="date")})
     world.trouble = lambda what, chat: Unreachable("later") if what == "menu" else None
     async with Journey(folder=tmp_path, world=world, settings=settings) as chat:

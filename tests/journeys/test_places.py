@@ -20,7 +20,7 @@ from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.settings import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import World
-from tests.journeys.cut import one_life
+from tests.journeys.cut import one_life, stops
 
 MOST_WRITES = 40
 
@@ -133,8 +133,10 @@ async def test_a_home_that_is_dead_itself_is_reported_nowhere(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
-async def test_a_report_is_made_once_whenever_the_gateway_is_stopped(tmp_path: Path, after: bool) -> None:
-    for number in range(1, MOST_WRITES):
+async def test_a_report_is_made_once_whenever_the_gateway_is_stopped(
+    tmp_path: Path, full: bool, after: bool
+) -> None:
+    for number in stops(full, MOST_WRITES, f"{after}"):
         folder = tmp_path / str(number)
         folder.mkdir()
         world = refusing("gone")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from hermes.control.attachments import kept_file
+from hermes.domain.address import Address
 from hermes.domain.errors import UserError
-from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.rows import MediaItem
+from hermes.domain.event import Entry, UserSaid
+from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId, TurnId
+from hermes.domain.message import Body
+from hermes.domain.ports import Tx
+from hermes.domain.rows import MediaItem, OutboxRow
+from hermes.domain.session import Session
 from hermes.state.media import MediaFiles, read_file, store_file
 from hermes.state.sqlite import SqliteStore
 from hermes.state.wholefile import write_whole
@@ -79,3 +86,53 @@ async def test_a_kept_file_is_there_after_a_restart_and_for_its_agent_alone(tmp_
         (folder / item.path).unlink()
         with pytest.raises(UserError, match="no longer"):
             await MediaFiles(folder, store.scoped(MAIN_AGENT), clock).open(item.sha256)
+
+
+async def test_files_that_nothing_names_are_swept_away(tmp_path: Path) -> None:
+    folder, clock = tmp_path / "media", FakeClock()
+    async with SqliteStore(tmp_path / "state.db") as store:
+        mine = store.scoped(MAIN_AGENT)
+        files = MediaFiles(folder, mine, clock)
+        named = await files.put(b"said", "image/png")
+        sent = await files.put(b"sent", "image/png")
+        loose = await files.put(b"loose", "image/png")
+        session = Session(id=SessionId("s"), agent=MAIN_AGENT, created_at=clock.now(), updated_at=clock.now())
+        said = UserSaid(text="look", attachments=(kept_file(named, "image/png"),))
+        entry = Entry(seq=1, turn=TurnId("t"), at=clock.now(), record=said)
+        to = Address(platform="fake", chat="1")
+        body = Body(text="here", attachments=(kept_file(sent, "image/png"),))
+
+        def write(tx: Tx) -> None:
+            tx.sessions.add(session)
+            tx.journal.append(session.id, [entry])
+            tx.outbox.add(OutboxRow(key="k", to=to, body=body, created_at=clock.now()))
+
+        await mine.write(write)
+        half = folder / "ab" / ".half.part"
+        half.parent.mkdir(exist_ok=True)
+        half.write_bytes(b"half")
+        os.utime(half, (0, 0))
+        assert await files.sweep(clock.now()) == 1  # the half: all else is too young
+        await clock.advance(10)
+        assert await files.sweep(clock.now()) == 1
+        assert not (folder / loose.path).exists() and await files.open(named.sha256) == b"said"
+        assert await files.open(sent.sha256) == b"sent"
+        again = await files.put(b"loose", "image/png")
+        assert await files.open(again.sha256) == b"loose"
+        await mine.write(lambda tx: tx.sessions.delete(session.id))
+        assert await files.sweep(clock.now()) == 1
+        with pytest.raises(UserError, match="There is no file"):
+            await files.open(named.sha256)
+        assert await files.open(sent.sha256) == b"sent"
+
+
+async def test_agents_that_share_a_folder_share_its_files(tmp_path: Path) -> None:
+    folder, clock = tmp_path / "media", FakeClock()
+    async with SqliteStore(tmp_path / "state.db") as store:
+        mine = MediaFiles(folder, store.scoped(MAIN_AGENT), clock)
+        other = MediaFiles(folder, store.scoped(AgentId("other")), clock)
+        item = await mine.put(b"both", "image/png")
+        await clock.advance(10)
+        await other.put(b"both", "image/png")
+        assert await mine.sweep(clock.now()) == 0  # its own row is gone, the other's file is not
+        assert await other.open(item.sha256) == b"both"

@@ -25,6 +25,7 @@ _ALIVE = ("starting", "running", "draining")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--jobs", action="store_true", help="show the upkeep that it does by itself, too")
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
@@ -49,11 +50,13 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
         pairs += _live(live)
     pairs.append(("Log", str(home / LOG_FILE)))
     console.facts(pairs)
+    if asked.jobs:
+        _show_chores(live, console)
     problems = len(loaded.problems)
     if problems:
         console.note(f"The settings have {problems} problem{'s' * (problems > 1)}; see: hermes config check")
     if holder is None:
-        console.note("Start it with: hermes gateway run")
+        console.note("Start it with: hermes gateway start (or `run`, in this terminal)")
     return 0
 
 
@@ -83,6 +86,7 @@ def _live_facts(live: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return {name: live[name] for name in kept} | {
         "uptime": round(_uptime(facts), 1),
         "api": facts.get("api", ""),
+        "chores": facts.get("chores", []),
         "workspace": facts.get("workspace", ""),
     }
 
@@ -102,6 +106,25 @@ def _live(live: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("To send", _counted(outbox, "nothing")),
         ("Watching", f"{live['open_streams']} open stream{'s' * (live['open_streams'] != 1)}"),
     ]
+
+
+def _show_chores(live: Mapping[str, Any] | None, console: Console) -> None:
+    """What the gateway does by itself, when it last did, and how that ended."""
+    if live is None:
+        console.note("No gateway answers, so nothing is known of its upkeep.")
+        return
+    now = datetime.now(UTC)
+    rows = [
+        (
+            str(chore["name"]),
+            _span(float(chore["every"])),
+            "not yet" if chore["last_at"] is None else ago(_time(chore["last_at"]), now),
+            ("" if chore["ok"] else "failed: ") + str(chore["outcome"]),
+        )
+        for chore in live["facts"].get("chores", [])
+    ]
+    console.line()
+    console.table(("JOB", "EVERY", "LAST", "OUTCOME"), rows)
 
 
 def _counted(counts: Mapping[str, int], none: str) -> str:

@@ -3,7 +3,7 @@ in it, and what a slash command answers. Units of one transaction each; whom to 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -14,7 +14,7 @@ from hermes.control.hooks import Hooks
 from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
-from hermes.domain.ids import AgentId, QuestionId, SessionId, new_turn_id
+from hermes.domain.ids import AgentId, SessionId, new_turn_id
 from hermes.domain.ports import Store, Tx
 from hermes.domain.session import Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import Settings
@@ -115,12 +115,6 @@ def open_turns(tx: Tx, caller: Caller, session: SessionId | None) -> list[Turn]:
         if turns:
             return turns
     return []
-
-
-def settled_questions(tx: Tx, turns: Sequence[Turn]) -> frozenset[QuestionId]:
-    """The questions of these turns that are answered or withdrawn, on record yet or not."""
-    asked = (question for turn in turns for question in tx.questions.of_turn(turn.id))
-    return frozenset(question.id for question in asked if question.verdict is not None)
 
 
 def wake_session(tx: Tx, wanted: SessionId, text: str, now: datetime) -> Turn | None:

@@ -2,7 +2,7 @@
 
 Start: a new epoch → intake, expiry and upkeep → actors and lanes look for what earlier lives left. Nothing
 waits for anything else: a turn that resumes holds up no new message. Stop: intake closes → running turns
-reach a record → lanes drain → the epoch is closed as clean."""
+reach a record → chats whose answer is unfinished are told → lanes drain → the epoch is closed as clean."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from hermes.control.doors import (
     entering_news,
     give_command,
     open_turns,
-    settled_questions,
     wake_session,
 )
 from hermes.control.expiry import SessionExpiry
@@ -44,12 +43,13 @@ from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
 from hermes.control.parts import Parts as Parts
-from hermes.control.questions import Expiry, Outcome, answer
+from hermes.control.questions import Expiry, Outcome, answer, settled_of
+from hermes.control.restart import begin_life, tell_unfinished
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
-from hermes.control.submission import Submission, Submitted, Submitting
+from hermes.control.submission import Submission, Submitted, Submitting, check_size
 from hermes.control.tally import Tally
-from hermes.control.upkeep import forget_old_rows
+from hermes.control.upkeep import Chores, forgetting, tidying
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.watching import watch_turn
 from hermes.control.workers import Workers
@@ -67,6 +67,7 @@ from hermes.domain.turn import Answer, Turn
 
 log = logging.getLogger("hermes.gateway")
 T = TypeVar("T")
+Going = TypeVar("Going", Submitted, Continued | None)
 STOP_SECONDS = 10.0
 HANDOFF_SECONDS = 20.0
 _MEGABYTE = 1024 * 1024
@@ -108,6 +109,8 @@ class Gateway:
         self._job_targets = named_targets(parts.channel_names)
         self.cron = self._make_cron(parts)
         self.handoffs = self._make_carriers(parts)
+        forget, tidy = forgetting(parts.store, parts.clock, self.keeps), tidying(parts.runtimes, parts.clock)
+        self.chores = Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
         self._around: Surroundings | None = None
         self._intake: Intake | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -152,7 +155,7 @@ class Gateway:
     async def start(self) -> None:
         parts = self._parts
         now = parts.clock.now()
-        boot = await parts.store.write(lambda tx: tx.recovery.boot(now))
+        boot = await parts.store.write(lambda tx: begin_life(tx, parts.settings, now))
         self._epoch = boot.epoch
         log.info("gateway.start epoch=%d unclean=%s", boot.epoch, boot.unclean)
         self._around = Surroundings(
@@ -173,6 +176,7 @@ class Gateway:
             ring_session=self._ring_session,
             ring_lane=self._delivery.ring,
             ring_jobs=self.cron.ring,
+            restart=parts.restart,
             select=parts.select,
             around=self._commands_around,
             hooks=parts.hooks,
@@ -182,14 +186,14 @@ class Gateway:
         self._tasks = [
             asyncio.create_task(self._intake.live(), name="intake"),
             asyncio.create_task(expiry.live(), name="expiry"),
-            asyncio.create_task(forget_old_rows(parts.store, parts.clock, self.keeps), name="upkeep"),
-            asyncio.create_task(self.sessions_expiry.live(), name="session expiry"),
             asyncio.create_task(self.cron.live(), name="cron"),
             asyncio.create_task(self.handoffs.live(), name="handoffs"),
+            *self.chores.begin(),
         ]
         self._actors.search()
 
-    async def stop(self, grace: float = STOP_SECONDS) -> None:
+    async def stop(self, grace: float = STOP_SECONDS, *, restarts: bool = False) -> None:
+        """Come to rest; `restarts` says that another life is to follow at once, and people are told so."""
         if self._closing or self._intake is None:
             return
         self._closing = True
@@ -198,7 +202,10 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._intake.close()
         await self.handoffs.close()
+        busy = self._actors.keys
         await self._actors.close(grace, self._hurry)
+        for to in await tell_unfinished(self._parts, busy, self._epoch, restarts=restarts):
+            self._delivery.ring(to)
         await self.cron.close()
         await self._delivery.close(grace, self._hurry)
         now = self._parts.clock.now()
@@ -273,7 +280,7 @@ class Gateway:
     async def ask(self, words: Submission) -> Submitted:
         """As `submit`, telling also whether this was asked before."""
         runtime = self._runtime(words.agent)
-        self._check_size(words.input.text)
+        check_size(words.input.text, self._parts.settings.gateway.max_message_chars)
         unit = Submitting(words=words, settings=self._parts.settings, now=self._parts.clock.now()).unit
         try:
             submitted = await runtime.store.write(unit)
@@ -298,12 +305,6 @@ class Gateway:
         task = asyncio.create_task(look(), name="catch up")
         self._catching_up.add(task)
         task.add_done_callback(self._catching_up.discard)
-
-    def _check_size(self, text: str) -> None:
-        most = self._parts.settings.gateway.max_message_chars
-        if len(text) > most:
-            size = f"{len(text):,} characters; {most:,} are the most"
-            raise UserError(f"Your message has {size}.", hint="Put it into a file and name the file.")
 
     @property
     def keeps(self) -> timedelta:
@@ -388,7 +389,7 @@ class Gateway:
 
     async def settled(self, agent: AgentId, turns: Sequence[Turn]) -> frozenset[QuestionId]:
         """The questions of these turns that are answered or withdrawn, on record yet or not."""
-        return await self._runtime(agent).store.read(lambda tx: settled_questions(tx, turns))
+        return await self._runtime(agent).store.read(lambda tx: settled_of(tx, turns))
 
     def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
         """A turn from record `after` on: what is stored, then what happens, to its end."""
@@ -401,19 +402,13 @@ class Gateway:
             self._ring_known(agent, outcome.session)
         return outcome
 
-    async def resume(self, agent: AgentId, unit: Callable[[Tx], Submitted]) -> Submitted:
-        """Write what lets a parked turn go on, and wake its session."""
-        submitted = await self._runtime(agent).store.write(unit)
-        if submitted.fresh:
-            self._ring_known(agent, submitted.turn.session)
-        return submitted
-
-    async def go_on(self, agent: AgentId, unit: Callable[[Tx], Continued | None]) -> Continued | None:
-        """Go on with a turn that waits; `unit` is a method of `Continuing` with what the client brings."""
-        continued = await self._runtime(agent).store.write(unit)
-        if continued is not None:
-            self._ring_known(agent, continued.turn.session)
-        return continued
+    async def go_on(self, agent: AgentId, unit: Callable[[Tx], Going]) -> Going:
+        """Write what lets a turn that waits go on, and wake its session; `unit` is one of `Bringing` or
+        `Continuing`, with what the client brings."""
+        going = await self._runtime(agent).store.write(unit)
+        if going is not None:
+            self._ring_known(agent, going.turn.session)
+        return going
 
     async def stop_turn(self, agent: AgentId, turn: TurnId, reason: str) -> bool:
         """Ask a turn to stop; False if it had ended already."""

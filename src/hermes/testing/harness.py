@@ -35,7 +35,7 @@ from hermes.testing.platform import KINDS, PlainFake, fake_platform
 from hermes.testing.tools import world_tools
 from hermes.testing.world import World
 
-PATIENCE = 8.0
+PATIENCE = 40.0
 
 
 def open_settings(**changes: object) -> Settings:
@@ -66,6 +66,7 @@ class Journey:
     wrap_store: Callable[[Store], Store] = lambda store: store
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     is_admin: Callable[[Source], bool] = lambda source: False
+    restart: Callable[[], None] | None = None
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
     channel_names: Callable[[], Aliases] = dict
     model: ScriptedModel = field(init=False)
@@ -91,7 +92,8 @@ class Journey:
                 settings=self.settings,
                 clock=self.clock,
                 capabilities={"fake": KINDS[self.kind]},
-                around=Around(is_admin=self.is_admin),
+                around=Around(is_admin=self.is_admin, can_restart=self.restart is not None),
+                restart=self.restart or _nobody,
                 hooks=self.hooks,
                 channel_names=self.channel_names,
                 select=agent_chooser(self.hooks),
@@ -215,3 +217,7 @@ class Journey:
                 raise AssertionError("the inbox did not become empty")
             await asyncio.sleep(0.003)
         await settle()
+
+
+def _nobody() -> None:
+    """Stands where nobody begins the gateway anew."""

@@ -17,7 +17,7 @@ from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.ports import Deletes, Edits, History, Menu, Platform
 
-_PATIENCE = 10.0
+_PATIENCE = 40.0
 
 
 class Stage(Protocol):

@@ -33,8 +33,8 @@ def _at_the_machine(source: Source) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
     """What commands may know of the gateway around them: who may see everybody's sessions, the names that a
-    session may give as its model, the version, the home, the platform accounts there are, and where jobs
-    may deliver to."""
+    session may give as its model, the version, the home, the platform accounts there are, where jobs may
+    deliver to, and whether it can begin anew."""
 
     is_admin: Callable[[Source], bool] = _at_the_machine
     models: Mapping[str, str] = field(default_factory=dict)
@@ -42,6 +42,7 @@ class Around:
     home: str = ""
     accounts: Collection[str] = ()
     targets: ResolveTargets = resolve_targets
+    can_restart: bool = False
 
 
 NOTHING_AROUND = Around()
@@ -75,7 +76,8 @@ class Call:
 class Reply:
     """What a command answers; `turn` is a turn it created, `begun` a session that took the place of the one
     before, `wakes` are other sessions that have work now, `handoff` is the id of one that was asked for. A
-    `fleeting` text is kept until it is sent."""
+    `fleeting` text is kept until it is sent. After the commit of a reply with `restart` the gateway begins
+    anew."""
 
     text: str
     turn: Turn | None = None
@@ -83,6 +85,7 @@ class Reply:
     begun: Session | None = None
     wakes: tuple[SessionId, ...] = ()
     handoff: str = ""
+    restart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
