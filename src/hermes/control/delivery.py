@@ -8,6 +8,7 @@ from hermes.control.draft import Draft
 from hermes.control.feed import Feed
 from hermes.control.hooks import Hooks
 from hermes.control.lane import Lane, LaneWorld
+from hermes.control.menus import Menus
 from hermes.control.tally import Tally
 from hermes.control.targets import home_channel
 from hermes.control.workers import Workers
@@ -35,6 +36,7 @@ class Delivery:
         self._hooks = hooks
         self._platforms: dict[str, Platform] = {}
         self._arrival = asyncio.Event()
+        self._menus = Menus(store, settings)
         world = LaneWorld(
             store=store,
             clock=clock,
@@ -53,12 +55,20 @@ class Delivery:
     def attach(self, account: str, platform: Platform) -> None:
         """The account is up: its lanes run, beginning with what earlier lives left unsent."""
         self._platforms[account] = platform
+        self._menus.offer(account, platform)
         self._lanes.search()
         self._arrival.set()
         self._arrival.clear()
 
     def detach(self, account: str) -> None:
         self._platforms.pop(account, None)
+
+    def sends(self, to: Address) -> bool:
+        return to.credential in self._platforms or self._lanes.get(to) is not None
+
+    def platform(self, account: str) -> Platform | None:
+        """The platform of an account that is up."""
+        return self._platforms.get(account)
 
     @property
     def accounts(self) -> tuple[str, ...]:
@@ -71,6 +81,7 @@ class Delivery:
         return self._platforms[account]
 
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
+        await self._menus.close()
         await self._lanes.close(grace, hurry)
 
     # --- work ---

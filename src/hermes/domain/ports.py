@@ -12,11 +12,12 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hermes.domain.address import Address, Source
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.capabilities import Capabilities, MenuEntry
 from hermes.domain.clock import Clock as Clock
 from hermes.domain.directory import DeliveryTables
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
 from hermes.domain.grants import Grants, Standing, no_standing
+from hermes.domain.handoff import Handoffs
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.job import JobRuns, Jobs
 from hermes.domain.message import Body, Inbound, Receipt
@@ -280,6 +281,8 @@ class Tx(DeliveryTables, Protocol):
     def recovery(self) -> Recovery: ...
     @property
     def census(self) -> Census: ...
+    @property
+    def handoffs(self) -> Handoffs: ...
 
 
 class Store(Protocol):
@@ -348,6 +351,12 @@ class Reactions(Protocol):
 @runtime_checkable
 class Threads(Protocol):
     async def open_thread(self, parent: Address, name: str) -> Address: ...
+
+
+@runtime_checkable
+class Menu(Protocol):
+    async def show_menu(self, entries: Sequence[MenuEntry]) -> None:
+        """Put these commands into the platform's own menu, in place of those that were there."""
 
 
 # --- the agent -----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from hermes.control.gates import agent_chooser, gate_tools
 from hermes.control.gateway import Gateway, Parts
 from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
+from hermes.control.targets import Aliases
 from hermes.domain.address import Source
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
@@ -75,6 +76,7 @@ class Journey:
     restart: Callable[[], None] | None = None
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
     transcribe: Callable[[Attachment], Awaitable[str]] | None = None
+    channel_names: Callable[[], Aliases] = dict
     model: ScriptedModel = field(init=False)
     database: SqliteStore = field(init=False)
     store: Store = field(init=False)
@@ -101,6 +103,7 @@ class Journey:
                 around=Around(is_admin=self.is_admin, can_restart=self.restart is not None),
                 restart=self.restart or _nobody,
                 hooks=self.hooks,
+                channel_names=self.channel_names,
                 select=agent_chooser(self.hooks),
             )
         )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
 from hermes.domain.address import Address, Kind, Source
-from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit
+from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit, MenuEntry, MenuLimits
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt, ReplyTo, What
 from hermes.domain.ports import Accept, Sink
-from hermes.testing.world import DOWNLOADS, Update
+from hermes.testing.world import DOWNLOADS, INSIDE, Update
 
 MEDIA = {kind: MediaLimit() for kind in (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VOICE, MediaKind.FILE)}
 EDITS = Capabilities(
@@ -24,6 +25,7 @@ EDITS = Capabilities(
     threads=Grade.FULL,
     media=MEDIA,
     fetches=True,
+    menu=MenuLimits(),
 )
 PLAIN = Capabilities(flavour=Flavour.PLAIN)
 KEYED = Capabilities(
@@ -61,6 +63,10 @@ class EditableService(ChatService, Protocol):
 
     async def download(self, ref: str, part: int = 0) -> str: ...
 
+    async def open_thread(self, chat: str, name: str) -> str: ...
+
+    async def set_menu(self, names: list[str]) -> None: ...
+
 
 class PlainFake:
     """Sends, and nothing else."""
@@ -88,12 +94,13 @@ class PlainFake:
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         buttons = [button.value for button in body.buttons]
         files = [f"{file.kind.value}: {file.name}" for file in body.attachments]
-        ref = await self._service.send(to.chat, body.text, key, buttons, reply_to, files)
+        place = to.chat if to.thread is None else f"{to.chat}{INSIDE}{to.thread}"
+        ref = await self._service.send(place, body.text, key, buttons, reply_to, files)
         return Receipt(to=to, ref=ref)
 
 
 class EditingFake(PlainFake):
-    """Edits, deletes, gets files, and can look back at what it sent."""
+    """Edits, deletes, gets files, opens threads, has a menu, and can look back at what it sent."""
 
     def __init__(
         self, service: EditableService, capabilities: Capabilities = EDITS, name: str = "fake"
@@ -114,6 +121,12 @@ class EditingFake(PlainFake):
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
         ref = await self._editable.find(to.chat, key)
         return None if ref is None else Receipt(to=to, ref=ref)
+
+    async def open_thread(self, parent: Address, name: str) -> Address:
+        return replace(parent, thread=await self._editable.open_thread(parent.chat, name))
+
+    async def show_menu(self, entries: Sequence[MenuEntry]) -> None:
+        await self._editable.set_menu([entry.name for entry in entries])
 
 
 def fake_platform(kind: str, service: EditableService, name: str = "fake") -> PlainFake:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.testing.world import Update, Upload, World
 
-_CALLS = ("poll", "ack", "send", "edit", "delete", "find", "download", "effect")
+_CALLS = ("poll", "ack", "send", "edit", "delete", "find", "download", "effect", "open_thread", "set_menu")
 _LINE = 16 * 1024 * 1024
 
 
@@ -110,6 +110,12 @@ class RemoteWorld:
 
     async def download(self, ref: str, part: int = 0) -> str:
         return str(await self._ask("download", ref=ref, part=part))
+
+    async def open_thread(self, chat: str, name: str) -> str:
+        return str(await self._ask("open_thread", chat=chat, name=name))
+
+    async def set_menu(self, names: list[str]) -> None:
+        await self._ask("set_menu", names=names)
 
     async def effect(self, name: str, key: str, token: str) -> None:
         await self._ask("effect", name=name, key=key, token=token)

@@ -16,12 +16,16 @@ from hermes.domain.errors import HermesError, Refused
 DOWNLOADS = 4
 """In how many parts the service hands out a file."""
 
+INSIDE = "/"
+"""A thread is written as `chat/thread` where something is sent."""
+
 
 class Deed(StrEnum):
     DELIVERED = "delivered"
     ACKED = "acked"
     EFFECT = "effect"
     SENT = "sent"
+    OPENED = "opened"
     EDITED = "edited"
     DELETED = "deleted"
     FETCHED = "fetched"
@@ -86,6 +90,7 @@ class Message:
     buttons: tuple[str, ...] = ()
     reply_to: str | None = None
     files: tuple[str, ...] = ()
+    thread: str | None = None
 
     @property
     def shown(self) -> str:
@@ -103,6 +108,7 @@ class World:
     files: dict[str, bytes] = field(default_factory=dict)
     holding: asyncio.Event | None = None
     """While it is not set, the second half of every file is still on its way."""
+    menus: list[list[str]] = field(default_factory=list)
     trouble: Callable[[str, str], HermesError | None] | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _acked: int = 0
@@ -147,12 +153,14 @@ class World:
         self.updates.append(copy)
         self._news.set()
 
-    def seen(self, chat: str | None = None) -> list[str]:
+    def seen(self, chat: str | None = None, thread: str | None = None) -> list[str]:
         """What people see now, in the order the messages first appeared."""
         return [
             message.shown
             for message in self.messages.values()
-            if not message.deleted and (chat is None or message.chat == chat)
+            if not message.deleted
+            and (chat is None or message.chat == chat)
+            and (thread is None or message.thread == thread)
         ]
 
     @property
@@ -188,6 +196,7 @@ class World:
         reply_to: str | None = None,
         files: list[str] | None = None,
     ) -> str:
+        chat, _, thread = chat.partition(INSIDE)
         self._fail("send", chat)
         if self.keyed:
             for message in self.messages.values():
@@ -202,6 +211,7 @@ class World:
             buttons=tuple(buttons or ()),
             reply_to=reply_to,
             files=tuple(files or ()),
+            thread=thread or None,
         )
         self._note(Deed.SENT, chat=chat, key=key, text=text)
         self._fail("sent", chat)
@@ -241,6 +251,17 @@ class World:
             await self.holding.wait()
         size = -(-len(data) // DOWNLOADS)
         return b64encode(data[part * size : (part + 1) * size]).decode()
+
+    async def open_thread(self, chat: str, name: str) -> str:
+        self._fail("open", chat)
+        thread = f"t{len(self.did(Deed.OPENED)) + 1}"
+        self._note(Deed.OPENED, chat=chat, key=thread, text=name)
+        self._fail("opened", chat)
+        return thread
+
+    async def set_menu(self, names: list[str]) -> None:
+        self._fail("menu", "")
+        self.menus.append(names)
 
     async def effect(self, name: str, key: str, token: str) -> None:
         """A tool did something to the world."""

@@ -36,7 +36,7 @@ from tests.platforms.fake_github import fake_github
 SECRET = "the secret of the route"
 CONFIG = """
 platforms:
-  fake: {allow_all_users: true}
+  fake: {allow_all_users: true, allowed_users: [u1]}
   webhook:
     extra:
       routes:
@@ -52,6 +52,7 @@ platforms:
         scripted: {secret: the secret of the route, script: change.sh, prompt: "{word} {output}"}
         open: {secret: INSECURE_NO_AUTH}
         chat: {secret: the secret of the route, deliver: "fake:77", prompt: "{text}"}
+        narrow: {secret: the secret of the route, prompt: "{text}", toolsets: [file]}
         relay: {secret: the secret of the route, deliver: fake, deliver_only: true, prompt: "Build {text}",
                 deliver_extra: {chat_id: "{room}"}}
         home: {secret: the secret of the route, deliver: fake, deliver_only: true, prompt: "Build {text}"}
@@ -150,6 +151,17 @@ def _sha(payload: object) -> str:
 def _turn(tx: Any) -> Any:
     (known,) = tx.requests.find("webhook:gh", key=f"id:d-1:{_sha(EVENT)}")
     return tx.turns.get(known.turn)
+
+
+async def test_a_route_may_have_few_toolsets(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with world(tmp_path, provider=model) as api:
+        assert (await send(api, "narrow", {"text": "look"})).status == 202
+        await said_to(model)
+        assert (await send(api, "gh", delivery="2")).status == 202
+        await said_to(model, 2)
+        narrow, wide = ({tool.toolset for tool in request.tools} for request in model.requests)
+        assert narrow == {"file"} < wide
 
 
 async def test_the_same_delivery_to_two_routes_is_two_events(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from hermes.testing.store_suite import (
     directory,
+    handoffs,
     lives,
     pairing,
     preparing,
@@ -28,6 +29,7 @@ Check = Callable[[OpenStore], Awaitable[None]]
 CHECKS: tuple[Check, ...] = (
     *queues.CHECKS,
     *directory.CHECKS,
+    *handoffs.CHECKS,
     *work.CHECKS,
     *talk.CHECKS,
     *requests.CHECKS,
