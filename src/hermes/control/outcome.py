@@ -25,6 +25,7 @@ from hermes.stream.drafts import is_silence
 from hermes.stream.fold import answer_text, choices, for_people, question_text
 from hermes.stream.split import split
 
+STOPPED_HERE = "⏹ (stopped here)"
 REPEAT_MARK = "↻ (this may be a repeat)"
 PARTS_PER_SEGMENT = 1000
 CONFIRM_SECONDS = 300
@@ -39,6 +40,8 @@ class Conclusion:
     rows: tuple[OutboxRow, ...] = ()
     questions: tuple[Question, ...] = ()
     withdraw: TurnId | None = None
+    over_draft: tuple[OutboxRow, ...] = ()
+    """What takes the place of a draft where nothing else does; its draft may be one of an earlier life."""
 
     def write(self, tx: Tx) -> None:
         if self.withdraw is not None:
@@ -46,7 +49,7 @@ class Conclusion:
                 tx.questions.close(Answer(question=question.id, verdict=Verdict.WITHDRAWN))
         for question in self.questions:
             tx.questions.add(question)
-        for row in self.rows:
+        for row in self.rows or [row for row in self.over_draft if _has_draft(tx, row)]:
             tx.outbox.add(row)
 
 
@@ -85,10 +88,15 @@ class Outcomes:
             )
         asked = [entry for entry in entries if isinstance(entry.record, Asked)]
         rows: tuple[OutboxRow, ...] = ()
+        over_draft: tuple[OutboxRow, ...] = ()
         if turn.reply is not None:
             said = said or Body(text=closing_words(entries, turn.id))
             rows = self.parts(turn.reply, said, turn=turn.id, segment=len(asked))
-        return Conclusion(rows=rows, withdraw=turn.id if asked else None)
+            if isinstance(entries[-1].record, Stopped):
+                over_draft = self.parts(
+                    turn.reply, Body(text=STOPPED_HERE), turn=turn.id, segment=len(asked)
+                )
+        return Conclusion(rows=rows, withdraw=turn.id if asked else None, over_draft=over_draft)
 
     def parts(
         self, reply: ReplyPlace, said: Body, *, turn: TurnId, segment: int = 0
@@ -181,6 +189,12 @@ def cut_body(said: Body, able: Capabilities) -> list[Body]:
     return words + [Body(attachments=(file,)) for file in fitted.attachments]
 
 
+def _has_draft(tx: Tx, row: OutboxRow) -> bool:
+    assert row.turn is not None
+    segment = row.part // PARTS_PER_SEGMENT
+    return any(one.draft and one.part // PARTS_PER_SEGMENT == segment for one in tx.outbox.of_turn(row.turn))
+
+
 def _asked_last(entries: Sequence[Entry]) -> list[Asked]:
     """The questions that the turn is parked with: what it asked in one commit stands together at its end."""
     asked: list[Asked] = []
@@ -204,7 +218,7 @@ def closing_words(entries: Sequence[Entry], turn: TurnId) -> str:
         return ""
     view = view_turn(entries, turn)
     partial = view.last is not None and view.last.partial
-    words = [view.answer_text.strip(), "⏹ (stopped here)"] if partial else []
+    words = [view.answer_text.strip(), STOPPED_HERE] if partial else []
     if view.unknown:
         names = ", ".join(dict.fromkeys(view.unknown))
         words.append(f"⚠️ Stopped while it ran, so it may or may not have happened: {names}.")
