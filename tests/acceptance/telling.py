@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hermes.control.outcome import REPEAT_MARK
 from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ports import ModelRequest
@@ -52,7 +54,8 @@ def obeys(request: ModelRequest) -> Say:
     place = max(n for n, entry in enumerate(request.entries) if isinstance(entry.record, UserSaid))
     done = [entry.record for entry in request.entries[place:] if isinstance(entry.record, ToolFinished)]
     if words.startswith("do ") and not done:
-        return call("danger", f'{{"token": "{words[3:]}"}}', id=f"c{len(request.entries)}")
+        asking = call("danger", f'{{"token": "{words[3:]}"}}', id=f"c{len(request.entries)}")
+        return replace(asking, text=f"For that I would do {words[3:]}.", pieces=3)
     return say(f"answer to {words}", pieces=3)
 
 

@@ -31,27 +31,30 @@ async def answered(chat: Journey, token: str) -> None:
 
 
 async def talk(chat: Journey) -> None:
-    """A button or a word, then a command with each scope."""
+    """A button or a word, then a command that allows it for good."""
     await asked(chat, "x")
+    seen_once(chat.world, "For that I would do x.")
     if chat.kind == "edits":
         write(chat.world, "", button=button(chat.world, "May I do x?", "once"))
     else:
         write(chat.world, "yes")
     await answered(chat, "x")
-    for token, decision in (("y", "/approve session"), ("z", "/approve always")):
-        await asked(chat, token)
-        write(chat.world, decision)
-        await answered(chat, token)
-    assert set(deeds(chat.world)) <= {"x", "y", "z"} and len(deeds(chat.world)) <= 3
+    await asked(chat, "z")
+    write(chat.world, "/approve always")
+    await answered(chat, "z")
+    assert set(deeds(chat.world)) <= {"x", "z"} and len(deeds(chat.world)) <= 2
     grants = await chat.database.read(lambda tx: tx.grants.list())
     assert len(grants) == 1, "always is kept once, for the exact action"
-    seen_once(chat.world, "answer to do x", "answer to do y", "answer to do z")
+    seen_once(chat.world, "answer to do x", "answer to do z")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_allowed_in_every_way(tmp_path: Path, kind: str) -> None:
     async with journey(tmp_path, kind) as chat:
         await talk(chat)
+        await asked(chat, "y")
+        chat.world.write("/approve session")
+        await answered(chat, "y")
         assert deeds(chat.world) == ["x", "y", "z"]
         for token in ("y", "z"):
             chat.world.write(f"do {token}")

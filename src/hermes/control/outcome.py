@@ -5,7 +5,7 @@ Made from the records alone, before the commit that ends or parks the turn, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from hermes.control.attachments import fit_files
@@ -22,7 +22,7 @@ from hermes.domain.settings import Settings
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
 from hermes.stream.drafts import is_silence
-from hermes.stream.fold import answer_text, choices, for_people, question_text
+from hermes.stream.fold import Fold, answer_text, choices, for_people, question_text
 from hermes.stream.split import split
 
 STOPPED_HERE = "⏹ (stopped here)"
@@ -38,10 +38,11 @@ class Conclusion:
     """Rows for the commit that ends or parks a turn."""
 
     rows: tuple[OutboxRow, ...] = ()
+    over_draft: tuple[OutboxRow, ...] = ()
+    """What takes the place of a draft, perhaps of an earlier life, where there are no words to do so."""
+    prompts: tuple[OutboxRow, ...] = ()
     questions: tuple[Question, ...] = ()
     withdraw: TurnId | None = None
-    over_draft: tuple[OutboxRow, ...] = ()
-    """What takes the place of a draft where nothing else does; its draft may be one of an earlier life."""
 
     def write(self, tx: Tx) -> None:
         if self.withdraw is not None:
@@ -49,7 +50,8 @@ class Conclusion:
                 tx.questions.close(Answer(question=question.id, verdict=Verdict.WITHDRAWN))
         for question in self.questions:
             tx.questions.add(question)
-        for row in self.rows or [row for row in self.over_draft if _has_draft(tx, row)]:
+        said = self.rows or tuple(row for row in self.over_draft if _has_draft(tx, row))
+        for row in said + self.prompts:
             tx.outbox.add(row)
 
 
@@ -82,8 +84,10 @@ class Outcomes:
         with the files that go with them, where somebody has looked for files."""
         open_now = _asked_last(entries)
         if open_now:
-            return Conclusion(
-                rows=tuple(row for asked in open_now for row in self._prompt(turn, asked)),
+            before = entries[: -len(open_now)]
+            return replace(
+                self._said_before(turn, before),
+                prompts=tuple(row for asked in open_now for row in self._prompt(turn, asked)),
                 questions=tuple(self._question(turn, asked) for asked in open_now),
             )
         asked = [entry for entry in entries if isinstance(entry.record, Asked)]
@@ -97,6 +101,20 @@ class Outcomes:
                     turn.reply, Body(text=STOPPED_HERE), turn=turn.id, segment=len(asked)
                 )
         return Conclusion(rows=rows, withdraw=turn.id if asked else None, over_draft=over_draft)
+
+    def _said_before(self, turn: Turn, entries: Sequence[Entry]) -> Conclusion:
+        """What was said since the last question stays above the next one, without a draft's cursor."""
+        if turn.reply is None:
+            return Conclusion()
+        places = [n for n, entry in enumerate(entries) if isinstance(entry.record, Asked)]
+        fold = Fold()
+        for entry in entries[places[-1] + 1 if places else 0 :]:
+            fold.see(entry)
+        rows, over_draft = (
+            self.parts(turn.reply, Body(text=text), turn=turn.id, segment=len(places))
+            for text in (fold.text, fold.draft())
+        )
+        return Conclusion(rows=rows, over_draft=over_draft)
 
     def parts(
         self, reply: ReplyPlace, said: Body, *, turn: TurnId, segment: int = 0
