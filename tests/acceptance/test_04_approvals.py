@@ -33,7 +33,6 @@ async def answered(chat: Journey, token: str) -> None:
 async def talk(chat: Journey) -> None:
     """A button or a word, then a command that allows it for good."""
     await asked(chat, "x")
-    seen_once(chat.world, "For that I would do x.")
     if chat.kind == "edits":
         write(chat.world, "", button=button(chat.world, "May I do x?", "once"))
     else:
@@ -45,7 +44,7 @@ async def talk(chat: Journey) -> None:
     assert set(deeds(chat.world)) <= {"x", "z"} and len(deeds(chat.world)) <= 2
     grants = await chat.database.read(lambda tx: tx.grants.list())
     assert len(grants) == 1, "always is kept once, for the exact action"
-    seen_once(chat.world, "answer to do x", "answer to do z")
+    seen_once(chat.world, "For that I would do x.", "answer to do x", "answer to do z")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -23,7 +23,7 @@ async def cut_everywhere(
     takes each seventh write. `live` must be able to go on from anywhere, and ends with what must be true. How
     many writes the story has."""
     for number in range(1, MOST_WRITES) if full else range(2 if after else 5, MOST_WRITES, 7):
-        place = folder / f"write {number} {'after' if after else 'before'}"
+        place = folder / f"write-{number}-{'after' if after else 'before'}"
         place.mkdir()
         chat = make(place)
         try:
