@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 
 from hermes.control.outcome import REPEAT_MARK
@@ -61,3 +62,12 @@ def obeys(request: ModelRequest) -> Say:
 
 async def sessions(chat: Journey) -> int:
     return len(await chat.database.read(lambda tx: tx.sessions.find("")))
+
+
+def find_test(path: str) -> None:
+    """That a test which is named as a proof is still there, and run."""
+    module, _, name = path.rpartition(".")
+    test = getattr(importlib.import_module(module), name, None)
+    assert name.startswith("test_") and callable(test), f"there is no {path}"
+    marks = {mark.name for mark in getattr(test, "pytestmark", ())}
+    assert not marks & {"skip", "xfail"}, f"{path} is not run"

@@ -27,9 +27,7 @@ def works(request: object) -> Say:
 def journey(folder: Path, kind: str = "edits", *, wrap: bool = True) -> Journey:
     settings = open_settings(timezone="UTC", cron=CronSettings(wrap_response=wrap))
     jobs = FakeJobWorld(scripts=dict(SCRIPTS))
-    return Journey(
-        folder=folder, kind=kind, script=works, settings=settings, clock=FakeClock(), jobs=jobs
-    )
+    return Journey(folder=folder, kind=kind, script=works, settings=settings, clock=FakeClock(), jobs=jobs)
 
 
 def clock(chat: Journey) -> FakeClock:
@@ -103,5 +101,3 @@ async def test_a_week_of_downtime_is_caught_up_once(tmp_path: Path) -> None:
         await rest(chat)
         assert told(await runs(chat)) == ["01-12 08:00 ok"]
         assert chat.world.seen() == ["done: look"]
-
-

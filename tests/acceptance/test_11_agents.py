@@ -16,7 +16,8 @@ from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from tests.acceptance.telling import KINDS, seen_once, write
 from tests.journeys.cut import cut_everywhere
-from tests.journeys.test_cron import HOUR, journey as with_jobs, pass_time, runs
+from tests.journeys.test_cron import HOUR, pass_time, runs
+from tests.journeys.test_cron import journey as with_jobs
 
 MAIN, CODER = AgentId("main"), AgentId("coder")
 SETTINGS = open_settings(

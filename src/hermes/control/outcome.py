@@ -97,9 +97,7 @@ class Outcomes:
             said = said or Body(text=closing_words(entries, turn.id))
             rows = self.parts(turn.reply, said, turn=turn.id, segment=len(asked))
             if isinstance(entries[-1].record, Stopped):
-                over_draft = self.parts(
-                    turn.reply, Body(text=STOPPED_HERE), turn=turn.id, segment=len(asked)
-                )
+                over_draft = self.parts(turn.reply, Body(text=STOPPED_HERE), turn=turn.id, segment=len(asked))
         return Conclusion(rows=rows, withdraw=turn.id if asked else None, over_draft=over_draft)
 
     def _said_before(self, turn: Turn, entries: Sequence[Entry]) -> Conclusion:

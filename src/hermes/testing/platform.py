@@ -127,7 +127,7 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
             guild=update.guild,
         ),
         at=datetime(2026, 1, 5, tzinfo=UTC),
-        what=What.BUTTON if update.button is not None else What.MESSAGE,
+        what=_what(update),
         ref=update.delivery,
         text=update.text,
         reply_to=ReplyTo(ref="x", mine=True) if update.reply_to_us else None,
@@ -135,3 +135,9 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
         mentions_me=update.mentions_us,
         group=update.group,
     )
+
+
+def _what(update: Update) -> What:
+    if update.button is not None:
+        return What.BUTTON
+    return What.EDIT if update.edited else What.MESSAGE
