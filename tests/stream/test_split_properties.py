@@ -9,7 +9,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import regex
 from hypothesis import HealthCheck, Phase, given, settings
@@ -22,6 +23,7 @@ from hermes.stream.markdown import (
     CodeBlock,
     Document,
     Heading,
+    Image,
     Inline,
     ItemList,
     Link,
@@ -32,11 +34,14 @@ from hermes.stream.markdown import (
     Text,
     parse,
     visible,
+    visible_inlines,
 )
 from hermes.stream.print import print_markdown
 from hermes.stream.split import Part, split
 
 FULL = os.environ.get("HERMES_TEST_SCALE", "sample") == "full"
+FENCE = re.compile("^(```|~~~)", re.MULTILINE)
+EDGE = "\ue000"
 
 
 def scaled(sample: int, full: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -154,13 +159,14 @@ cases = st.builds(Case, documents, limits, st.sampled_from(TextUnit), st.sampled
 @scaled(sample=400, full=18_000)
 @given(cases)
 def test_promises(case: Case) -> None:
+    whole = parse(case.text)
     parts = case.parts()
     docs = [parse(part.text) for part in parts]
     check_limits(case, docs)
-    check_nothing_is_lost(case, docs)
+    check_nothing_is_lost(case, whole, docs)
     check_fences_are_closed(parts)
-    check_solid_things_are_whole(case, docs)
-    check_code_stays_code(case, docs)
+    check_solid_things_are_whole(case, whole, docs)
+    check_code_stays_code(case, whole, docs)
     assert all(case.parts(part.text) == (part,) for part in parts), "a part is one part"
 
 
@@ -168,42 +174,60 @@ def check_limits(case: Case, docs: Sequence[Document]) -> None:
     assert all(0 < case.size(doc) <= case.limit for doc in docs)
 
 
-def check_nothing_is_lost(case: Case, docs: Sequence[Document]) -> None:
+def check_nothing_is_lost(case: Case, whole: Document, docs: Sequence[Document]) -> None:
     """The parts' words are the text's words in order, and no character is torn between two parts."""
-    whole = squeezed(visible(parse(case.text).blocks))
-    characters = list(regex.finditer(r"\X", whole))
-    starts = {*(found.start() for found in characters), len(whole)}
-    largest = max((alone(case, found[0]) for found in characters), default=0)
-    at = 0
+    shown = squeezed(visible(whole.blocks))
+    ends = character_ends(case, whole)
+    at = seen = 0
     for doc in docs:
-        if at:
-            at += whole[at : at + 1] == "\n"
-            assert at in starts or largest > case.limit
+        assert seen in ends
+        at += at > 0 and shown[at : at + 1] == "\n"
         part = squeezed(visible(doc.blocks))
-        assert whole[at : at + len(part)] == part
+        assert shown[at : at + len(part)] == part
         at += len(part)
-    assert not whole[at:].strip()
+        seen += len(part) - part.count("\n")
+    assert not shown[at:].strip()
+
+
+def character_ends(case: Case, whole: Document) -> set[int]:
+    """After how many characters that are no blanks a part may end: after each one that a reader sees, inside
+    of one only if it fits into no message. One that reaches over an edge of code or of a link is shown as
+    two, unless the code or link is too long and becomes plain text: so both count."""
+    ends = {0}
+    shown = visible(marked_solids(block) for block in whole.blocks)
+    for runs in (shown.split(EDGE), [shown.replace(EDGE, "")]):
+        seen = 0
+        for character in (character for run in runs for character in regex.findall(r"\X", run)):
+            size = sum(not char.isspace() for char in character)
+            torn = len(character) > 1 and alone(case.unit, case.flavour, character) > case.limit
+            ends |= {*range(seen, seen + size)} if torn else set()
+            ends.add(seen + size)
+            seen += size
+    return ends
 
 
 def check_fences_are_closed(parts: Sequence[Part]) -> None:
     """A paragraph that is written below a part is a paragraph, so no fence in the part is open."""
     for part in parts:
-        below = parse(part.text + "\n\nbelow").blocks[-1]
-        assert below == Paragraph(children=(Text(text="below"),)) or not re.search(
-            "(?m)^(```|~~~)", part.text
-        )
+        if FENCE.search(part.text):
+            assert parse(part.text + "\n\nbelow").blocks[-1] == Paragraph(children=(Text(text="below"),))
 
 
-def check_solid_things_are_whole(case: Case, docs: Sequence[Document]) -> None:
-    wanted = Counter(node for node in solids(parse(case.text).blocks) if case.fits_alone(node))
-    found = Counter(node for doc in docs for node in solids(doc.blocks))
+def check_solid_things_are_whole(case: Case, whole: Document, docs: Sequence[Document]) -> None:
+    """Code and links that fit into a message are in one; a link may lose the styles inside its label."""
+    wanted = Counter(bare(node) for node in solids(whole.blocks) if case.fits_alone(node))
+    found = Counter(bare(node) for doc in docs for node in solids(doc.blocks))
     assert not wanted - found
 
 
-def check_code_stays_code(case: Case, docs: Sequence[Document]) -> None:
+def bare(node: Link | Code) -> tuple[str, str]:
+    return ("`", node.text) if isinstance(node, Code) else (node.url, visible_inlines(node.children))
+
+
+def check_code_stays_code(case: Case, whole: Document, docs: Sequence[Document]) -> None:
     if case.limit < 150:
         return
-    wanted = Counter(char for block in codes(parse(case.text).blocks) for char in marked(block))
+    wanted = Counter(char for block in codes(whole.blocks) for char in marked(block))
     found = Counter(char for doc in docs for block in codes(doc.blocks) for char in marked(block))
     assert wanted == found
 
@@ -212,8 +236,37 @@ def squeezed(text: str) -> str:
     return "\n".join(text.split())
 
 
-def alone(case: Case, character: str) -> int:
-    return case.size(Document(blocks=(Paragraph(children=(Text(text=character),)),)))
+@cache
+def alone(unit: TextUnit, flavour: Flavour, character: str) -> int:
+    doc = Document(blocks=(Paragraph(children=(Text(text=character),)),))
+    return unit.measure(print_markdown(doc, flavour))
+
+
+def marked_solids(block: Block) -> Block:
+    """The block with a mark at both edges of each link, picture and inline code."""
+    match block:
+        case Paragraph() | Heading():
+            return replace(block, children=marked_inlines(block.children))
+        case Quote():
+            return Quote(blocks=tuple(map(marked_solids, block.blocks)))
+        case ItemList():
+            return replace(block, items=tuple(tuple(map(marked_solids, item)) for item in block.items))
+        case Table():
+            rows = tuple(tuple(map(marked_inlines, row)) for row in block.rows)
+            return replace(block, header=tuple(map(marked_inlines, block.header)), rows=rows)
+        case _:
+            return block
+
+
+def marked_inlines(inlines: Sequence[Inline]) -> tuple[Inline, ...]:
+    edge = Text(text=EDGE)
+    marked: list[Inline] = []
+    for node in inlines:
+        if isinstance(node, Style):
+            marked.append(replace(node, children=marked_inlines(node.children)))
+        else:
+            marked += (edge, node, edge) if isinstance(node, Link | Code | Image) else (node,)
+    return tuple(marked)
 
 
 def marked(block: CodeBlock) -> Iterator[tuple[str, str]]:

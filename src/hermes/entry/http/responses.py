@@ -26,7 +26,6 @@ from hermes.entry.http.answering import unbroken
 from hermes.entry.http.asking import (
     ASKS,
     FORGET_AFTER,
-    IDEMPOTENCY,
     Wish,
     ask,
     fingerprint,
@@ -35,6 +34,7 @@ from hermes.entry.http.asking import (
 )
 from hermes.entry.http.door import LONGEST_NAME, Call, route
 from hermes.entry.http.errors import ApiError, bad_request
+from hermes.entry.http.headers import IDEMPOTENCY
 from hermes.entry.http.inputs import (
     InputItem,
     KeptItem,
