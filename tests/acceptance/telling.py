@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from hermes.control.outcome import REPEAT_MARK
 from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ports import ModelRequest
-from hermes.testing.harness import Journey
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.world import Deed, Update, World
 
@@ -60,8 +62,12 @@ def obeys(request: ModelRequest) -> Say:
     return say(f"answer to {words}", pieces=3)
 
 
-async def sessions(chat: Journey) -> int:
-    return len(await chat.database.read(lambda tx: tx.sessions.find("")))
+async def comes(what: Callable[[], Awaitable[bool]], patience: float = 10.0) -> None:
+    """Wait for something to become true."""
+    end = time.monotonic() + patience
+    while not await what():
+        assert time.monotonic() < end, "it did not come to it"
+        await asyncio.sleep(0.01)
 
 
 def find_test(path: str) -> None:

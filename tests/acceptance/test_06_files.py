@@ -1,4 +1,4 @@
-"""An answer with a picture, a document and a voice note: each arrives as what it is, and nothing private goes."""
+"""An answer with a picture, a document and a voice note: each arrives as what it is; nothing private goes."""
 
 from __future__ import annotations
 

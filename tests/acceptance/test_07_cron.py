@@ -71,7 +71,7 @@ async def test_a_day_of_jobs(tmp_path: Path, kind: str) -> None:
             ("2026-01-05T16:00", "a moment"),
         ):
             chat.world.write(f"/cron add {schedule} | {task}")
-            await chat.until(lambda n=len(chat.world.updates): len(chat.world.seen()) == n)  # type: ignore[misc]
+            await chat.until(lambda: len(chat.world.seen()) == len(chat.world.updates))
         made = len(chat.world.seen())
         await make(chat, "every 70m", "twice", times=2)
         await make(chat, "every 5h", script="mail.sh", prompt="", no_agent=True, times=1)

@@ -3,7 +3,6 @@ it tries again under the same key whenever the gateway is gone, and everything h
 
 from __future__ import annotations
 
-import asyncio
 import io
 from collections import defaultdict
 from pathlib import Path
@@ -15,7 +14,7 @@ from hermes.testing.api import ApiWorld
 from hermes.testing.model import ScriptedModel, echo
 from hermes.testing.tools import world_tools
 from tests.acceptance.cut_api import cut_everywhere
-from tests.acceptance.telling import obeys
+from tests.acceptance.telling import comes, obeys
 
 DONE: dict[Path, list[str]] = defaultdict(list)
 
@@ -47,10 +46,11 @@ async def state(api: ApiWorld, run: str) -> dict[str, Any]:
 
 
 async def becomes(api: ApiWorld, run: str, *states: str) -> str:
-    async with asyncio.timeout(10):
-        while (shown := await state(api, run))["status"] not in states:
-            await asyncio.sleep(0.01)
-    return str(shown["status"])
+    async def there() -> bool:
+        return str((await state(api, run))["status"]) in states
+
+    await comes(there)
+    return str((await state(api, run))["status"])
 
 
 async def talk(api: ApiWorld) -> None:

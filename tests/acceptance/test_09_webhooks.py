@@ -3,7 +3,6 @@ answer goes where the route says."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from hermes.testing.model import ScriptedModel
 from hermes.testing.platform import fake_platform
 from hermes.testing.world import World
 from tests.acceptance.cut_api import cut_everywhere
-from tests.acceptance.telling import counted
+from tests.acceptance.telling import comes, counted
 from tests.entry.http.test_webhooks import CONFIG, EVENT, send
 
 WORLDS: dict[Path, World] = {}
@@ -32,11 +31,12 @@ async def talk(api: ApiWorld) -> None:
     for route, payload in (("chat", EVENT), ("relay", {**EVENT, "room": "77"})):
         for _ in range(3):
             assert (await send(api, route, payload, delivery=f"d-{route}")).status in (200, 202)
-    async with asyncio.timeout(10):
-        while not (any("You said:" in text for text in world.seen("77")) and "Build t" in world.seen("77")):
-            await asyncio.sleep(0.01)
-        while (await api.app.gateway.open_work()).turns:
-            await asyncio.sleep(0.01)
+
+    async def over() -> bool:
+        told = any("You said:" in text for text in world.seen("77")) and "Build t" in world.seen("77")
+        return told and not (await api.app.gateway.open_work()).turns
+
+    await comes(over)
     assert counted(world, "You said:", "77") == 1 and counted(world, "Build t", "77") == 1
     assert not any("▉" in text for text in world.seen())
     sessions = await api.app.store.read(lambda tx: tx.sessions.find(""))

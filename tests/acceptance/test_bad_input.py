@@ -28,7 +28,7 @@ PAPERWORK = (
     "sqlite_",
     "search",
 )
-"""Tables that any message leaves its trace in: that it came, what was answered, that a wrong code was tried."""
+"""Tables that any message leaves its trace in: that it came, what was answered, that a code was tried."""
 ADMIN = open_settings(
     platforms={"fake": PlatformSettings(allowed_users=("boss", "ann"), allow_admin_from=("boss",))},
     timezone="UTC",

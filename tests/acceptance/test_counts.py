@@ -1,4 +1,4 @@
-"""The numbers that were promised, and where they are counted. A test that is renamed or removed fails here."""
+"""The numbers that were promised, and where they are counted. A test that is renamed fails this file."""
 
 from __future__ import annotations
 

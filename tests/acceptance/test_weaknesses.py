@@ -26,7 +26,7 @@ from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.platform import KINDS, PlainFake, fake_platform
 from hermes.testing.world import World
-from tests.acceptance.telling import deeds, find_test, obeys
+from tests.acceptance.telling import comes, deeds, find_test, obeys
 from tests.admin.test_status import told as status
 from tests.journeys.test_busy import Held
 from tests.journeys.test_cron import HOUR, make, pass_time
@@ -351,10 +351,13 @@ async def test_w32_a_platform_that_hangs_holds_no_other_up(tmp_path: Path) -> No
         "fake": fake_platform("plain", world),
     }
     config = "platforms: {fake: {allow_all_users: true}}\n"
-    async with ApiWorld(home=tmp_path / "home", config=config, accounts=accounts), asyncio.timeout(10):
+    async with ApiWorld(home=tmp_path / "home", config=config, accounts=accounts):
         world.write("hello")
-        while not world.seen():
-            await asyncio.sleep(0.01)
+
+        async def answered() -> bool:
+            return bool(world.seen())
+
+        await comes(answered)
         assert world.seen() == ["You said: hello"]
 
 
