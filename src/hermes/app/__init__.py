@@ -23,7 +23,7 @@ from hermes.agent.models import Models
 from hermes.agent.pictures import Illustrated
 from hermes.agent.routes import Route, RoutedProvider
 from hermes.agent.tools import Workbench, default_tools
-from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker
+from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker, told_apart
 from hermes.app.commands import commands_around
 from hermes.app.hooks import HookPart
 from hermes.app.http import Around, HttpPart
@@ -249,8 +249,9 @@ class App:
         http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
         if not self._given.in_memory:
             await http.open(self._around_http(gateway, runtimes), vitals.facts)
+        tell = told_apart(vitals.tell_platform)
         hosts = [
-            asyncio.create_task(Host(account, gateway, clock, vitals.tell_platform).live(), name=account.name)
+            asyncio.create_task(Host(account, gateway, clock, tell).live(), name=account.name)
             for account in accounts
         ]
         names = [account.name for account in accounts]

@@ -57,6 +57,13 @@ class Delivery:
     def detach(self, account: str) -> None:
         self._platforms.pop(account, None)
 
+    def sends(self, to: Address) -> bool:
+        return to.credential in self._platforms or self._lanes.get(to) is not None
+
+    def platform(self, account: str) -> Platform | None:
+        """The platform of an account that is up."""
+        return self._platforms.get(account)
+
     @property
     def accounts(self) -> tuple[str, ...]:
         return tuple(self._platforms)

@@ -31,12 +31,15 @@ from hermes.control.doors import (
     entering_news,
     give_command,
     open_turns,
+    settled_questions,
     wake_session,
 )
 from hermes.control.expiry import SessionExpiry
 from hermes.control.explain import explain
-from hermes.control.feed import Feed, Feeds
+from hermes.control.feed import Feeds
+from hermes.control.handoff import Carriers, HandoffWorld, handoff_words
 from hermes.control.intake import Intake, IntakeWorld, storable_item
+from hermes.control.job_targets import named_targets
 from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
@@ -48,6 +51,7 @@ from hermes.control.submission import Submission, Submitted, Submitting
 from hermes.control.tally import Tally
 from hermes.control.upkeep import forget_old_rows
 from hermes.control.warm import WarmSession, WarmSessions
+from hermes.control.watching import watch_turn
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
@@ -59,11 +63,12 @@ from hermes.domain.ports import Platform, Tx
 from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
 from hermes.domain.text import storable
-from hermes.domain.turn import Answer, Turn, TurnState
+from hermes.domain.turn import Answer, Turn
 
 log = logging.getLogger("hermes.gateway")
 T = TypeVar("T")
 STOP_SECONDS = 10.0
+HANDOFF_SECONDS = 20.0
 _MEGABYTE = 1024 * 1024
 ActorKey = tuple[AgentId, SessionId]
 
@@ -100,7 +105,20 @@ class Gateway:
             ring=self._delivery.ring,
             wake=self._ring_known,
         )
-        self.cron = Cron(
+        self._job_targets = named_targets(parts.channel_names)
+        self.cron = self._make_cron(parts)
+        self.handoffs = self._make_carriers(parts)
+        self._around: Surroundings | None = None
+        self._intake: Intake | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._epoch = 0
+        self._closing = False
+        self._hurry = asyncio.Event()
+        self._listeners: list[Callable[[Turn], None]] = []
+        self._catching_up: set[asyncio.Task[None]] = set()
+
+    def _make_cron(self, parts: Parts) -> Cron:
+        return Cron(
             CronWorld(
                 store=parts.store,
                 runtimes=parts.runtimes,
@@ -112,17 +130,22 @@ class Gateway:
                 ring_session=self._ring_known,
                 ring_lane=self._delivery.ring,
                 owner=parts.owner,
-                targets=parts.targets,
+                targets=self._job_targets,
             )
         )
-        self._around: Surroundings | None = None
-        self._intake: Intake | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._epoch = 0
-        self._closing = False
-        self._hurry = asyncio.Event()
-        self._listeners: list[Callable[[Turn], None]] = []
-        self._catching_up: set[asyncio.Task[None]] = set()
+
+    def _make_carriers(self, parts: Parts) -> Carriers:
+        return Carriers(
+            HandoffWorld(
+                runtimes=parts.runtimes,
+                settings=parts.settings,
+                clock=parts.clock,
+                platform=self._delivery.platform,
+                ring_session=self._ring_known,
+                ring_lane=self._delivery.ring,
+                select=parts.select,
+            )
+        )
 
     # --- its life ---
 
@@ -162,6 +185,7 @@ class Gateway:
             asyncio.create_task(forget_old_rows(parts.store, parts.clock, self.keeps), name="upkeep"),
             asyncio.create_task(self.sessions_expiry.live(), name="session expiry"),
             asyncio.create_task(self.cron.live(), name="cron"),
+            asyncio.create_task(self.handoffs.live(), name="handoffs"),
         ]
         self._actors.search()
 
@@ -173,6 +197,7 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._intake.close()
+        await self.handoffs.close()
         await self._actors.close(grace, self._hurry)
         await self.cron.close()
         await self._delivery.close(grace, self._hurry)
@@ -203,6 +228,7 @@ class Gateway:
 
     def attach(self, account: str, platform: Platform) -> None:
         self._delivery.attach(account, platform)
+        self.handoffs.ring()
 
     def detach(self, account: str) -> None:
         self._delivery.detach(account)
@@ -217,6 +243,10 @@ class Gateway:
     def reaches(self, to: Address) -> bool:
         """Whether its account is up now; if not, what is sent there waits."""
         return to.credential in self._delivery.accounts
+
+    def sends(self, to: Address) -> bool:
+        """Whether somebody sends to this chat now, or will by himself."""
+        return self._delivery.sends(to)
 
     def _accounts(self) -> Collection[str]:
         said = self._parts.accounts
@@ -314,17 +344,20 @@ class Gateway:
         for session in {replied.before, replied.session, *replied.wakes}:
             self._ring_known(caller.agent, session)
         self.cron.ring()
-        return replied
+        return await self._handed_over(caller.agent, replied) if replied.handoff else replied
+
+    async def _handed_over(self, agent: AgentId, replied: Replied) -> Replied:
+        """Wait a moment for the hand-off, so that its door can say where the conversation went."""
+        self.handoffs.ring()
+        known = await self.handoffs.settled(agent, replied.handoff, HANDOFF_SECONDS)
+        if known is None:
+            return replied
+        return replace(replied, text=handoff_words(known), session=known.left or replied.session)
 
     async def wake(self, agent: AgentId, session: SessionId, text: str) -> Turn | None:
         """Something a session waited for has happened: it hears of it in a turn of its own."""
-        runtime, now = self._runtime(agent), self._parts.clock.now()
-
-        def wake(tx: Tx) -> Turn | None:
-            known = tx.sessions.get(session)
-            return None if known is None else wake_session(tx, known, storable(text), now)
-
-        turn = await runtime.store.write(wake)
+        now = self._parts.clock.now()
+        turn = await self._runtime(agent).store.write(lambda tx: wake_session(tx, session, text, now))
         if turn is not None:
             self.feeds.open(turn.id)
             for listener in list(self._listeners):
@@ -355,47 +388,11 @@ class Gateway:
 
     async def settled(self, agent: AgentId, turns: Sequence[Turn]) -> frozenset[QuestionId]:
         """The questions of these turns that are answered or withdrawn, on record yet or not."""
+        return await self._runtime(agent).store.read(lambda tx: settled_questions(tx, turns))
 
-        def look(tx: Tx) -> frozenset[QuestionId]:
-            asked = (question for turn in turns for question in tx.questions.of_turn(turn.id))
-            return frozenset(question.id for question in asked if question.verdict is not None)
-
-        return await self._runtime(agent).store.read(look)
-
-    async def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
+    def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
         """A turn from record `after` on: what is stored, then what happens, to its end."""
-        runtime = self._runtime(agent)
-        wanted: TurnId | None = turn
-        while wanted is not None:
-            feed = self.feeds.open(wanted)
-            state = None if feed.driven else await self._join(runtime, feed)
-            if state is None or (not feed.ended and state.state.open):
-                async for seen in feed.watch(after):
-                    yield seen
-                self.feeds.release(wanted)
-                wanted = feed.follow
-                continue
-            self.feeds.release(wanted)
-            for entry in await runtime.store.read(partial(_records, wanted)):
-                if entry.seq > after:
-                    yield entry
-            wanted = state.absorbed_by or feed.follow
-
-    async def _join(self, runtime: Runtime, feed: Feed) -> Turn:
-        """The turn of a feed as it is; if nobody runs it now, the feed is filled from the store."""
-        feed.watchers += 1  # an actor that parks the turn meanwhile must not throw the feed away
-        try:
-            state = await runtime.store.read(lambda tx: tx.turns.get(feed.turn))
-            if state is not None and state.state is TurnState.WAITING and not feed.entries:
-                entries = await runtime.store.read(partial(_records, feed.turn))
-                if not feed.entries:
-                    feed.preload(entries)
-        finally:
-            feed.watchers -= 1
-        if state is None:
-            self.feeds.release(feed.turn)
-            raise UserError(f"There is no turn “{feed.turn}”.")
-        return state
+        return watch_turn(self.feeds, self._runtime(agent).store, turn, after)
 
     async def answer(self, agent: AgentId, given: Answer) -> Outcome:
         now = self._parts.clock.now()
@@ -449,7 +446,12 @@ class Gateway:
 
     @property
     def _commands_around(self) -> Around:
-        return replace(self._parts.around, models=self._parts.aliases)
+        return replace(
+            self._parts.around,
+            models=self._parts.aliases,
+            accounts=self._accounts(),
+            targets=self._job_targets,
+        )
 
     def _committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
         self.tally.see(entries)
@@ -493,7 +495,3 @@ _NO_ABILITIES = Capabilities()
 
 def _nothing(tx: Tx) -> None:
     """A unit that only comes after those that were handed in before it."""
-
-
-def _records(turn: TurnId, tx: Tx) -> list[Entry]:
-    return tx.journal.of_turn(turn)

@@ -17,6 +17,7 @@ from hermes.domain.clock import Clock as Clock
 from hermes.domain.directory import DeliveryTables
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
 from hermes.domain.grants import Grants, Standing, no_standing
+from hermes.domain.handoff import Handoffs
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.job import JobRuns, Jobs
 from hermes.domain.message import Body, Inbound, Receipt
@@ -254,6 +255,8 @@ class Tx(DeliveryTables, Protocol):
     def recovery(self) -> Recovery: ...
     @property
     def census(self) -> Census: ...
+    @property
+    def handoffs(self) -> Handoffs: ...
 
 
 class Store(Protocol):

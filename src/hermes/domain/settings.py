@@ -131,6 +131,14 @@ class CronSettings:
             "Runs at the same time; 0 = as many as are due.", env=("HERMES_CRON_MAX_PARALLEL",), least=0
         ),
     )
+    timeout: float = field(
+        default=600.0,
+        metadata=about(
+            "Seconds without a step after which a run is stopped; 0 = never.",
+            env=("HERMES_CRON_TIMEOUT",),
+            least=0,
+        ),
+    )
     script_timeout: float = field(
         default=3600.0,
         metadata=about("Seconds a job's script may take.", env=("HERMES_CRON_SCRIPT_TIMEOUT",), least=1),

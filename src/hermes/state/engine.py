@@ -20,6 +20,7 @@ from hermes.state.db import Damaged, Row
 from hermes.state.directory import DirectoryTable, PostTable
 from hermes.state.facts import FactsTable
 from hermes.state.grants import GrantsTable
+from hermes.state.handoffs import HandoffsTable
 from hermes.state.inbox import InboxTable
 from hermes.state.jobs import JobRunsTable, JobsTable
 from hermes.state.journal import JournalTable
@@ -130,6 +131,7 @@ class SqliteTx:
         self.census = CensusTable(db)
         self.directory = DirectoryTable(db, agent)
         self.post = PostTable(db)
+        self.handoffs = HandoffsTable(db, agent)
 
 
 def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:

@@ -16,6 +16,7 @@ from hermes.control.gates import agent_chooser, gate_tools
 from hermes.control.gateway import Gateway, Parts
 from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
+from hermes.control.targets import Aliases
 from hermes.domain.address import Source
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
@@ -66,6 +67,7 @@ class Journey:
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     is_admin: Callable[[Source], bool] = lambda source: False
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
+    channel_names: Callable[[], Aliases] = dict
     model: ScriptedModel = field(init=False)
     database: SqliteStore = field(init=False)
     store: Store = field(init=False)
@@ -91,6 +93,7 @@ class Journey:
                 capabilities={"fake": KINDS[self.kind]},
                 around=Around(is_admin=self.is_admin),
                 hooks=self.hooks,
+                channel_names=self.channel_names,
                 select=agent_chooser(self.hooks),
             )
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -11,7 +12,7 @@ from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Body, Inbound, MediaKind, Receipt, ReplyTo, What
 from hermes.domain.ports import Accept
-from hermes.testing.world import Update
+from hermes.testing.world import INSIDE, Update
 
 MEDIA = {kind: MediaLimit() for kind in (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VOICE, MediaKind.FILE)}
 EDITS = Capabilities(
@@ -57,6 +58,8 @@ class EditableService(ChatService, Protocol):
 
     async def find(self, chat: str, key: str) -> str | None: ...
 
+    async def open_thread(self, chat: str, name: str) -> str: ...
+
 
 class PlainFake:
     """Sends, and nothing else."""
@@ -84,12 +87,13 @@ class PlainFake:
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         buttons = [button.value for button in body.buttons]
         files = [f"{file.kind.value}: {file.name}" for file in body.attachments]
-        ref = await self._service.send(to.chat, body.text, key, buttons, reply_to, files)
+        place = to.chat if to.thread is None else f"{to.chat}{INSIDE}{to.thread}"
+        ref = await self._service.send(place, body.text, key, buttons, reply_to, files)
         return Receipt(to=to, ref=ref)
 
 
 class EditingFake(PlainFake):
-    """Edits, deletes, and can look back at what it sent."""
+    """Edits, deletes, opens threads, and can look back at what it sent."""
 
     def __init__(
         self, service: EditableService, capabilities: Capabilities = EDITS, name: str = "fake"
@@ -106,6 +110,9 @@ class EditingFake(PlainFake):
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
         ref = await self._editable.find(to.chat, key)
         return None if ref is None else Receipt(to=to, ref=ref)
+
+    async def open_thread(self, parent: Address, name: str) -> Address:
+        return replace(parent, thread=await self._editable.open_thread(parent.chat, name))
 
 
 def fake_platform(kind: str, service: EditableService, name: str = "fake") -> PlainFake:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.testing.world import Update, World
 
-_CALLS = ("poll", "ack", "send", "edit", "delete", "find", "effect")
+_CALLS = ("poll", "ack", "send", "edit", "delete", "find", "effect", "open_thread")
 _LINE = 16 * 1024 * 1024
 
 
@@ -105,6 +105,9 @@ class RemoteWorld:
     async def find(self, chat: str, key: str) -> str | None:
         found = await self._ask("find", chat=chat, key=key)
         return None if found is None else str(found)
+
+    async def open_thread(self, chat: str, name: str) -> str:
+        return str(await self._ask("open_thread", chat=chat, name=name))
 
     async def effect(self, name: str, key: str, token: str) -> None:
         await self._ask("effect", name=name, key=key, token=token)

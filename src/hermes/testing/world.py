@@ -12,12 +12,16 @@ from enum import StrEnum
 
 from hermes.domain.errors import HermesError, Refused
 
+INSIDE = "/"
+"""A thread is written as `chat/thread` where something is sent."""
+
 
 class Deed(StrEnum):
     DELIVERED = "delivered"
     ACKED = "acked"
     EFFECT = "effect"
     SENT = "sent"
+    OPENED = "opened"
     EDITED = "edited"
     DELETED = "deleted"
 
@@ -66,6 +70,7 @@ class Message:
     buttons: tuple[str, ...] = ()
     reply_to: str | None = None
     files: tuple[str, ...] = ()
+    thread: str | None = None
 
     @property
     def shown(self) -> str:
@@ -107,12 +112,14 @@ class World:
         self.updates.append(copy)
         self._news.set()
 
-    def seen(self, chat: str | None = None) -> list[str]:
+    def seen(self, chat: str | None = None, thread: str | None = None) -> list[str]:
         """What people see now, in the order the messages first appeared."""
         return [
             message.shown
             for message in self.messages.values()
-            if not message.deleted and (chat is None or message.chat == chat)
+            if not message.deleted
+            and (chat is None or message.chat == chat)
+            and (thread is None or message.thread == thread)
         ]
 
     @property
@@ -148,6 +155,7 @@ class World:
         reply_to: str | None = None,
         files: list[str] | None = None,
     ) -> str:
+        chat, _, thread = chat.partition(INSIDE)
         self._fail("send", chat)
         if self.keyed:
             for message in self.messages.values():
@@ -162,6 +170,7 @@ class World:
             buttons=tuple(buttons or ()),
             reply_to=reply_to,
             files=tuple(files or ()),
+            thread=thread or None,
         )
         self._note(Deed.SENT, chat=chat, key=key, text=text)
         self._fail("sent", chat)
@@ -188,6 +197,13 @@ class World:
             if message.chat == chat and message.key == key and not message.deleted:
                 return message.ref
         return None
+
+    async def open_thread(self, chat: str, name: str) -> str:
+        self._fail("open", chat)
+        thread = f"t{len(self.did(Deed.OPENED)) + 1}"
+        self._note(Deed.OPENED, chat=chat, key=thread, text=name)
+        self._fail("opened", chat)
+        return thread
 
     async def effect(self, name: str, key: str, token: str) -> None:
         """A tool did something to the world."""

@@ -35,7 +35,7 @@ from tests.platforms.fake_github import fake_github
 SECRET = "the secret of the route"
 CONFIG = """
 platforms:
-  fake: {allow_all_users: true}
+  fake: {allow_all_users: true, allowed_users: [u1]}
   webhook:
     extra:
       routes:

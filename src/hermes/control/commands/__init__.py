@@ -14,6 +14,7 @@ _MODULES = (
     "jobs",
     "places",
     "quick",
+    "handing",
 )
 
 

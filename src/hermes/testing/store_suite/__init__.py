@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from hermes.testing.store_suite import directory, lives, pairing, queues, requests, scope, talk, units, work
+from hermes.testing.store_suite import (
+    directory,
+    handoffs,
+    lives,
+    pairing,
+    queues,
+    requests,
+    scope,
+    talk,
+    units,
+    work,
+)
 from hermes.testing.store_suite.samples import OpenStore
 
 Check = Callable[[OpenStore], Awaitable[None]]
@@ -17,6 +28,7 @@ Check = Callable[[OpenStore], Awaitable[None]]
 CHECKS: tuple[Check, ...] = (
     *queues.CHECKS,
     *directory.CHECKS,
+    *handoffs.CHECKS,
     *work.CHECKS,
     *talk.CHECKS,
     *requests.CHECKS,
