@@ -90,6 +90,11 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "tests.journeys.test_attachments.test_a_path_alone_attaches_nothing",
         "tests.state.test_outgoing.test_nothing_else_leaves",
     ),
+    "W15": (
+        "tests.acceptance.test_10_handoff.test_stopped_at_each_write",
+        "tests.journeys.test_handoff.test_trouble_is_tried_three_times_then_told_and_can_be_tried_again",
+        "tests.journeys.test_handoff.test_one_that_was_cancelled_meanwhile_moves_nothing",
+    ),
     "W16": (
         "tests.entry.http.test_runs.test_a_run_outlives_the_client_and_the_gateway",
         "tests.entry.http.test_runs.test_whoever_comes_back_gets_only_the_rest",
