@@ -148,7 +148,7 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
             guild=update.guild,
         ),
         at=datetime(2026, 1, 5, tzinfo=UTC),
-        what=What.BUTTON if update.button is not None else What.MESSAGE,
+        what=_what(update),
         ref=update.delivery,
         text=update.text,
         reply_to=_reply_to(update),
@@ -173,3 +173,9 @@ def _reply_to(update: Update) -> ReplyTo | None:
         text=update.reply_text,
         author=update.reply_author,
     )
+
+
+def _what(update: Update) -> What:
+    if update.button is not None:
+        return What.BUTTON
+    return What.EDIT if update.edited else What.MESSAGE

@@ -65,6 +65,7 @@ class Update:
     kind: str = "private"
     thread: str | None = None
     button: str | None = None
+    edited: bool = False
     reply_to_us: bool = False
     group: str | None = None
     mentions_us: bool = False
