@@ -10,6 +10,7 @@ from hermes import plugins
 from hermes.domain.capabilities import Manifest
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
+from hermes.domain.outfit import OpenFile, Outfit, no_files
 from hermes.domain.ports import Platform, Store
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.state.settings import Loaded
@@ -50,7 +51,9 @@ def missing_settings(manifest: Manifest, loaded: Loaded) -> list[str]:
     return [name for name in wanted if not loaded.find(manifest.name, name)]
 
 
-def adapter_maker(manifest: Manifest, loaded: Loaded) -> Callable[[], Awaitable[Platform]]:
+def adapter_maker(
+    manifest: Manifest, loaded: Loaded, clock: Clock, open_file: OpenFile = no_files
+) -> Callable[[], Awaitable[Platform]]:
     async def make() -> Platform:
         missing = missing_settings(manifest, loaded)
         if missing:
@@ -63,7 +66,7 @@ def adapter_maker(manifest: Manifest, loaded: Loaded) -> Callable[[], Awaitable[
         def find(variable: str) -> Secret | None:
             return loaded.find(manifest.name, variable)
 
-        return adapter(block, find)
+        return adapter(Outfit(settings=block, find=find, open_file=open_file, clock=clock))
 
     return make
 
