@@ -66,7 +66,7 @@ def test_each_row(who: Source, block: Block, tier: str, commands: str | set[str]
     names = {known.name for known in usable(who, settings)}
     assert found.name == tier and found.reason
     if commands == ALL:
-        assert names == COMMANDS.keys() - {"pair"} and not found.owner
+        assert names == COMMANDS.keys() - {"pair", "restart"} and not found.owner
     elif commands == PAIR:
         assert names == COMMANDS.keys() and found.owner
     else:

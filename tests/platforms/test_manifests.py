@@ -1,5 +1,5 @@
-"""Every platform is a folder with the same files, one line in pyproject.toml and one page; on paper it imports
-no SDK, and `hermes platforms` tells of it."""
+"""Every platform is a folder with the same files, one line in pyproject.toml and one page; on paper it
+imports no SDK, and `hermes platforms` tells of it."""
 
 from __future__ import annotations
 

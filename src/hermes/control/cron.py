@@ -78,6 +78,11 @@ class Cron:
 
     # --- what others may do ---
 
+    @property
+    def ticked_at(self) -> datetime | None:
+        """When it last looked for what is due."""
+        return None if self._looked is None else self._looked[0]
+
     def ring(self) -> None:
         """A job was changed, or a run has ended."""
         self._bell.set()

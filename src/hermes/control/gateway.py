@@ -2,7 +2,7 @@
 
 Start: a new epoch → intake, expiry and upkeep → actors and lanes look for what earlier lives left. Nothing
 waits for anything else: a turn that resumes holds up no new message. Stop: intake closes → running turns
-reach a record → lanes drain → the epoch is closed as clean."""
+reach a record → chats whose answer is unfinished are told → lanes drain → the epoch is closed as clean."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
 from hermes.control.parts import Parts as Parts
-from hermes.control.questions import Expiry, Outcome, answer
+from hermes.control.questions import Expiry, Outcome, answer, settled_of
+from hermes.control.restart import begin_life, tell_unfinished
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
-from hermes.control.submission import Submission, Submitted, Submitting
+from hermes.control.submission import Submission, Submitted, Submitting, check_size
 from hermes.control.tally import Tally
-from hermes.control.upkeep import forget_old_rows
+from hermes.control.upkeep import Chores, forgetting, tidying
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
@@ -115,6 +116,8 @@ class Gateway:
                 targets=parts.targets,
             )
         )
+        forget, tidy = forgetting(parts.store, parts.clock, self.keeps), tidying(parts.runtimes, parts.clock)
+        self.chores = Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
         self._around: Surroundings | None = None
         self._intake: Intake | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -129,7 +132,7 @@ class Gateway:
     async def start(self) -> None:
         parts = self._parts
         now = parts.clock.now()
-        boot = await parts.store.write(lambda tx: tx.recovery.boot(now))
+        boot = await parts.store.write(lambda tx: begin_life(tx, parts.settings, now))
         self._epoch = boot.epoch
         log.info("gateway.start epoch=%d unclean=%s", boot.epoch, boot.unclean)
         self._around = Surroundings(
@@ -150,6 +153,7 @@ class Gateway:
             ring_session=self._ring_session,
             ring_lane=self._delivery.ring,
             ring_jobs=self.cron.ring,
+            restart=parts.restart,
             select=parts.select,
             around=self._commands_around,
             hooks=parts.hooks,
@@ -159,13 +163,13 @@ class Gateway:
         self._tasks = [
             asyncio.create_task(self._intake.live(), name="intake"),
             asyncio.create_task(expiry.live(), name="expiry"),
-            asyncio.create_task(forget_old_rows(parts.store, parts.clock, self.keeps), name="upkeep"),
-            asyncio.create_task(self.sessions_expiry.live(), name="session expiry"),
+            asyncio.create_task(self.chores.live(), name="upkeep"),
             asyncio.create_task(self.cron.live(), name="cron"),
         ]
         self._actors.search()
 
-    async def stop(self, grace: float = STOP_SECONDS) -> None:
+    async def stop(self, grace: float = STOP_SECONDS, *, restarts: bool = False) -> None:
+        """Come to rest; `restarts` says that another life is to follow at once, and people are told so."""
         if self._closing or self._intake is None:
             return
         self._closing = True
@@ -173,7 +177,10 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._intake.close()
+        busy = self._actors.keys
         await self._actors.close(grace, self._hurry)
+        for to in await tell_unfinished(self._parts, busy, self._epoch, restarts=restarts):
+            self._delivery.ring(to)
         await self.cron.close()
         await self._delivery.close(grace, self._hurry)
         now = self._parts.clock.now()
@@ -243,7 +250,7 @@ class Gateway:
     async def ask(self, words: Submission) -> Submitted:
         """As `submit`, telling also whether this was asked before."""
         runtime = self._runtime(words.agent)
-        self._check_size(words.input.text)
+        check_size(words.input.text, self._parts.settings.gateway.max_message_chars)
         unit = Submitting(words=words, settings=self._parts.settings, now=self._parts.clock.now()).unit
         try:
             submitted = await runtime.store.write(unit)
@@ -268,12 +275,6 @@ class Gateway:
         task = asyncio.create_task(look(), name="catch up")
         self._catching_up.add(task)
         task.add_done_callback(self._catching_up.discard)
-
-    def _check_size(self, text: str) -> None:
-        most = self._parts.settings.gateway.max_message_chars
-        if len(text) > most:
-            size = f"{len(text):,} characters; {most:,} are the most"
-            raise UserError(f"Your message has {size}.", hint="Put it into a file and name the file.")
 
     @property
     def keeps(self) -> timedelta:
@@ -355,12 +356,7 @@ class Gateway:
 
     async def settled(self, agent: AgentId, turns: Sequence[Turn]) -> frozenset[QuestionId]:
         """The questions of these turns that are answered or withdrawn, on record yet or not."""
-
-        def look(tx: Tx) -> frozenset[QuestionId]:
-            asked = (question for turn in turns for question in tx.questions.of_turn(turn.id))
-            return frozenset(question.id for question in asked if question.verdict is not None)
-
-        return await self._runtime(agent).store.read(look)
+        return await self._runtime(agent).store.read(lambda tx: settled_of(tx, turns))
 
     async def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
         """A turn from record `after` on: what is stored, then what happens, to its end."""

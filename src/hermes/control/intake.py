@@ -61,6 +61,7 @@ class Taken:
     replied: bool = False
     wakes: tuple[SessionId, ...] = ()
     news: tuple[Told, ...] = ()
+    restart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,7 @@ class IntakeWorld:
     ring_session: Callable[[AgentId, SessionId, bool], None]
     ring_lane: Callable[[Address], None]
     ring_jobs: Callable[[], None] = lambda: None
+    restart: Callable[[], None] = lambda: None
     select: SelectAgent | None = None
     around: Around = NOTHING_AROUND
     hooks: Hooks = field(default_factory=Hooks)
@@ -165,6 +167,8 @@ class Intake:
             world.ring_jobs()
         if taken.replied:
             world.ring_lane(row.inbound.source.address)
+        if taken.restart:
+            world.restart()
 
     async def _has_processes(self, taking: Taking, runtime: Runtime) -> bool:
         """Whether something runs in the background for the row's session; asked only where it could end."""
@@ -320,7 +324,9 @@ class Taking:
         if reply.begun is not None:
             news = session_replaced(self.inbound.source, session, reply.begun, key)
         outcome = "" if turn is not None else f"command: {name}"
-        taken = Taken(outcome=outcome, session=session.id, news=news, wakes=reply.wakes)
+        taken = Taken(
+            outcome=outcome, session=session.id, news=news, wakes=reply.wakes, restart=reply.restart
+        )
         return self._say(tx, taken, reply.text, fleeting=reply.fleeting)
 
     def _press(self, tx: Tx) -> Taken:

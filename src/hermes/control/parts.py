@@ -12,6 +12,7 @@ from hermes.control.job_targets import ResolveTargets, resolve_targets
 from hermes.control.routing import SelectAgent
 from hermes.control.runtime import Runtime
 from hermes.control.targets import Aliases
+from hermes.control.upkeep import Chore
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.event import Entry
@@ -51,5 +52,9 @@ class Parts:
     """Told of every session that somebody deleted, to delete what it keeps of it."""
     around: Around = NOTHING_AROUND
     """What commands may know; the models are filled in from `aliases`."""
+    chores: Sequence[Chore] = ()
+    """Further upkeep: what only the composition root knows how to do."""
+    restart: Callable[[], None] = lambda: None
+    """Called when somebody who may has asked that the process begin anew; must return at once."""
     flush: Flush = flush_nothing
     """Told of every session that is over by itself, before it is marked as ended."""

@@ -68,6 +68,9 @@ class Capabilities:
     dedupe_seconds: float = 0.0
     sends_per_second: float = 0.0
     push: bool = False
+    silence_seconds: float = 0.0
+    """How long a healthy connection can be without any sign of life (a poll that came back, a heartbeat that
+    was answered: each an `accept`, if only of nothing); longer, and it is rebuilt. 0 = for ever."""
     command_prefix: str = "/"
     called_by_name: bool = False
     """In groups it is called by its name (`require_mention`), unless the operator says otherwise."""

@@ -188,6 +188,10 @@ class PlatformSettings:
             "What others may use there beside /help and /whoami.", env=("<P>_GROUP_USER_ALLOWED_COMMANDS",)
         ),
     )
+    gateway_restart_notification: bool = field(
+        default=True,
+        metadata=about("Tell chats that a stop or a restart holds up their answer, and that it is back."),
+    )
     extra: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, Secret] = field(default_factory=dict)
     trees: dict[str, Any] = field(default_factory=dict)

@@ -187,6 +187,14 @@ class MediaIndex(Protocol):
 
     def get(self, sha256: str) -> MediaItem | None: ...
 
+    def unused(self, before: datetime, limit: int) -> list[MediaItem]:
+        """Files stored before a moment that nothing names: no message, turn, record or job."""
+
+    def remove(self, sha256: str, before: datetime) -> bool:
+        """Forget a file, unless it was stored again since."""
+
+    def kept(self, sha256: str) -> bool: ...  # by whichever agent
+
 
 class Leases(Protocol):
     def take(self, name: str, owner: str, now: datetime, seconds: float) -> int | None:
@@ -271,7 +279,8 @@ class Store(Protocol):
 # --- platforms -----------------------------------------------------------------------------------
 
 Accept = Callable[[Sequence[Inbound], str | None], Awaitable[None]]
-"""Await this with what came and the platform's cursor; acknowledge when it returns, not before."""
+"""Await this with what came and the platform's cursor; acknowledge when it returns, not before. With nothing
+at all (`accept((), None)`) it is a sign of life: a poll came back empty, a heartbeat was answered."""
 
 
 class Platform(Protocol):

@@ -84,6 +84,16 @@ class AgentSettings:
         default=1800.0,
         metadata=about("Seconds without any sign of life before a turn is given up; 0 = never.", least=0),
     )
+    restart_drain_timeout: float = field(
+        default=10.0,
+        metadata=about(
+            "Seconds that running turns get at a stop or a restart to come to rest; what is unfinished goes "
+            "on after the next start.",
+            env=("HERMES_RESTART_DRAIN_TIMEOUT",),
+            least=0,
+            most=3600,
+        ),
+    )
     system_prompt: str = field(default="", metadata=about("Text added to the system prompt."))
 
 

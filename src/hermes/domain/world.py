@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from hermes.domain.rows import MediaItem
@@ -154,6 +155,9 @@ class Media(Protocol):
     async def put(self, data: bytes, mime: str) -> MediaItem: ...
 
     async def open(self, sha256: str) -> bytes: ...
+
+    async def sweep(self, before: datetime) -> int:
+        """Remove what was stored before a moment and is named nowhere; how many files that were."""
 
 
 class Memory(Protocol):

@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.ports import Store
+from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import MediaItem
 from hermes.domain.text import one_line
 from hermes.state.codec import stamp, unstamp
 from hermes.state.db import Db
 from hermes.state.wholefile import write_whole
+
+# Where rows name files. A new table that does belongs here, or its files are swept away.
+_NAMING = (
+    ("journal", "body"),
+    ("turns", "input"),
+    ("inbox", "body"),
+    ("outbox", "body"),
+    ("guidance", "body"),
+    ("questions", "body"),
+    ("requests", "facts"),
+    ("jobs", "body"),
+)
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_PAGE = 500
+_AT_ONCE = 1000
 
 
 class MediaTable:
@@ -24,7 +42,8 @@ class MediaTable:
 
     def add(self, item: MediaItem) -> None:
         self._db.run(
-            "INSERT INTO media VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            "INSERT INTO media VALUES (?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET stored_at = excluded.stored_at",
             self._agent,
             item.sha256,
             item.path,
@@ -44,6 +63,49 @@ class MediaTable:
         path, size, mime, stored_at = row
         return MediaItem(sha256=sha256, path=path, size=size, mime=mime, stored_at=unstamp(stored_at))
 
+    def unused(self, before: datetime, limit: int) -> list[MediaItem]:
+        rows = self._db.all(
+            "SELECT sha256, path, size, mime, stored_at FROM media WHERE agent = ? AND stored_at < ?",
+            self._agent,
+            stamp(before),
+        )
+        named = self._named() if rows else set()
+        items = [
+            MediaItem(sha256=digest, path=path, size=size, mime=mime, stored_at=unstamp(at))
+            for digest, path, size, mime, at in rows
+            if digest not in named
+        ]
+        return items[:limit]
+
+    def remove(self, sha256: str, before: datetime) -> bool:
+        gone = self._db.run(
+            "DELETE FROM media WHERE agent = ? AND sha256 = ? AND stored_at < ?",
+            self._agent,
+            sha256,
+            stamp(before),
+        )
+        return gone > 0
+
+    def kept(self, sha256: str) -> bool:
+        return self._db.one("SELECT 1 FROM media WHERE sha256 = ? LIMIT 1", sha256) is not None
+
+    def _named(self) -> set[str]:
+        """Every file that some row names, read a page at a time."""
+        found: set[str] = set()
+        for table, column in _NAMING:
+            last = 0
+            while rows := self._db.all(
+                f"SELECT rowid, {column} FROM {table} WHERE rowid > ? AND instr({column}, 'sha256') > 0"
+                " ORDER BY rowid LIMIT ?",
+                last,
+                _PAGE,
+            ):
+                last = rows[-1][0]
+                for _, body in rows:
+                    text = body if isinstance(body, str) else bytes(body).decode("utf-8", "replace")
+                    found.update(_DIGEST.findall(text))
+        return found
+
 
 class MediaFiles:
     """The media port: an agent's files in one folder, known by rows of its store."""
@@ -57,6 +119,8 @@ class MediaFiles:
         """The file first, then its row: a crash between them leaves a file that the next one finds."""
         item = await asyncio.to_thread(store_file, self._folder, data, mime, self._clock)
         await self._store.write(lambda tx: tx.media.add(item))
+        # A sweep may have taken an older copy away before the row was there; it is safe from now on.
+        await asyncio.to_thread(store_file, self._folder, data, mime, self._clock)
         return item
 
     async def open(self, sha256: str) -> bytes:
@@ -67,6 +131,36 @@ class MediaFiles:
             return await asyncio.to_thread(read_file, self._folder, item)
         except OSError as error:
             raise UserError(f"The file {sha256[:12]}… cannot be read ({error.strerror}).") from error
+
+    async def sweep(self, before: datetime) -> int:
+        """The row first, then the file: a crash between them leaves a file without a row, and those are
+        removed as well once they are old enough."""
+        gone = 0
+        for item in await self._store.read(lambda tx: tx.media.unused(before, _AT_ONCE)):
+            digest = item.sha256
+            if await self._store.write(partial(_remove, digest, before)):
+                await asyncio.to_thread((self._folder / item.path).unlink, missing_ok=True)
+                gone += 1
+        for path in await asyncio.to_thread(old_files, self._folder, before):
+            if not await self._store.read(partial(_is_kept, path.name)):
+                await asyncio.to_thread(path.unlink, missing_ok=True)
+                gone += 1
+        return gone
+
+
+def _remove(digest: str, before: datetime, tx: Tx) -> bool:
+    """Whether the file may go: agents that share a folder share its files."""
+    return tx.media.remove(digest, before) and not tx.media.kept(digest)
+
+
+def _is_kept(digest: str, tx: Tx) -> bool:
+    return tx.media.kept(digest)
+
+
+def old_files(folder: Path, before: datetime) -> list[Path]:
+    """Files in the media folder that were not touched since, halves of files among them. Blocking."""
+    found = folder.glob("[0-9a-f][0-9a-f]/*")
+    return [path for path in found if path.is_file() and path.stat().st_mtime < before.timestamp()][:_AT_ONCE]
 
 
 def store_file(folder: Path, data: bytes, mime: str, clock: Clock) -> MediaItem:

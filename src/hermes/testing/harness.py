@@ -65,6 +65,7 @@ class Journey:
     wrap_store: Callable[[Store], Store] = lambda store: store
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     is_admin: Callable[[Source], bool] = lambda source: False
+    restart: Callable[[], None] | None = None
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
     account: str = "fake"
     connect_platform: Callable[[], Platform] | None = None
@@ -92,7 +93,8 @@ class Journey:
                 settings=self.settings,
                 clock=self.clock,
                 capabilities={self.account: self.platform.capabilities},
-                around=Around(is_admin=self.is_admin),
+                around=Around(is_admin=self.is_admin, can_restart=self.restart is not None),
+                restart=self.restart or _nobody,
                 hooks=self.hooks,
                 select=agent_chooser(self.hooks),
             )
@@ -223,3 +225,7 @@ class Journey:
                 raise AssertionError("the inbox did not become empty")
             await asyncio.sleep(0.003)
         await settle()
+
+
+def _nobody() -> None:
+    """Stands where nobody begins the gateway anew."""

@@ -13,6 +13,7 @@ _MODULES = (
     "people",
     "jobs",
     "places",
+    "process",
     "quick",
 )
 

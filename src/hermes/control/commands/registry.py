@@ -32,12 +32,13 @@ def _at_the_machine(source: Source) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
     """What commands may know of the gateway around them: who may see everybody's sessions, the names that a
-    session may give as its model, the version, and the home."""
+    session may give as its model, the version, the home, and whether it can begin anew."""
 
     is_admin: Callable[[Source], bool] = _at_the_machine
     models: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
     home: str = ""
+    can_restart: bool = False
 
 
 NOTHING_AROUND = Around()
@@ -70,13 +71,15 @@ class Call:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """What a command answers; `turn` is a turn it created, `begun` a session that took the place of the one
-    before, `wakes` are other sessions that have work now. A `fleeting` text is kept until it is sent."""
+    before, `wakes` are other sessions that have work now. A `fleeting` text is kept until it is sent. After
+    the commit of a reply with `restart` the gateway begins anew."""
 
     text: str
     turn: Turn | None = None
     fleeting: bool = False
     begun: Session | None = None
     wakes: tuple[SessionId, ...] = ()
+    restart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
