@@ -58,7 +58,7 @@ def _list(
     state: Mapping[str, Any],
     console: Console,
 ) -> int:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": one.name,
             "title": one.title,
@@ -72,7 +72,7 @@ def _list(
     if asked.json:
         console.json(rows)
         return 0
-    cells = [
+    cells: list[list[str]] = [
         [
             row["name"],
             row["title"],

@@ -183,7 +183,8 @@ class Journey:
                 self.gateway.attach(self.account, self.platform)
 
     async def _accept(self, items: Sequence[object], cursor: str | None) -> None:
-        await self.gateway.accept(self.account, items, cursor)  # type: ignore[arg-type]
+        if items or cursor is not None:
+            await self.gateway.accept(self.account, items, cursor)  # type: ignore[arg-type]
 
     # --- reading ---
 

@@ -175,9 +175,11 @@ async def check_a_long_outage(make: MakeTestbed) -> None:
             for number in range(30):
                 await bed.do(Does.TEXT, f"in the dark {number}")
             await asyncio.sleep(0.1)
-            with contextlib.suppress(HermesError):
-                # Whatever it says now is one of our own errors.
-                await bed.connect().send(bed.chat, Body(text="x"), key="k", reply_to=None)
+            platform = bed.connect()
+            async with running(platform, inboxes.accept, inboxes.cursor):
+                with contextlib.suppress(HermesError):
+                    # Whatever it says now is one of our own errors.
+                    await platform.send(bed.chat, Body(text="x"), key="k", reply_to=None)
             await bed.up()
             wanted = ["first", *(f"in the dark {number}" for number in range(30))]
             await until(lambda: len(inboxes.items) >= 31, lambda: f"got only {inboxes.texts}")
