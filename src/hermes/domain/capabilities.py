@@ -62,6 +62,8 @@ class Capabilities:
     threads: Grade = Grade.NONE
     buttons: Grade = Grade.NONE
     media: dict[MediaKind, MediaLimit] = field(default_factory=dict)
+    fetches: bool = False
+    """Whether files that come with messages can be got."""
     typing: bool = False
     reactions: bool = False
     history: bool = False

@@ -64,6 +64,9 @@ from hermes.domain.world import (
 from hermes.domain.world import (
     ProcessView as ProcessView,
 )
+from hermes.domain.world import (
+    Sink as Sink,
+)
 
 T = TypeVar("T")
 
@@ -307,6 +310,13 @@ class Deletes(Protocol):
 @runtime_checkable
 class History(Protocol):
     async def find_sent(self, to: Address, key: str) -> Receipt | None: ...
+
+
+@runtime_checkable
+class Fetches(Protocol):
+    async def fetch(self, ref: str, sink: Sink) -> None:
+        """Put the file that an attachment's `ref` stands for into the sink, piece by piece, from the
+        platform's own hosts alone. `Refused` says why it is not to be had (the link has expired)."""
 
 
 @runtime_checkable

@@ -3,7 +3,7 @@ that came from outside. `domain.ports` gives these names too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -147,6 +147,10 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """End every process; nothing is left afterwards."""
+
+
+Sink = Callable[[bytes], Awaitable[None]]
+"""Takes a file piece by piece; raises where there is to be no more of it."""
 
 
 class Media(Protocol):

@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import Sequence
 
 from hermes.domain.address import Kind
-from hermes.domain.errors import HermesError, Unreachable
+from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.message import Body, Button, Inbound, MediaKind, What
+from hermes.domain.ports import Fetches
 from hermes.testing.platform_suite.testbed import Does, Inboxes, MakeTestbed, Testbed, hosted, running, until
 
 _FILES = {Does.IMAGE: MediaKind.IMAGE, Does.VOICE: MediaKind.VOICE, Does.FILE: MediaKind.FILE}
@@ -56,6 +57,14 @@ async def check_receives_files(make: MakeTestbed) -> None:
             file = item.attachments[0]
             assert file.kind is kind, f"{does} came as {file.kind}"
             assert file.ref and file.sha256 is None and file.problem is None, "a reference, not yet fetched"
+            assert await _fetched(bed, file.ref) == bed.content
+        if bed.receives & _FILES.keys():
+            try:
+                await _fetched(bed, "no-such-file")
+            except Refused:
+                pass
+            else:
+                raise AssertionError("a file that is gone must be refused")
 
 
 async def check_receives_mentions_commands_buttons(make: MakeTestbed) -> None:
@@ -196,6 +205,19 @@ async def check_bad_deliveries(make: MakeTestbed) -> None:
             await until(lambda: len(inboxes.items) >= len(texts), lambda: f"got only {inboxes.texts}")
             await asyncio.sleep(0.05)
         assert sorted(inboxes.texts) == sorted(texts), "something came twice or not at all"
+
+
+async def _fetched(bed: Testbed, ref: str) -> bytes:
+    pieces: list[bytes] = []
+    platform = bed.connect()
+    assert isinstance(platform, Fetches), "it receives files and cannot get them"
+
+    async def sink(piece: bytes) -> None:
+        pieces.append(piece)
+
+    async with running(platform, Inboxes().accept, None):
+        await platform.fetch(ref, sink)
+    return b"".join(pieces)
 
 
 async def _received(bed: Testbed, does: Does, text: str, *, on: str = "") -> Inbound:

@@ -11,7 +11,7 @@ from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, Grade
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, MediaKind, Receipt
-from hermes.domain.ports import Deletes, Edits, History, Platform, Reactions, Threads, Typing
+from hermes.domain.ports import Deletes, Edits, Fetches, History, Platform, Reactions, Threads, Typing
 from hermes.stream.markdown import parse
 from hermes.stream.print import print_markdown
 from hermes.stream.split import split
@@ -60,6 +60,7 @@ async def check_declared_abilities_are_there(make: MakeTestbed) -> None:
         _same("edits", able.edits, isinstance(platform, Edits))
         _same("deletes", able.deletes, isinstance(platform, Deletes))
         _same("history", able.history, isinstance(platform, History))
+        _same("fetches", able.fetches, isinstance(platform, Fetches))
         _same("typing", able.typing, isinstance(platform, Typing))
         _same("reactions", able.reactions, isinstance(platform, Reactions))
         if isinstance(platform, Threads):
