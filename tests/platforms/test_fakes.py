@@ -50,6 +50,7 @@ class WorldBed(Testbed):
         self.world.trouble = self._trouble
         self._faults: dict[str | None, tuple[Fault, int, bool]] = {}
         self._last: Update | None = None
+        self._done: Fault | None = None
 
     async def open(self) -> None: ...
 
@@ -99,7 +100,14 @@ class WorldBed(Testbed):
             if times and what in (("sent",) if done else ("send", "edit")):
                 self._faults[place] = (fault, times - 1, done)
                 return self._error(fault)
-        return None
+        if what == "sent":
+            done, self._done = self._done, None
+            return None if done is None else self._error(done)
+        thrown = self.chaos()
+        if thrown is not None and thrown[1] and what == "send":
+            self._done = thrown[0]
+            return None
+        return None if thrown is None else self._error(thrown[0])
 
     def _error(self, fault: Fault) -> HermesError:
         if fault in FAST_FAULTS:

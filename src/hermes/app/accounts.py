@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from hermes import plugins
+from hermes.control.commands.registry import COMMANDS
 from hermes.domain.capabilities import Manifest
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
@@ -88,7 +89,8 @@ def adapter_maker(
         def find(variable: str) -> Secret | None:
             return loaded.find(manifest.name, variable)
 
-        return adapter(Outfit(settings=block, find=find, open_file=open_file, clock=clock))
+        menu = tuple((name, command.summary) for name, command in sorted(COMMANDS.items()))
+        return adapter(Outfit(settings=block, find=find, open_file=open_file, commands=menu, clock=clock))
 
     return make
 

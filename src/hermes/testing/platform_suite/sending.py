@@ -116,12 +116,12 @@ async def check_takes_its_longest_text(make: MakeTestbed) -> None:
 
 async def check_takes_what_the_splitter_cuts(make: MakeTestbed) -> None:
     """A text of many kinds, over the limit, in the platform's flavour: each part is taken as it is."""
+    able = make().manifest.capabilities
+    times = 3
+    text = "\n\n".join([_DOCUMENT, "😀 " * (min(able.max_text, 4096) // 3)] * times)
+    parts = split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)
+    assert len(parts) > 1 or able.max_text > len(text)
     async with _up(make) as (bed, platform):
-        able = platform.capabilities
-        times = 3
-        text = "\n\n".join([_DOCUMENT, "😀 " * (min(able.max_text, 4096) // 3)] * times)
-        parts = split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)
-        assert len(parts) > 1 or able.max_text > len(text)
         for number, part in enumerate(parts):
             printed = print_markdown(parse(part.text), able.flavour)
             assert able.unit.measure(printed) <= able.max_text

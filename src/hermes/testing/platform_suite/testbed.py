@@ -88,6 +88,9 @@ class Testbed(ABC):
     def __init__(self, *, full: bool = False) -> None:
         self.full = full
         """Meet the counts in full; otherwise a small seeded sample."""
+        self.chaos: Callable[[], tuple[Fault, bool] | None] = lambda: None
+        """Asked at every send and edit that `fail` says nothing of: how it goes wrong, and whether it takes
+        effect all the same; None if it goes well."""
         self.open_file: OpenFile = no_files
         """Where adapters made by `connect` get the files they send."""
 
