@@ -245,9 +245,11 @@ async def hosted(bed: Testbed, inboxes: Inboxes) -> AsyncIterator[None]:
             await task
 
 
-async def until(what: Callable[[], bool], otherwise: str | Callable[[], str]) -> None:
+async def until(
+    what: Callable[[], bool], otherwise: str | Callable[[], str], patience: float = PATIENCE
+) -> None:
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             while not what():  # noqa: ASYNC110
                 await asyncio.sleep(0.003)
     except TimeoutError:
