@@ -1,5 +1,5 @@
-"""A restart that is stopped before and after each of its writes: whatever was cut off, the next life says what
-is true, once, and the unfinished answer goes on."""
+"""A restart that is stopped before and after each of its writes: whatever was cut off, the next life says
+what is true, once, and the unfinished answer goes on."""
 
 from __future__ import annotations
 

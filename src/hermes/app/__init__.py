@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +24,14 @@ from hermes.agent.models import Models
 from hermes.agent.pictures import Illustrated
 from hermes.agent.routes import Route, RoutedProvider
 from hermes.agent.tools import Workbench
-from hermes.app.accounts import StoreLease, adapter_maker, credential, is_enabled, ready_maker
+from hermes.app.accounts import (
+    StoreLease,
+    adapter_maker,
+    credential,
+    is_enabled,
+    ready_maker,
+    told_apart,
+)
 from hermes.app.commands import commands_around
 from hermes.app.hooks import HookPart
 from hermes.app.http import Around, HttpPart
@@ -64,7 +72,7 @@ from hermes.state.engine import StoreOptions
 from hermes.state.locks import MachineLock, lock_folder
 from hermes.state.media import MediaFiles
 from hermes.state.model_settings import model_of, model_routes
-from hermes.state.profiles import DATABASE_FILE, agent_home
+from hermes.state.profiles import DATABASE_FILE, INSIDE, agent_home
 from hermes.state.repair import open_checked
 from hermes.state.search import recall_from
 from hermes.state.session_log import FOLDER as LOG_FOLDER
@@ -237,7 +245,11 @@ class App:
                 select=agent_chooser(self._own_hooks),
                 owner=str(self._home),
                 aliases={name: route.model for name, route in self._routes.items()},
-                around=commands_around(settings, self._version, self._home, self._given.boots),
+                around=replace(
+                    commands_around(settings, self._version, self._home),
+                    can_restart=self._given.boots,
+                    offered=lambda agent: self._models.offered.get(agent, ()),
+                ),
                 restart=self.restart,
                 chores=self._chores,
                 accounts=[account.name for account in self._accounts(store)],
@@ -255,7 +267,8 @@ class App:
         http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
         if not self._given.in_memory:
             await http.open(self._around_http(gateway, runtimes), vitals.facts)
-        kept = {one.name: Host(one, gateway, clock, vitals.tell_platform) for one in accounts}
+        tell = told_apart(vitals.tell_platform)
+        kept = {one.name: Host(one, gateway, clock, tell) for one in accounts}
         vitals.watch(kept, gateway)
         hosts = [asyncio.create_task(host.live(), name=name) for name, host in kept.items()]
         names = [account.name for account in accounts]
@@ -329,6 +342,8 @@ class App:
         for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
             self._choices[agent] = await self._models.choose(model_of(agent, self.loaded))
         self._routes = await self._models.routes(routes)
+        refresh = partial(self._models.refresh, self._choices)
+        self._chores.append(Chore(name="model list", every=HOURLY, run=refresh))
         log.info("model.chosen %s", self.model_line)
 
     def _model_facts(self) -> dict[str, str]:
@@ -376,7 +391,9 @@ class App:
         backend: Backend | None = None
         if tools is None:
             backend = LocalBackend(
-                home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
+                home=profile.home,
+                environ={**self._environ, INSIDE: "1"},
+                options=LocalOptions(workspace=workspace, passthrough=(INSIDE,)),
             )
             self._backends.append(backend)
             tools = self._tools(profile, store, backend, workspace, added)

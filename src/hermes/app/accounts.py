@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from hermes import plugins
-from hermes.control.commands.registry import COMMANDS
 from hermes.domain.capabilities import Manifest
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.outfit import OpenFile, Outfit, no_files
 from hermes.domain.ports import Platform, Store
 from hermes.domain.settings import PlatformSettings, Secret
+from hermes.entry.host import HostState, Report
 from hermes.state.locks import MachineLock
 from hermes.state.settings import Loaded
 
@@ -59,7 +59,12 @@ def is_enabled(manifest: Manifest, loaded: Loaded) -> bool:
         return block.enabled
     if any(field.required for field in manifest.settings):
         return not missing_settings(manifest, loaded)
-    return any(loaded.find(manifest.name, field.env) for field in manifest.settings)
+    trees = {} if block is None else block.trees
+    return any(
+        loaded.find(manifest.name, field.env)
+        or trees.get(field.env.lower().removeprefix(f"{manifest.name}_"))
+        for field in manifest.settings
+    )
 
 
 def missing_settings(manifest: Manifest, loaded: Loaded) -> list[str]:
@@ -89,8 +94,7 @@ def adapter_maker(
         def find(variable: str) -> Secret | None:
             return loaded.find(manifest.name, variable)
 
-        menu = tuple((name, command.summary) for name, command in sorted(COMMANDS.items()))
-        return adapter(Outfit(settings=block, find=find, open_file=open_file, commands=menu, clock=clock))
+        return adapter(Outfit(settings=block, find=find, open_file=open_file, clock=clock))
 
     return make
 
@@ -100,3 +104,12 @@ def ready_maker(platform: Platform) -> Callable[[], Awaitable[Platform]]:
         return platform
 
     return make
+
+
+def told_apart(tell: Report) -> Report:
+    """Incoming webhooks are a door of the same name as the account that sends some."""
+
+    def told(account: str, state: HostState, why: str) -> None:
+        tell("webhook targets" if account == "webhook" else account, state, why)
+
+    return told

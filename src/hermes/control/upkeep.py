@@ -52,8 +52,9 @@ class Chores:
         self._chores = {chore.name: chore for chore in chores}
         self.states = {chore.name: ChoreState(name=chore.name, every=chore.every) for chore in chores}
 
-    async def live(self) -> None:
-        await asyncio.gather(*(self._keep(chore) for chore in self._chores.values()))
+    def begin(self) -> list[asyncio.Task[None]]:
+        """A task for each, until it is cancelled."""
+        return [asyncio.create_task(self._keep(one), name=one.name) for one in self._chores.values()]
 
     async def run(self, name: str) -> ChoreState:
         """Do one now."""
@@ -81,8 +82,7 @@ def forgetting(store: Store, clock: Clock, age: timedelta) -> Chore:
     async def forget() -> str:
         now, gone = clock.now(), 0
         while pruned := await store.write(partial(_prune, now - age, now)):
-            gone += pruned  # in bites, so that no bite holds up the writer for long
-            await clock.sleep(0)
+            gone += pruned  # in bites, so that none holds up the writer for long
         return f"{gone} rows forgotten"
 
     return Chore(name="retention", every=HOURLY, run=forget)

@@ -32,8 +32,6 @@ class Outfit:
     find: FindSecret
     account: str = DEFAULT_ACCOUNT
     open_file: OpenFile = no_files
-    commands: Sequence[tuple[str, str]] = ()
-    """The slash commands and what each does, for a platform that shows them in a menu."""
     clock: Clock = field(default_factory=SystemClock)
 
     def said(self, variable: str, default: str = "") -> str:

@@ -158,7 +158,16 @@ class Media(Protocol):
 
     async def put(self, data: bytes, mime: str) -> MediaItem: ...
 
+    async def receive(self, pour: Callable[[Sink], Awaitable[None]], *, limit: int) -> MediaItem:
+        """Keep what `pour` puts into the sink, whole or not at all, a `UserError` if it is more than `limit`
+        bytes. Its type is told by its own bytes, never by who sends it."""
+        ...
+
     async def open(self, sha256: str) -> bytes: ...
+
+    def locate(self, item: MediaItem) -> str:
+        """The absolute path of a file, for the agent's tools."""
+        ...
 
     async def sweep(self, before: datetime) -> int:
         """Remove what was stored before a moment and is named nowhere; how many files that were."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from hermes.domain.errors import HermesError
@@ -17,8 +17,8 @@ from hermes.domain.tool import ToolCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Say:
-    """One reply: its words, its calls, and how it goes wrong. `halt` is waited for in the middle of the
-    words, `hold` after the last one."""
+    """One reply: its words, its calls, and how it goes wrong. `halt` is waited for in the middle of its
+    words, `hold` at the end of them, and `beat` after each piece."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -28,6 +28,7 @@ class Say:
     ending: Ending = Ending.STOP
     halt: asyncio.Event | None = None
     hold: asyncio.Event | None = None
+    beat: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
 
 
 def say(text: str, *, pieces: int = 1) -> Say:
@@ -69,7 +70,7 @@ class ScriptedModel:
             if reply.halt is not None and place == len(pieces) // 2:
                 await reply.halt.wait()
             yield TextDelta(text=piece)
-            await asyncio.sleep(0)
+            await reply.beat()
         if reply.hold is not None:
             await reply.hold.wait()
         usage = Usage(prompt=len(request.entries), completion=len(text.split()))

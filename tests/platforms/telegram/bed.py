@@ -58,7 +58,6 @@ class TelegramBed(Testbed):
                 settings=PlatformSettings(),
                 find=lambda name: Secret(said[name]) if name in said else None,
                 open_file=self.open_file,
-                commands=(("status", "how it is"), ("new", "begin anew"), ("Not-One", "left out")),
             )
         )
         adapter.answer_seconds = 0.4

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hermes.domain.address import Address
+from hermes.domain.capabilities import MenuEntry
 from hermes.domain.message import Attachment, Body, Button, MediaKind
 from hermes.testing.platform_suite import Does, Fault, Inboxes, running, until
 from tests.foreign.environments import ROOT, python_of
@@ -137,6 +138,7 @@ async def calls_of_the_adapter() -> list[list[Any]]:
             await platform.edit(sent, Body(text="b", buttons=buttons))
             await bed.do(Does.BUTTON, "q_1:yes", on=sent.ref)
             await until(lambda: bool(bed.server.answered), "the button is not answered")
+            await platform.show_menu([MenuEntry(name="status", summary="how it is")])
             await platform.react(sent, "👍")
             await platform.typing(bed.chat)
             topic = await platform.open_thread(Address(platform="telegram", chat=str(FORUM)), "Plans")

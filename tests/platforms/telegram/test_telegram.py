@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from hermes.domain.address import Address, Kind
+from hermes.domain.capabilities import MenuEntry
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
 from hermes.domain.outfit import Outfit
@@ -135,7 +136,7 @@ def test_long_values_are_told_by_their_label() -> None:
     assert to_inbounds(update, ME, NOW)[0].button == f"q_12:{long}"
 
 
-async def test_a_pressed_button_is_answered_and_the_menu_is_shown() -> None:
+async def test_a_pressed_button_is_answered_and_a_menu_is_shown() -> None:
     async with TelegramBed() as bed:
         inboxes, platform = Inboxes(), bed.connect()
         async with running(platform, inboxes.accept, None):
@@ -143,6 +144,8 @@ async def test_a_pressed_button_is_answered_and_the_menu_is_shown() -> None:
             asked = await platform.send(bed.chat, body, key="k", reply_to=None)
             await bed.do(Does.BUTTON, "q_1:yes", on=asked.ref)
             await until(lambda: len(bed.server.answered) == 1, "Telegram still shows that the button works")
+            entries = [MenuEntry(name=name, summary="what it does") for name in ("status", "new", "Not-One")]
+            await platform.show_menu(entries)
             assert [one["command"] for one in bed.server.commands] == ["status", "new"]
 
 

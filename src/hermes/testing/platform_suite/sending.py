@@ -11,7 +11,7 @@ from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, Grade
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, MediaKind, Receipt
-from hermes.domain.ports import Deletes, Edits, Fetches, History, Platform, Reactions, Threads, Typing
+from hermes.domain.ports import Deletes, Edits, Fetches, History, Menu, Platform, Reactions, Threads, Typing
 from hermes.stream.markdown import parse
 from hermes.stream.print import print_markdown
 from hermes.stream.split import split
@@ -63,6 +63,7 @@ async def check_declared_abilities_are_there(make: MakeTestbed) -> None:
         _same("fetches", able.fetches, isinstance(platform, Fetches))
         _same("typing", able.typing, isinstance(platform, Typing))
         _same("reactions", able.reactions, isinstance(platform, Reactions))
+        _same("a menu", able.menu is not None, isinstance(platform, Menu))
         if isinstance(platform, Threads):
             assert able.threads is not Grade.NONE, "it opens threads and has none"
         assert able.max_text >= 20, "no platform takes so little text"

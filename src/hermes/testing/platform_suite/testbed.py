@@ -20,7 +20,7 @@ from hermes.domain.message import Inbound, MediaKind
 from hermes.domain.outfit import OpenFile, no_files
 from hermes.domain.ports import Accept, Platform
 
-PATIENCE = 10.0
+PATIENCE = 40.0
 
 
 class Does(StrEnum):

@@ -22,7 +22,7 @@ import aiohttp
 from aiohttp import web
 
 from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.capabilities import Capabilities, MenuEntry
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt
 from hermes.domain.outfit import Finding, Outfit
@@ -50,7 +50,6 @@ TOKEN = "TELEGRAM_BOT_TOKEN"
 SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"
 _TOKEN_SHAPE = re.compile(r"\d{1,16}:[A-Za-z0-9_-]{20,128}", re.ASCII)
 _COMMAND_SHAPE = re.compile(r"[a-z0-9_]{1,32}", re.ASCII)
-_MOST_COMMANDS = 100
 _UPDATE_BYTES = 4 * 1024 * 1024
 _LOOK_SECONDS = 60.0
 _CURSOR_SECONDS = 2 * 86_400
@@ -115,7 +114,6 @@ class TelegramAdapter:
     async def run(self, accept: Accept, cursor: str | None) -> None:
         try:
             me = await self._who()
-            self._aside(self._show_menu())
             url = self._outfit.said("TELEGRAM_WEBHOOK_URL")
             if url:
                 await self._listen(accept, me, url)
@@ -365,14 +363,13 @@ class TelegramAdapter:
         url = self._outfit.said("TELEGRAM_WEBHOOK_URL")
         return [*found, *webhook_findings(url, self._outfit.said("TELEGRAM_WEBHOOK_SECRET"), info)]
 
-    async def _show_menu(self) -> None:
+    async def show_menu(self, entries: Sequence[MenuEntry]) -> None:
         shown = [
-            {"command": name, "description": one_line(told, 256)}
-            for name, told in self._outfit.commands
-            if _COMMAND_SHAPE.fullmatch(name) and told
+            {"command": entry.name, "description": entry.summary}
+            for entry in entries
+            if _COMMAND_SHAPE.fullmatch(entry.name) and entry.summary
         ]
-        if shown:
-            await self._try("setMyCommands", commands=shown[:_MOST_COMMANDS])
+        await self._call("setMyCommands", commands=shown)
 
     # --- calls ---
 

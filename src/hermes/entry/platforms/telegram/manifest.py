@@ -8,6 +8,7 @@ from hermes.domain.capabilities import (
     Grade,
     Manifest,
     MediaLimit,
+    MenuLimits,
     SettingField,
     TextUnit,
 )
@@ -47,6 +48,7 @@ MANIFEST = Manifest(
         fetches=True,
         typing=True,
         reactions=True,
+        menu=MenuLimits(summary=256, dash="_"),
         sends_per_second=1.0,
         silence_seconds=180.0,
     ),
