@@ -16,13 +16,13 @@ from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 
 if TYPE_CHECKING:
+    from hermes.domain.outfit import Outfit
     from hermes.domain.ports import Platform, Provider
-    from hermes.domain.settings import ModelSettings, PlatformSettings, Secret
+    from hermes.domain.settings import ModelSettings
     from hermes.domain.tool import Tool
 
-    FindSecret = Callable[[str], Secret | None]
     MakeProvider = Callable[[ModelSettings], Provider]
-    MakePlatform = Callable[[PlatformSettings, FindSecret], Platform]
+    MakePlatform = Callable[[Outfit], Platform]
 
 log = logging.getLogger("hermes.plugins")
 T = TypeVar("T")
@@ -36,7 +36,7 @@ COMMANDS = "hermes.commands"
 HOOKS = "hermes.hooks"
 
 GROUPS = {
-    PLATFORMS: "a `Manifest`; its adapter is called with (PlatformSettings, find a secret) for a `Platform`",
+    PLATFORMS: "a `Manifest`; its adapter is called with an `Outfit` for a `Platform`",
     TOOLS: "a `Tool`, or several",
     PROVIDERS: "called with `ModelSettings` for a `Provider`; the entry's name is the provider's",
     BACKENDS: "where commands run; read from a later version on",
@@ -100,6 +100,7 @@ def load_adapter(manifest: Manifest) -> MakePlatform:
         adapter: MakePlatform = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         needs = ", ".join(manifest.requires) or "its packages"
+        needs = f"hermes-gateway[{manifest.extra}]" if manifest.extra else needs
         raise UserError(
             f"{manifest.title} cannot be used: {error}.", hint=f"Install {needs}, then start again."
         ) from error

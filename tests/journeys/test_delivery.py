@@ -95,6 +95,25 @@ async def test_a_send_that_nobody_saw_the_end_of_is_repeated_openly(
         assert any(REPEAT_MARK in text for text in seen) is marked
 
 
+async def test_being_told_to_wait_does_not_take_a_doubt_away(tmp_path: Path) -> None:
+    """The first attempt may have arrived; the second did nothing; so the third is still a possible repeat."""
+    clock = FakeClock()
+    ahead = [
+        ("sent", Unreachable("no answer", maybe_done=True)),
+        ("send", Unreachable("too fast", after=3.0)),
+    ]
+
+    def trouble(what: str, chat: str) -> HermesError | None:
+        return ahead.pop(0)[1] if ahead and ahead[0][0] == what else None
+
+    async with Journey(folder=tmp_path, world=World(trouble=trouble), kind="plain", clock=clock) as chat:
+        chat.world.write("hello")
+        await chat.until_seen("You said: hello")
+        await pass_time(chat, 10)
+        await chat.until_idle()
+        assert chat.world.seen() == ["You said: hello", f"{REPEAT_MARK}\n\nYou said: hello"]
+
+
 async def test_a_refused_message_is_dead_and_the_home_channel_is_told(tmp_path: Path) -> None:
     world = World(trouble=Trouble("send", Refused("the bot was blocked"), chat="gone"))
     settings = open_settings(platforms={"fake": PlatformSettings(allow_all_users=True, home_channel="home")})

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from hermes.domain.address import Address
-from hermes.domain.errors import HermesError, Refused, Unreachable
+from hermes.testing.platform_suite import Fault
 
 ISSUE = Address(platform="github", chat="me/it", thread="7")
 
@@ -21,33 +21,31 @@ class FakeGithub:
         self.bodies: list[str] = []
         self.tokens: set[str] = set()
         self.asked: list[str] = []
-        self._error: HermesError | None = None
+        self._fault: Fault | None = None
         self.url = ""
 
     def seen(self) -> list[str]:
         """Comments as people see them: what is between `<!--` and `-->` is hidden."""
         return [body.partition("<!--")[0].strip() for body in self.bodies]
 
-    def fail_next(self, error: HermesError | None) -> None:
-        self._error = error
-
-    def deliver(self, text: str) -> None:
-        raise AssertionError("nothing comes in here")
-
-    def acknowledged(self) -> int:
-        return 0
+    def fail_next(self, fault: Fault | None) -> None:
+        self._fault = fault
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.tokens.add(request.headers["Authorization"])
         self.asked.append(f"{request.method} {request.path_qs}")
-        match self._error:
-            case Refused():
+        match self._fault:
+            case Fault.GONE:
                 return web.json_response({"message": "Not Found"}, status=404)
-            case Unreachable(after=float() as after):
+            case Fault.REVOKED:
+                return web.json_response({"message": "Bad credentials"}, status=401)
+            case Fault.TOO_FAST | Fault.TOO_FAST_ALL as fault:
+                # Both sorts tell the seconds; the secondary limit answers 403.
+                status = 429 if fault is Fault.TOO_FAST else 403
                 return web.json_response(
-                    {"message": "slow down"}, status=429, headers={"Retry-After": str(int(after))}
+                    {"message": "slow down"}, status=status, headers={"Retry-After": "3"}
                 )
-            case Unreachable():
+            case Fault.BROKEN:
                 return web.json_response({"message": "oops"}, status=502)
         if request.method == "POST":
             self.bodies.append((await request.json())["body"])

@@ -2,62 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities
-from hermes.domain.errors import HermesError
-from hermes.domain.ports import Accept
+from hermes.domain.capabilities import Manifest
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.message import Inbound
+from hermes.domain.ports import Accept, Platform
 from hermes.testing.platform import EDITS, KINDS, PLAIN, PlainFake, fake_platform, to_inbound
 from hermes.testing.platform_suite import (
     CHECKS,
-    Setting,
-    check_declared_abilities_are_there,
-    check_receives_and_acknowledges_after_storing,
+    DOUBTFUL,
+    FAST_FAULTS,
+    Check,
+    Does,
+    Fault,
+    Shown,
+    Testbed,
+    conform,
 )
-from hermes.testing.world import Deed, World
+from hermes.testing.world import Deed, Update, World
+
+IN_PROCESS = "calls in one process have no connection that could die"
+NO_FILES = "this world has names of files and no files"
 
 
-class WorldStage:
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.chat = Address(platform="fake", chat="1")
-        self._error: HermesError | None = None
-        world.trouble = self._trouble
+class WorldBed(Testbed):
+    """The fake world as a service."""
 
-    def deliver(self, text: str) -> None:
-        self.world.write(text, chat="1", user="u1")
+    kind = "edits"
+    receives = frozenset({Does.TEXT, Does.REPLY, Does.THREAD, Does.MENTION, Does.COMMAND, Does.BUTTON})
+    exempt = {
+        "check_connections_may_die": IN_PROCESS,
+        "check_a_long_outage": IN_PROCESS,
+        "check_receives_files": NO_FILES,
+        "check_sends_files_of_each_kind": NO_FILES,
+        "check_malformed_payloads_are_left_out": "its updates are objects of ours",
+    }
+    chat = Address(platform="fake", chat="1")
+
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__(full=full)
+        self.world = World(keyed=self.kind == "keyed")
+        self.world.trouble = self._trouble
+        self._faults: dict[str | None, tuple[Fault, int, bool]] = {}
+        self._last: Update | None = None
+        self._done: Fault | None = None
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def connect(self) -> Platform:
+        return fake_platform(self.kind, self.world)
+
+    def chats(self, count: int) -> list[Address]:
+        return [Address(platform="fake", chat=str(number + 1)) for number in range(count)]
+
+    async def do(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
+        where: dict[str, Any] = {"chat": (chat or self.chat).chat, "user": "u1"}
+        if does is Does.BUTTON:
+            where["button"], text = text, ""
+        if does is Does.MENTION:
+            where |= {"mentions_us": True, "kind": "group"}
+        if does is Does.THREAD:
+            where |= {"thread": "7", "kind": "thread"}
+        self._last = self.world.write(text, reply_to_us=does is Does.REPLY, **where)
+
+    async def misdeliver(self, texts: Sequence[str]) -> None:
+        for text in texts:
+            await self.do(Does.TEXT, text)
+            assert self._last is not None
+            self.world.repeat(self._last)
 
     def acknowledged(self) -> int:
         return len(self.world.did(Deed.ACKED))
 
-    def seen(self) -> list[str]:
-        return self.world.seen("1")
+    def shown(self, chat: Address | None = None) -> list[Shown]:
+        return [
+            Shown(ref=one.ref, chat=one.chat, text=one.text, buttons=_labels(one.buttons), edits=one.edits)
+            for one in self.world.messages.values()
+            if not one.deleted and (chat is None or one.chat == chat.chat)
+        ]
 
-    def fail_next(self, error: HermesError | None) -> None:
-        self._error = error
+    def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
+        self._faults[None if chat is None else chat.chat] = (fault, times, done)
+
+    def calm(self) -> None:
+        self._faults.clear()
 
     def _trouble(self, what: str, chat: str) -> HermesError | None:
-        error, self._error = (self._error, None) if what == "send" else (None, self._error)
-        return error
+        for place in (chat, None):
+            fault, times, done = self._faults.get(place, (Fault.GONE, 0, False))
+            if times and what in (("sent",) if done else ("send", "edit")):
+                self._faults[place] = (fault, times - 1, done)
+                return self._error(fault)
+        if what == "sent":
+            done, self._done = self._done, None
+            return None if done is None else self._error(done)
+        thrown = self.chaos()
+        if thrown is not None and thrown[1] and what == "send":
+            self._done = thrown[0]
+            return None
+        return None if thrown is None else self._error(thrown[0])
+
+    def _error(self, fault: Fault) -> HermesError:
+        if fault in FAST_FAULTS:
+            return Unreachable("too fast", after=self.delay)
+        if fault in DOUBTFUL:
+            return Unreachable("no answer", maybe_done=True)
+        return NeedsLogin("log in again") if fault is Fault.REVOKED else Refused(fault.value)
 
 
-def setting(kind: str) -> Callable[[], object]:
-    @asynccontextmanager
-    async def make() -> AsyncIterator[Setting]:
-        world = World(keyed=kind == "keyed")
-        yield Setting(connect=lambda: fake_platform(kind, world), stage=WorldStage(world))
+def _labels(values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(value.rpartition(":")[2] for value in values)
 
-    return make
+
+def bed(kind: str) -> type[WorldBed]:
+    able = Manifest(name="fake", title="Fake", adapter="", capabilities=KINDS[kind])
+    return type(f"{kind.title()}Bed", (WorldBed,), {"kind": kind, "manifest": able})
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_a_fake_platform_conforms(kind: str, check: Callable[..., object]) -> None:
-    await check(setting(kind))  # type: ignore[misc]
+async def test_a_fake_platform_conforms(kind: str, check: Check, full: bool) -> None:
+    await conform(check, bed(kind), full=full)
 
 
 class TooEager(PlainFake):
@@ -66,26 +138,71 @@ class TooEager(PlainFake):
     async def run(self, accept: Accept, cursor: str | None) -> None:
         after = int(cursor or 0)
         while True:
-            news: Sequence[object] = await self._service.poll(after)
-            after = news[-1].seq  # type: ignore[attr-defined]
+            news = await self._service.poll(after)
+            after = news[-1].seq
             await self._service.ack(after)
-            await accept([to_inbound(update) for update in news], str(after))  # type: ignore[arg-type]
+            await accept([to_inbound(update) for update in news], str(after))
+
+
+class Forgetful(PlainFake):
+    """Does not say how far it has come, and takes errors for its own."""
+
+    async def send(self, *args: Any, **more: Any) -> Any:
+        try:
+            return await super().send(*args, **more)
+        except HermesError as error:
+            raise Refused(str(error)) from error
+
+
+class Bad(WorldBed):
+    manifest = Manifest(name="fake", title="Fake", adapter="", capabilities=PLAIN)
+
+    def connect(self) -> Platform:
+        return TooEager(self.world, PLAIN)
+
+
+class Boasting(Bad):
+    manifest = Manifest(name="fake", title="Fake", adapter="", capabilities=EDITS)
+
+    def connect(self) -> Platform:
+        return TooEager(self.world, EDITS)
+
+
+class Muddled(Bad):
+    def connect(self) -> Platform:
+        return Forgetful(self.world, PLAIN)
+
+    def samples(self) -> Sequence[Any]:
+        return [{"message": {"text": "x", "id": 5}}]
+
+    def convert(self, payload: Any) -> Sequence[Inbound]:
+        update = Update(seq=1, delivery=str(payload["message"]["id"]), chat="1", user="u", text="x")
+        return [to_inbound(update)]
+
+
+Muddled.exempt = {}
 
 
 @pytest.mark.parametrize(
-    ("check", "capabilities", "words"),
+    ("check", "made", "error", "words"),
     [
-        (check_receives_and_acknowledges_after_storing, PLAIN, "before it was stored"),
-        (check_declared_abilities_are_there, EDITS, "edits is declared True"),
+        ("check_stores_before_it_acknowledges", Bad, AssertionError, "before it was stored"),
+        ("check_declared_abilities_are_there", Boasting, AssertionError, "edits is declared True"),
+        ("check_errors_are_translated", Muddled, AssertionError, "became Refused"),
+        ("check_malformed_payloads_are_left_out", Muddled, (KeyError, TypeError, AssertionError), ".*"),
     ],
 )
 async def test_a_bad_adapter_fails(
-    check: Callable[..., object], capabilities: Capabilities, words: str
+    check: str, made: type[Testbed], error: type[Exception], words: str
 ) -> None:
-    @asynccontextmanager
-    async def make() -> AsyncIterator[Setting]:
-        world = World()
-        yield Setting(connect=lambda: TooEager(world, capabilities), stage=WorldStage(world))
+    wanted = next(one for one in CHECKS if one.__name__ == check)
+    with pytest.raises(error, match=words):
+        await conform(wanted, made)
 
-    with pytest.raises(AssertionError, match=words):
-        await check(make)  # type: ignore[misc]
+
+async def test_an_exemption_names_a_check_and_a_reason() -> None:
+    class Odd(Bad):
+        exempt = {"check_nothing": "there is no such check"}
+
+    with pytest.raises(AssertionError, match="no such checks"):
+        await conform(CHECKS[0], Odd)

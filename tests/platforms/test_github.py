@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import tomllib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 
@@ -15,32 +13,30 @@ import pytest
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Body
+from hermes.domain.outfit import Outfit
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.github.adapter import GithubAdapter
 from hermes.entry.platforms.github.convert import comments_path, error_for, last_page
 from hermes.entry.platforms.github.manifest import MANIFEST
 from hermes.testing.platform_suite import (
-    MakeSetting,
-    Setting,
-    check_declared_abilities_are_there,
-    check_errors_are_translated,
-    check_sends_edits_deletes,
-    check_takes_its_longest_text,
+    CHECKS,
+    RECEIVING,
+    WHOLE,
+    Check,
+    Does,
+    Fault,
+    Shown,
+    Testbed,
+    conform,
 )
 from tests.platforms.fake_github import ISSUE, FakeGithub, fake_github
-
-# What an adapter that only sends can be asked.
-CHECKS = (
-    check_declared_abilities_are_there,
-    check_sends_edits_deletes,
-    check_errors_are_translated,
-    check_takes_its_longest_text,
-)
 
 
 def adapter(stage: FakeGithub, token: str = "t0ken") -> GithubAdapter:
     settings = PlatformSettings(extra={"api_url": stage.url + "/"})
-    return GithubAdapter(settings, lambda name: Secret(token) if name == "GITHUB_TOKEN" else None)
+    return GithubAdapter(
+        Outfit(settings=settings, find=lambda name: Secret(token) if name == "GITHUB_TOKEN" else None)
+    )
 
 
 async def leave(platform: GithubAdapter) -> None:
@@ -55,24 +51,47 @@ async def never(items: object, cursor: str | None) -> None:
     raise AssertionError("nothing comes in here")
 
 
+class GithubBed(Testbed):
+    """One issue, to which an adapter that only sends writes comments."""
+
+    manifest = MANIFEST
+    receives = frozenset()
+    faults = frozenset({Fault.TOO_FAST, Fault.TOO_FAST_ALL, Fault.REVOKED, Fault.GONE, Fault.BROKEN})
+    chat = ISSUE
+    exempt = {check.__name__: "nothing comes in here" for check in (*RECEIVING, *WHOLE)}
+
+    async def open(self) -> None:
+        self._around = fake_github()
+        self.stage = await self._around.__aenter__()
+
+    async def close(self) -> None:
+        await self._around.__aexit__(None, None, None)
+
+    def connect(self) -> GithubAdapter:
+        return adapter(self.stage)
+
+    def chats(self, count: int) -> list[Address]:
+        raise AssertionError("there is one issue")
+
+    async def do(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
+        raise AssertionError("nothing comes in here")
+
+    def shown(self, chat: Address | None = None) -> list[Shown]:
+        return [
+            Shown(ref=str(number), chat=ISSUE.chat, text=text)
+            for number, text in enumerate(self.stage.seen(), 1)
+        ]
+
+    def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
+        self.stage.fail_next(fault)
+
+    def calm(self) -> None:
+        self.stage.fail_next(None)
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_what_a_sender_has_to_pass(check: object) -> None:
-    made: list[GithubAdapter] = []
-
-    @asynccontextmanager
-    async def make() -> AsyncIterator[Setting]:
-        async with fake_github() as stage:
-
-            def connect() -> GithubAdapter:
-                made.append(adapter(stage))
-                return made[-1]
-
-            yield Setting(connect=connect, stage=stage)
-            for one in made:
-                await leave(one)
-
-    setting: MakeSetting = make
-    await check(setting)  # type: ignore[operator]
+async def test_github_conforms(check: Check, full: bool) -> None:
+    await conform(check, GithubBed, full=full)
 
 
 async def test_a_comment_is_found_again_among_many() -> None:
@@ -96,7 +115,9 @@ async def test_a_wrong_token_asks_the_operator_and_nobody_there_is_tried_again()
     assert isinstance(error_for(403, {}, "Resource not accessible"), Refused)
     async with fake_github() as stage:
         gone = stage.url
-    platform = GithubAdapter(PlatformSettings(extra={"api_url": gone}), lambda name: Secret("t"))
+    platform = GithubAdapter(
+        Outfit(settings=PlatformSettings(extra={"api_url": gone}), find=lambda name: Secret("t"))
+    )
     with pytest.raises(Unreachable) as error:
         await platform.send(ISSUE, Body(text="x"), key="k", reply_to=None)
     assert not error.value.maybe_done
@@ -130,7 +151,9 @@ def gh(folder: Path, answer: str) -> GithubAdapter:
     command.write_text(GH.format(log=folder / "log", answer=answer))
     command.chmod(0o755)
     said = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder), "SECRET_KEY": "x"}
-    return GithubAdapter(PlatformSettings(), lambda name: Secret(said[name]) if name in said else None)
+    return GithubAdapter(
+        Outfit(settings=PlatformSettings(), find=lambda name: Secret(said[name]) if name in said else None)
+    )
 
 
 async def test_the_command_writes_where_there_is_no_token(tmp_path: Path) -> None:
@@ -161,7 +184,9 @@ async def test_what_the_command_says_is_understood(
 
 async def test_without_token_and_command_somebody_must_log_in(tmp_path: Path) -> None:
     platform = GithubAdapter(
-        PlatformSettings(), lambda name: Secret(str(tmp_path)) if name == "PATH" else None
+        Outfit(
+            settings=PlatformSettings(), find=lambda name: Secret(str(tmp_path)) if name == "PATH" else None
+        )
     )
     with pytest.raises(NeedsLogin):
         await platform.send(ISSUE, Body(text="hello"), key="k", reply_to=None)

@@ -23,6 +23,7 @@ from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Body
+from hermes.domain.outfit import Outfit
 from hermes.domain.rows import OutState
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.http.webhooks.signatures import Headers, Scheme, verify
@@ -33,21 +34,19 @@ from hermes.state.settings import load_settings
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.platform_suite import (
-    Setting,
-    check_declared_abilities_are_there,
-    check_errors_are_translated,
-    check_sends_edits_deletes,
-    check_takes_its_longest_text,
+    CHECKS,
+    RECEIVING,
+    WHOLE,
+    Check,
+    Does,
+    Fault,
+    Shown,
+    Testbed,
+    conform,
 )
 
 OPS = Address(platform="webhook", chat="ops")
 SECRET = Secret("a-long-secret-of-the-operator")
-CHECKS = (
-    check_declared_abilities_are_there,
-    check_sends_edits_deletes,
-    check_errors_are_translated,
-    check_takes_its_longest_text,
-)
 
 
 class Receiver:
@@ -58,22 +57,17 @@ class Receiver:
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.ids: list[str] = []
+        self.taken: list[str] = []
         self.schemes: set[Scheme] = set()
         self.answers: list[web.Response] = []
         self.port = 0
-        self._error: HermesError | None = None
+        self._fault: Fault | None = None
 
     def seen(self) -> list[str]:
         return [body["data"]["text"] for body in self.bodies]
 
-    def fail_next(self, error: HermesError | None) -> None:
-        self._error = error
-
-    def deliver(self, text: str) -> None:
-        raise AssertionError("nothing comes in here")
-
-    def acknowledged(self) -> int:
-        return 0
+    def fail_next(self, fault: Fault | None) -> None:
+        self._fault = fault
 
     async def answer(self, request: web.Request) -> web.Response:
         data = await request.read()
@@ -81,16 +75,17 @@ class Receiver:
         headers = Headers(request.headers.items())
         self.schemes.add(verify(headers, data, SECRET, now=when, loopback=False).scheme)
         self.ids.append(request.headers["webhook-id"])
-        match self._error:
-            case Refused():
+        match self._fault:
+            case Fault.GONE:
                 return web.Response(status=410)
-            case Unreachable(after=float() as after):
-                return web.Response(status=429, headers={"Retry-After": str(int(after))})
-            case Unreachable():
+            case Fault.TOO_FAST | Fault.TOO_FAST_ALL:
+                return web.Response(status=429, headers={"Retry-After": "3"})
+            case Fault.BROKEN:
                 return web.Response(status=503)
         if self.answers:
             return self.answers.pop(0)
         self.bodies.append(json.loads(data))
+        self.taken.append(request.headers["webhook-id"])
         return web.Response(status=204)
 
 
@@ -121,6 +116,49 @@ def nothing(variable: str) -> Secret | None:
     return None
 
 
+def outfit(settings: PlatformSettings) -> Outfit:
+    return Outfit(settings=settings, find=nothing)
+
+
+class WebhookBed(Testbed):
+    """Somebody's server, to which an adapter that only sends posts."""
+
+    manifest = MANIFEST
+    receives = frozenset()
+    faults = frozenset({Fault.TOO_FAST, Fault.TOO_FAST_ALL, Fault.GONE, Fault.BROKEN})
+    chat = OPS
+    exempt = {
+        **{check.__name__: "nothing comes in here" for check in (*RECEIVING, *WHOLE)},
+        "check_a_key_is_sent_once_where_promised": "who gets it drops what has the same id",
+    }
+
+    async def open(self) -> None:
+        self._around = receiver()
+        self.stage = await self._around.__aenter__()
+
+    async def close(self) -> None:
+        await self._around.__aexit__(None, None, None)
+
+    def connect(self) -> WebhookAdapter:
+        return WebhookAdapter(outfit(local(self.stage)))
+
+    def chats(self, count: int) -> list[Address]:
+        raise AssertionError("there is one target")
+
+    async def do(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
+        raise AssertionError("nothing comes in here")
+
+    def shown(self, chat: Address | None = None) -> list[Shown]:
+        sent = zip(self.stage.taken, self.stage.seen(), strict=True)
+        return [Shown(ref=ref, chat=OPS.chat, text=text) for ref, text in sent]
+
+    def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
+        self.stage.fail_next(fault)
+
+    def calm(self) -> None:
+        self.stage.fail_next(None)
+
+
 @asynccontextmanager
 async def running(platform: WebhookAdapter) -> AsyncIterator[WebhookAdapter]:
     async def never(items: object, cursor: str | None) -> None:
@@ -140,17 +178,12 @@ async def post(platform: WebhookAdapter, to: Address = OPS) -> None:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_what_a_sender_has_to_pass(check: Any) -> None:
-    @asynccontextmanager
-    async def make() -> AsyncIterator[Setting]:
-        async with receiver() as stage, running(WebhookAdapter(local(stage), nothing)) as platform:
-            yield Setting(connect=lambda: platform, stage=stage)
-
-    await check(make)
+async def test_a_webhook_conforms(check: Check, full: bool) -> None:
+    await conform(check, WebhookBed, full=full)
 
 
 async def test_a_message_is_signed_and_keeps_its_id() -> None:
-    async with receiver() as stage, running(WebhookAdapter(local(stage), nothing)) as platform:
+    async with receiver() as stage, running(WebhookAdapter(outfit(local(stage)))) as platform:
         await post(platform)
         await post(platform)
         assert len(set(stage.ids)) == 1 and stage.schemes == {Scheme.SVIX}
@@ -169,12 +202,12 @@ def test_answers_become_errors(status: int) -> None:
 
 
 async def test_a_redirect_is_not_followed_and_nobody_there_is_tried_again() -> None:
-    async with receiver() as stage, running(WebhookAdapter(local(stage), nothing)) as platform:
+    async with receiver() as stage, running(WebhookAdapter(outfit(local(stage)))) as platform:
         stage.answers = [web.Response(status=302, headers={"Location": "/in"})]
         with pytest.raises(Refused, match="that is not followed"):
             await post(platform)
         assert stage.bodies == []
-    async with running(WebhookAdapter(local(stage), nothing)) as platform:
+    async with running(WebhookAdapter(outfit(local(stage)))) as platform:
         with pytest.raises(Unreachable) as error:
             await post(platform)
         assert not error.value.maybe_done
@@ -198,7 +231,7 @@ class Book(AbstractResolver):
     "host", ["127.0.0.1", "[::1]", "10.0.0.7", "169.254.169.254", "2130706433", "a.example"]
 )
 async def test_a_place_that_is_not_public_has_to_be_allowed(host: str) -> None:
-    async with running(WebhookAdapter(block(f"https://{host}/in"), nothing, Book)) as platform:
+    async with running(WebhookAdapter(outfit(block(f"https://{host}/in")), Book)) as platform:
         with pytest.raises(Refused, match="not public"):
             await post(platform)
 
@@ -206,7 +239,7 @@ async def test_a_place_that_is_not_public_has_to_be_allowed(host: str) -> None:
 async def test_an_allowed_name_may_lead_to_this_machine() -> None:
     async with receiver() as stage:
         settings = block(f"http://a.example:{stage.port}/in", allow_private=True)
-        async with running(WebhookAdapter(settings, nothing, Book)) as platform:
+        async with running(WebhookAdapter(outfit(settings), Book)) as platform:
             await post(platform)
         assert stage.seen() == ["hello"]
 
@@ -248,7 +281,7 @@ async def test_what_is_wrong_with_a_target_is_said(entry: dict[str, Any], told: 
     tree = {"my-ops": entry}
     [problem] = target_problems(tree, nothing)
     assert told in problem
-    async with running(WebhookAdapter(PlatformSettings(trees={"targets": tree}), nothing)) as platform:
+    async with running(WebhookAdapter(outfit(PlatformSettings(trees={"targets": tree})))) as platform:
         with pytest.raises(Refused, match="cannot be used"):
             await post(platform, Address(platform="webhook", chat="my-ops"))
         with pytest.raises(Refused, match="there is no webhook target"):
@@ -283,7 +316,7 @@ def test_targets_in_the_settings_enable_it_and_are_checked(tmp_path: Path) -> No
 async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     clock = FakeClock()
-    async with receiver() as stage, running(WebhookAdapter(local(stage), nothing)) as platform:
+    async with receiver() as stage, running(WebhookAdapter(outfit(local(stage)))) as platform:
         home = PlatformSettings(allow_all_users=True, home_channel="home")
         settings = open_settings(platforms={"fake": home, "webhook": local(stage)})
         async with Journey(folder=tmp_path, settings=settings, clock=clock) as chat:
@@ -315,7 +348,7 @@ async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.Log
 
 async def test_the_session_is_closed_with_the_adapter() -> None:
     async with receiver() as stage:
-        platform = WebhookAdapter(local(stage), nothing)
+        platform = WebhookAdapter(outfit(local(stage)))
         async with running(platform):
             await post(platform)
             [session] = platform._sessions.values()

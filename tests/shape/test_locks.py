@@ -14,7 +14,9 @@ from packaging.utils import canonicalize_name
 
 from tests.shape.tree import ROOT, pyproject
 
-FOREIGN = [f"tests/foreign/{name}.lock" for name in ("openai", "openai-1", "llm", "litellm", "node")]
+FOREIGN = [
+    f"tests/foreign/{name}.lock" for name in ("openai", "openai-1", "llm", "litellm", "node", "telegram")
+]
 LOCKS = [
     "requirements.lock",
     "requirements-dev.lock",

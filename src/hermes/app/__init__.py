@@ -476,7 +476,7 @@ class App:
             yield Account(name=name, make=ready_maker(platform), lease=self._lease(store, name))
         for manifest in self._manifests:
             if is_enabled(manifest, self.loaded):
-                make = adapter_maker(manifest, self.loaded)
+                make = adapter_maker(manifest, self.loaded, self._given.clock, self._messaging.open)
                 lease = self._lease(store, manifest.name, credential(manifest, self.loaded))
                 yield Account(name=manifest.name, make=make, lease=lease)
 

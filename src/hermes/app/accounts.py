@@ -11,6 +11,7 @@ from hermes import plugins
 from hermes.domain.capabilities import Manifest
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
+from hermes.domain.outfit import OpenFile, Outfit, no_files
 from hermes.domain.ports import Platform, Store
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.host import HostState, Report
@@ -78,7 +79,9 @@ def credential(manifest: Manifest, loaded: Loaded) -> str:
     return "\0".join(secret.reveal() for secret in found if secret is not None)
 
 
-def adapter_maker(manifest: Manifest, loaded: Loaded) -> Callable[[], Awaitable[Platform]]:
+def adapter_maker(
+    manifest: Manifest, loaded: Loaded, clock: Clock, open_file: OpenFile = no_files
+) -> Callable[[], Awaitable[Platform]]:
     async def make() -> Platform:
         missing = missing_settings(manifest, loaded)
         if missing:
@@ -91,7 +94,7 @@ def adapter_maker(manifest: Manifest, loaded: Loaded) -> Callable[[], Awaitable[
         def find(variable: str) -> Secret | None:
             return loaded.find(manifest.name, variable)
 
-        return adapter(block, find)
+        return adapter(Outfit(settings=block, find=find, open_file=open_file, clock=clock))
 
     return make
 

@@ -9,9 +9,12 @@ from hermes.control.attachments import TakeFile, collect_files
 from hermes.control.courier import Courier, Letter
 from hermes.domain.address import Address
 from hermes.domain.directory import Places, PostOffice
+from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
+from hermes.domain.message import Attachment
 from hermes.domain.ports import Media
 from hermes.domain.settings import Profile
+from hermes.domain.text import one_line
 from hermes.domain.tool import ToolContext
 from hermes.state.outgoing import OutgoingFiles
 from hermes.state.profiles import agent_home
@@ -25,6 +28,7 @@ class Messaging:
         self._environ = environ
         self._courier = courier
         self._files: dict[AgentId, TakeFile] = {}
+        self._media: list[Media] = []
 
     @property
     def office(self) -> PostOffice:
@@ -45,7 +49,17 @@ class Messaging:
             user_home=user_home,
         )
         self._files[profile.agent] = files.take
+        self._media.append(media)
         return files.take
+
+    async def open(self, file: Attachment) -> bytes:
+        """The bytes of a file on its way out, named by its content: whose folder has it is all one."""
+        for media in self._media:
+            try:
+                return await media.open(file.sha256 or "")
+            except UserError:
+                continue
+        raise UserError(f"The file {one_line(file.name or file.ref, 80)} is not there any more.")
 
     async def _send(self, context: ToolContext, target: str, text: str) -> Sequence[Address]:
         body = await collect_files(text, self._files.get(context.agent))

@@ -165,16 +165,16 @@ class Lane:
                 receipt = await self._put(platform, replace(row, body=body), head)
                 await self._tidy(platform, row, head.siblings)
         except TimeoutError:
-            return self._later(row, Unreachable("no answer", maybe_done=True))
+            return self._later(head, Unreachable("no answer", maybe_done=True))
         except Unreachable as error:
-            return self._later(row, error)
+            return self._later(head, error)
         except NeedsLogin as error:
-            return self._later(row, Unreachable(str(error), after=60.0))
+            return self._later(head, Unreachable(str(error), after=60.0))
         except Refused as error:
             return self._dead(row, str(error))
         except Exception as error:  # the lane is one of the three places that may catch everything
             log.exception("lane.broke to=%s key=%s", self._to, row.key)
-            return self._later(row, Unreachable(type(error).__name__, maybe_done=True))
+            return self._later(head, Unreachable(type(error).__name__, maybe_done=True))
         log.debug("lane.sent to=%s key=%s attempts=%d", self._to, row.key, row.attempts)
         return replace(row, state=OutState.SENT, receipt=receipt, error="")
 
@@ -235,7 +235,9 @@ class Lane:
                 except HermesError as error:
                     log.info("lane.orphan_stays to=%s why=%s", self._to, error)
 
-    def _later(self, row: OutboxRow, error: Unreachable) -> OutboxRow:
+    def _later(self, head: _Head, error: Unreachable) -> OutboxRow:
+        row = head.row
+        assert row is not None
         now = self._world.clock.now()
         oldest = timedelta(hours=self._world.settings.gateway.outbox_hours)
         if now - row.created_at > oldest:
@@ -244,7 +246,8 @@ class Lane:
         log.info("lane.later to=%s key=%s after=%.1f why=%s", self._to, row.key, delay, error)
         return replace(
             row,
-            state=OutState.UNKNOWN if error.maybe_done else OutState.DUE,
+            # That this attempt did nothing does not tell what became of an earlier one.
+            state=OutState.UNKNOWN if error.maybe_done or head.doubtful else OutState.DUE,
             next_at=now + timedelta(seconds=delay),
             error=str(error),
         )

@@ -118,6 +118,8 @@ class SettingField:
     title: str
     required: bool = True
     secret: bool = False
+    hint: str = ""
+    """Where to find it, as one sentence; asked for at setup and when it is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,4 +131,14 @@ class Manifest:
     adapter: str
     capabilities: Capabilities
     requires: tuple[str, ...] = ()
+    """The packages that its adapter imports."""
+    extra: str = ""
+    """The extra of this package that installs them; empty if they always come along."""
     settings: tuple[SettingField, ...] = ()
+    """What is asked at setup, in this order."""
+    evidence: str = ""
+    """What it was tried against: the grade and one sentence."""
+
+    @property
+    def docs(self) -> str:
+        return f"docs/platforms/{self.name}.md"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import time
 from datetime import UTC, datetime, timedelta
 
 START = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
@@ -69,3 +70,21 @@ async def settle(rounds: int = 20) -> None:
     await asyncio.sleep(0.002)
     for _ in range(rounds):
         await asyncio.sleep(0)
+
+
+class QuickClock:
+    """A clock on which time passes so many times faster than on the wall."""
+
+    def __init__(self, factor: float = 100.0, start: datetime = START) -> None:
+        self._factor = factor
+        self._start = start
+        self._began = time.monotonic()
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self.monotonic())
+
+    def monotonic(self) -> float:
+        return (time.monotonic() - self._began) * self._factor
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / self._factor)

@@ -24,7 +24,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
 from hermes.domain.job import JobWorld
 from hermes.domain.message import Attachment
-from hermes.domain.ports import Agent, ModelRequest, ProcessView, Store, Tx
+from hermes.domain.ports import Agent, ModelRequest, Platform, ProcessView, Store, Tx
 from hermes.domain.settings import PlatformSettings, Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
 from hermes.state.media import MediaFiles
@@ -33,7 +33,7 @@ from hermes.state.sqlite import SqliteStore
 from hermes.testing.clock import settle
 from hermes.testing.crash import StoppingStore
 from hermes.testing.model import Say, ScriptedModel, echo
-from hermes.testing.platform import KINDS, PlainFake, fake_platform
+from hermes.testing.platform import fake_platform
 from hermes.testing.tools import world_tools
 from hermes.testing.world import World
 
@@ -77,11 +77,14 @@ class Journey:
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
     transcribe: Callable[[Attachment], Awaitable[str]] | None = None
     channel_names: Callable[[], Aliases] = dict
+    account: str = "fake"
+    connect_platform: Callable[[], Platform] | None = None
+    """Makes the adapter of a platform of its own, anew at every connection; the fake one if nobody says."""
     model: ScriptedModel = field(init=False)
     database: SqliteStore = field(init=False)
     store: Store = field(init=False)
     gateway: Gateway = field(init=False)
-    platform: PlainFake = field(init=False)
+    platform: Platform = field(init=False)
     _host: asyncio.Task[None] | None = field(init=False, default=None)
     _abandoned: bool = field(init=False, default=False)
     _before: set[asyncio.Task[object]] = field(init=False, default_factory=set)
@@ -91,7 +94,7 @@ class Journey:
         self.database = await SqliteStore(self.folder / "state.db").open()
         self.store = self.wrap_store(self.database)
         self.model = ScriptedModel(self.script)
-        self.platform = fake_platform(self.kind, self.world)
+        self.platform = self._made()
         runtimes = {AgentId(name): self._runtime(AgentId(name)) for name in self.agents}
         self.gateway = Gateway(
             Parts(
@@ -99,7 +102,7 @@ class Journey:
                 runtimes=runtimes,
                 settings=self.settings,
                 clock=self.clock,
-                capabilities={"fake": KINDS[self.kind]},
+                capabilities={self.account: self.platform.capabilities},
                 around=Around(is_admin=self.is_admin, can_restart=self.restart is not None),
                 restart=self.restart or _nobody,
                 hooks=self.hooks,
@@ -165,12 +168,17 @@ class Journey:
 
     # --- the platform's connection ---
 
+    def _made(self) -> Platform:
+        if self.connect_platform is not None:
+            return self.connect_platform()
+        return fake_platform(self.kind, self.world)
+
     def connect(self) -> None:
-        self.gateway.attach("fake", self.platform)
+        self.gateway.attach(self.account, self.platform)
         self._host = asyncio.create_task(self._receive(), name="fake platform")
 
     async def disconnect(self) -> None:
-        self.gateway.detach("fake")
+        self.gateway.detach(self.account)
         if self._host is not None:
             self._host.cancel()
             await asyncio.wait([self._host])
@@ -178,14 +186,18 @@ class Journey:
 
     async def _receive(self) -> None:
         while True:
-            cursor = await self.gateway.cursor("fake")
+            cursor = await self.gateway.cursor(self.account)
             try:
                 await self.platform.run(self._accept, cursor)
             except HermesError:
                 await asyncio.sleep(0.01)
+            if self.connect_platform is not None:
+                self.platform = self._made()
+                self.gateway.attach(self.account, self.platform)
 
     async def _accept(self, items: Sequence[object], cursor: str | None) -> None:
-        await self.gateway.accept("fake", items, cursor)  # type: ignore[arg-type]
+        if items or cursor is not None:
+            await self.gateway.accept(self.account, items, cursor)  # type: ignore[arg-type]
 
     # --- reading ---
 
@@ -220,7 +232,7 @@ class Journey:
         """Everything was acknowledged, and no row waits for somebody to act on it."""
 
         def look(tx: Tx) -> bool:
-            waiting = tx.outbox.waiting("fake", 0, 1)
+            waiting = tx.outbox.waiting(self.account, 0, 1)
             return not (tx.inbox.pending(0, 1) or tx.recovery.due(0, 1) or waiting)
 
         return self.world.all_acked and await self.database.read(look)

@@ -17,8 +17,8 @@ from hermes.domain.tool import ToolCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Say:
-    """One reply: its words, its calls, and how it goes wrong. `hold` is waited for at the end of its
-    words, and `beat` after each piece of them."""
+    """One reply: its words, its calls, and how it goes wrong. `halt` is waited for in the middle of its
+    words, `hold` at the end of them, and `beat` after each piece."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -26,6 +26,7 @@ class Say:
     error: HermesError | None = None
     breaks_after: int | None = None
     ending: Ending = Ending.STOP
+    halt: asyncio.Event | None = None
     hold: asyncio.Event | None = None
     beat: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
 
@@ -64,7 +65,10 @@ class ScriptedModel:
         if reply.breaks_after is not None:
             yield TextDelta(text=text[: reply.breaks_after])
             raise reply.error or HermesError("the script says so")
-        for piece in _pieces(text, reply.pieces):
+        pieces = _pieces(text, reply.pieces)
+        for place, piece in enumerate(pieces):
+            if reply.halt is not None and place == len(pieces) // 2:
+                await reply.halt.wait()
             yield TextDelta(text=piece)
             await reply.beat()
         if reply.hold is not None:

@@ -224,6 +224,7 @@ class World:
             raise Refused("message to edit not found")
         self._fail("edit", message.chat)
         message.text = text
+        message.buttons = ()
         message.edits += 1
         self._note(Deed.EDITED, chat=message.chat, key=message.key, text=text)
 

@@ -21,6 +21,7 @@ from yarl import URL
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.outfit import Outfit
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.domain.turn import Cause, TurnState
 from hermes.entry.host import HostState
@@ -536,7 +537,9 @@ async def test_the_answer_becomes_a_comment_on_github(tmp_path: Path) -> None:
     event = {"title": "Typo", "number": 7, "repository": {"full_name": "me/it"}}
     async with fake_github() as stage:
         settings = PlatformSettings(extra={"api_url": stage.url})
-        adapter = GithubAdapter(settings, lambda name: Secret("t0ken") if name == "GITHUB_TOKEN" else None)
+        adapter = GithubAdapter(
+            Outfit(settings=settings, find=lambda name: Secret("t0ken") if name == "GITHUB_TOKEN" else None)
+        )
         async with world(tmp_path, accounts={"github": adapter}) as api:
             change(api.home, "review", route)
             assert (await send(api, "review", event)).status == 202

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +19,8 @@ from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import NeedsLogin, Unreachable
 from hermes.domain.message import Body, Receipt
+from hermes.domain.outfit import Outfit
 from hermes.domain.ports import Accept
-from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.github.convert import (
     PER_PAGE,
     comments_path,
@@ -50,10 +50,10 @@ class Told:
 
 
 class GithubAdapter:
-    def __init__(self, settings: PlatformSettings, find: Callable[[str], Secret | None]) -> None:
-        self._api = settings.extra.get("api_url", API).rstrip("/")
-        self._token = find("GITHUB_TOKEN")
-        said = {name: find(name) for name in _GH_VARIABLES}
+    def __init__(self, outfit: Outfit) -> None:
+        self._api = outfit.settings.extra.get("api_url", API).rstrip("/")
+        self._token = outfit.find("GITHUB_TOKEN")
+        said = {name: outfit.find(name) for name in _GH_VARIABLES}
         self._environ = {name: value.reveal() for name, value in said.items() if value is not None}
         self._session: aiohttp.ClientSession | None = None
 

@@ -22,6 +22,8 @@ MANIFEST = Manifest(
             title="A token that may write comments; without one the `gh` command is used",
             required=False,
             secret=True,
+            hint="GitHub → Settings → Developer settings → Fine-grained tokens.",
         ),
     ),
+    evidence="E: our fake of the comments' endpoints, from GitHub's documents",
 )

@@ -18,8 +18,8 @@ from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.message import Body, Receipt
+from hermes.domain.outfit import Outfit
 from hermes.domain.ports import Accept
-from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.webhook.convert import (
     Target,
     error_for,
@@ -58,12 +58,9 @@ class PublicOnly(AbstractResolver):
 
 class WebhookAdapter:
     def __init__(
-        self,
-        settings: PlatformSettings,
-        find: Callable[[str], Secret | None],
-        resolver: Callable[[], AbstractResolver] = aiohttp.ThreadedResolver,
+        self, outfit: Outfit, resolver: Callable[[], AbstractResolver] = aiohttp.ThreadedResolver
     ) -> None:
-        self._targets = read_targets(settings.trees.get("targets"), find)
+        self._targets = read_targets(outfit.settings.trees.get("targets"), outfit.find)
         self._resolver = resolver
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 

@@ -1,0 +1,200 @@
+"""`hermes platforms`: which there are, what each can do and needs, and whether its credentials work."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from hermes.admin.output import Console
+from hermes.admin.status import read_state
+from hermes.app.accounts import adapter_maker, is_enabled, missing_settings
+from hermes.domain.capabilities import Capabilities, Manifest
+from hermes.domain.clock import SystemClock
+from hermes.domain.errors import HermesError, NeedsLogin, UserError
+from hermes.domain.outfit import Checks, Finding
+from hermes.domain.text import one_line
+from hermes.plugins import platform_manifests
+from hermes.state.findings import nearest
+from hermes.state.settings import Loaded, load_settings
+
+_SECONDS = 45.0
+_GOOD, _WRONG = "✓", "✗"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    told = "The platforms there are, and which of them are used."
+    listed = commands.add_parser("list", help=told, description=told)
+    listed.add_argument("--json", action="store_true", help="print JSON")
+    told = "What a platform can do, what it needs, and what of that is set."
+    shown = commands.add_parser("show", help=told, description=told)
+    shown.add_argument("name", help="the platform, like telegram")
+    shown.add_argument("--json", action="store_true", help="print JSON")
+    told = "Ask the platform itself whether the credentials work; nothing is sent to anybody."
+    tested = commands.add_parser("test", help=told, description=told)
+    tested.add_argument("name", help="the platform, like telegram")
+    tested.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+    manifests = platform_manifests()
+    loaded = load_settings(home, environ, platforms=[one.name for one in manifests])
+    if asked.command == "list":
+        return _list(asked, manifests, loaded, read_state(home), console)
+    manifest = _find(asked.name, manifests)
+    if asked.command == "show":
+        return _show(asked, manifest, loaded, console)
+    return _test(asked, manifest, loaded, console)
+
+
+def _list(
+    asked: argparse.Namespace,
+    manifests: Sequence[Manifest],
+    loaded: Loaded,
+    state: Mapping[str, Any],
+    console: Console,
+) -> int:
+    rows: list[dict[str, Any]] = [
+        {
+            "name": one.name,
+            "title": one.title,
+            "enabled": is_enabled(one, loaded),
+            "missing": missing_settings(one, loaded),
+            "state": _last_heard(state, one.name),
+            "evidence": one.evidence,
+        }
+        for one in manifests
+    ]
+    if asked.json:
+        console.json(rows)
+        return 0
+    cells: list[list[str]] = [
+        [
+            row["name"],
+            row["title"],
+            "on" if row["enabled"] else "off",
+            row["state"],
+            ", ".join(row["missing"]),
+        ]
+        for row in rows
+    ]
+    console.table(["NAME", "PLATFORM", "USED", "LAST HEARD OF", "NEEDS"], cells)
+    return 0
+
+
+def _show(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console: Console) -> int:
+    packages = {name: _is_there(name) for name in manifest.requires}
+    settings = [
+        {
+            "variable": field.env,
+            "what": field.title,
+            "required": field.required,
+            "set": bool(loaded.find(manifest.name, field.env)),
+            "where": field.hint,
+        }
+        for field in manifest.settings
+    ]
+    facts = {
+        "name": manifest.name,
+        "title": manifest.title,
+        "enabled": is_enabled(manifest, loaded),
+        "packages": packages,
+        "settings": settings,
+        "capabilities": _able(manifest.capabilities),
+        "evidence": manifest.evidence,
+        "docs": manifest.docs,
+    }
+    if asked.json:
+        console.json(facts)
+        return 0
+    console.strong(manifest.title)
+    pairs = [("Used", "yes" if facts["enabled"] else "no")]
+    pairs += [("Package", f"{name}{'' if there else ' (missing)'}") for name, there in packages.items()]
+    pairs += list(_able(manifest.capabilities).items())
+    pairs += [("Tried against", manifest.evidence or "nothing yet"), ("Guide", manifest.docs)]
+    console.facts(pairs)
+    console.line()
+    rows = [
+        [
+            str(row["variable"]),
+            "set" if row["set"] else "missing" if row["required"] else "not set",
+            f"{row['what']}. {row['where']}".strip(),
+        ]
+        for row in settings
+    ]
+    console.table(["VARIABLE", "IS", "WHAT IT IS"], rows, whole=2)
+    return 0
+
+
+def _test(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console: Console) -> int:
+    findings = asyncio.run(_findings(manifest, loaded))
+    good = all(finding.good for finding in findings)
+    if asked.json:
+        told = [{"good": one.good, "text": one.text, "hint": one.hint} for one in findings]
+        console.json({"name": manifest.name, "good": good, "findings": told})
+        return 0 if good else 1
+    for finding in findings:
+        console.line(f"{_GOOD if finding.good else _WRONG} {finding.text}")
+        if finding.hint:
+            console.line(f"  {finding.hint}")
+    return 0 if good else 1
+
+
+async def _findings(manifest: Manifest, loaded: Loaded) -> list[Finding]:
+    hide = loaded.secrets.redact
+    try:
+        async with asyncio.timeout(_SECONDS):
+            platform = await adapter_maker(manifest, loaded, SystemClock())()
+            if not isinstance(platform, Checks):
+                return [Finding(good=True, text=f"{manifest.title} has nothing that could be tested.")]
+            found = await platform.check()
+            return [Finding(good=one.good, text=hide(one.text), hint=hide(one.hint)) for one in found]
+    except UserError as error:
+        return [Finding(good=False, text=hide(error.message), hint=hide(error.hint))]
+    except HermesError as error:
+        hint = f"See {manifest.docs}." if isinstance(error, NeedsLogin) else ""
+        return [Finding(good=False, text=hide(one_line(str(error), 300)), hint=hint)]
+    except TimeoutError:
+        return [Finding(good=False, text=f"{manifest.title} did not answer within {_SECONDS:.0f} s.")]
+
+
+def _find(name: str, manifests: Sequence[Manifest]) -> Manifest:
+    for manifest in manifests:
+        if manifest.name == name.lower():
+            return manifest
+    meant = nearest(name.lower(), [one.name for one in manifests])
+    hint = f"Did you mean {meant}?" if meant else "`hermes platforms list` names them."
+    raise UserError(f"There is no platform “{one_line(name, 40)}”.", hint=hint)
+
+
+def _able(able: Capabilities) -> dict[str, str]:
+    """What a platform can do, in words."""
+    found = {
+        "Text": f"{able.max_text:,} {able.unit.value} a message, {able.flavour.value}",
+        "Drafts": "edited as the answer grows" if able.edits else "no",
+        "Threads": able.threads.value,
+        "Buttons": able.buttons.value,
+        "Files": ", ".join(kind.value for kind in able.media) or "no",
+    }
+    more = {"Typing": able.typing, "Reactions": able.reactions, "Looks back": able.history}
+    return found | {name: "yes" for name, there in more.items() if there}
+
+
+def _last_heard(state: Mapping[str, Any], name: str) -> str:
+    known = state.get("platforms")
+    facts = known.get(name) if isinstance(known, dict) else None
+    if not isinstance(facts, dict):
+        return ""
+    why = facts.get("error_message") or ""
+    return f"{facts.get('state', '?')}{f' ({why})' if why else ''}"
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return find_spec(package.replace("-", "_")) is not None
+    except (ImportError, ValueError):
+        return False

@@ -1,0 +1,57 @@
+"""What an adapter is made with: what the operator said, where its files come from, the time. And what it can
+be asked before anybody uses it: whether its credentials work."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from hermes.domain.address import DEFAULT_ACCOUNT
+from hermes.domain.clock import Clock, SystemClock
+from hermes.domain.errors import UserError
+from hermes.domain.message import Attachment
+from hermes.domain.platform_settings import PlatformSettings
+from hermes.domain.setting_words import Secret
+
+FindSecret = Callable[[str], Secret | None]
+"""What the operator said for a variable, as a variable or as a key of the platform's block."""
+OpenFile = Callable[[Attachment], Awaitable[bytes]]
+"""The bytes of a file that goes out; a `UserError` if it is gone."""
+
+
+async def no_files(file: Attachment) -> bytes:
+    raise UserError("There are no files here.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outfit:
+    """What an adapter is made with; `account` is the name that its addresses carry."""
+
+    settings: PlatformSettings
+    find: FindSecret
+    account: str = DEFAULT_ACCOUNT
+    open_file: OpenFile = no_files
+    clock: Clock = field(default_factory=SystemClock)
+
+    def said(self, variable: str, default: str = "") -> str:
+        """The text of a variable; not for secrets that are kept."""
+        found = self.find(variable)
+        return default if found is None else found.reveal().strip() or default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that a check found out: good, or wrong and how to mend it."""
+
+    good: bool
+    text: str
+    hint: str = ""
+
+
+@runtime_checkable
+class Checks(Protocol):
+    async def check(self) -> Sequence[Finding]:
+        """Ask the live service whether the credentials work and what they lack. Changes nothing there, and
+        leaves nothing open. May raise what the adapter's other calls raise."""
+        ...

@@ -1,0 +1,1 @@
+"""Telegram: private chats, groups, topics and channels through the Bot API."""

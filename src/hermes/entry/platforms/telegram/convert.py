@@ -1,0 +1,411 @@
+"""Between Telegram's words and ours: updates to `Inbound`s, error answers to our errors, buttons to callback
+data. Pure functions; an update that cannot be read gives nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import unescape
+from typing import Any
+
+from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.ids import DeliveryId
+from hermes.domain.message import Attachment, Button, Inbound, MediaKind, ReplyTo, What
+from hermes.domain.outfit import Finding
+from hermes.domain.text import one_line, storable
+
+NAME = "telegram"
+KINDS = {"private": Kind.PRIVATE, "group": Kind.GROUP, "supergroup": Kind.GROUP, "channel": Kind.CHANNEL}
+UPDATES = (
+    "message", "edited_message", "channel_post", "edited_channel_post", "callback_query", "message_reaction",
+    "my_chat_member",
+)  # fmt: skip
+"""The kinds of updates that are asked for."""
+SECRET_SHAPE = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
+_CALLBACK_BYTES = 64
+_LABELLED = "\x1f"
+"""Stands at the end of callback data for the button's own label, where both together would be too long."""
+_FILES = {
+    "voice": MediaKind.VOICE,
+    "audio": MediaKind.AUDIO,
+    "video": MediaKind.VIDEO,
+    "video_note": MediaKind.VIDEO,
+    "animation": MediaKind.VIDEO,
+    "document": MediaKind.FILE,
+    "sticker": MediaKind.STICKER,
+}
+_MIMES = {"video_note": "video/mp4", "animation": "video/mp4", "voice": "audio/ogg"}
+_TAG = re.compile(r"<[^<>]*>")
+_GENERAL = "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Me:
+    """Who the bot is; `account` is how the operator calls it."""
+
+    id: int
+    username: str
+    account: str = DEFAULT_ACCOUNT
+
+
+def to_inbounds(update: Any, me: Me, now: datetime) -> tuple[Inbound, ...]:
+    """What an update means; nothing for one that is none of ours or cannot be read. `now` is when a button
+    was pressed, which nobody tells."""
+    try:
+        found = _converted(update, me, now)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError, OSError):
+        return ()
+    return () if found is None else (found,)
+
+
+def update_id(update: Any) -> int | None:
+    """The number of an update, by which it is acknowledged."""
+    number = update.get("update_id") if isinstance(update, dict) else None
+    return (
+        number if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**62 else None
+    )
+
+
+def _converted(update: Any, me: Me, now: datetime) -> Inbound | None:
+    for name in ("message", "channel_post"):
+        if name in update:
+            return _message(update[name], me, What.MESSAGE)
+        if f"edited_{name}" in update:
+            return _message(update[f"edited_{name}"], me, What.EDIT)
+    if "callback_query" in update:
+        return _pressed(update["callback_query"], me, now)
+    if "message_reaction" in update:
+        return _reaction(update["message_reaction"], me)
+    if "my_chat_member" in update:
+        return _membership(update["my_chat_member"], me, update_id(update))
+    return None
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+def _message(message: Mapping[str, Any], me: Me, what: What) -> Inbound | None:
+    number, chat = _int(message["message_id"]), _int(message["chat"]["id"])
+    text, mentioned = _words(message, me)
+    attachments = tuple(_attachments(message))
+    if text is None or not (text or attachments):
+        return None
+    at = _time(message.get("edit_date") if what is What.EDIT else message.get("date"))
+    edited = f":{_int(message.get('edit_date') or 0)}" if what is What.EDIT else ""
+    return Inbound(
+        delivery=DeliveryId(f"{what.value}:{chat}:{number}{edited}"),
+        source=_source(message, me),
+        at=at,
+        what=what,
+        ref=str(number),
+        text=text,
+        attachments=attachments,
+        reply_to=_reply(message, me),
+        mentions_me=mentioned,
+        group=_optional(message.get("media_group_id")),
+    )
+
+
+def _source(message: Mapping[str, Any], me: Me, person: Any = None) -> Source:
+    chat = message["chat"]
+    kind = KINDS[chat["type"]]
+    thread = None
+    if message.get("is_topic_message") is True and message.get("message_thread_id") is not None:
+        thread = str(_int(message["message_thread_id"]))
+    # Who speaks as a group or channel has a number of everybody's in `from`.
+    who = person or message.get("sender_chat") or message.get("from") or chat
+    if kind is Kind.GROUP and thread is not None:
+        kind = Kind.THREAD
+    name = " ".join(filter(None, (_text(who.get("first_name")), _text(who.get("last_name")))))
+    return Source(
+        address=Address(platform=NAME, account=me.account, chat=str(_int(chat["id"])), thread=thread),
+        kind=kind,
+        user=str(_int(who["id"])),
+        user_name=storable(name or _text(who.get("title")) or _text(who.get("username"))) or None,
+        chat_name=storable(_text(chat.get("title"))) or None,
+        parent_chat=str(_int(chat["id"])) if kind is Kind.THREAD else None,
+        is_bot=who.get("is_bot") is True,
+    )
+
+
+def _words(message: Mapping[str, Any], me: Me) -> tuple[str | None, bool]:
+    """What was said, without our own name at its start, and whether it names us; None for a command that is
+    another bot's."""
+    text = _text(message.get("text")) or _text(message.get("caption"))
+    entities = message.get("entities") or message.get("caption_entities") or ()
+    raw = text.encode("utf-16-le", "surrogatepass")
+    mentioned = False
+    own = f"@{me.username}".lower()
+    for entity in entities if isinstance(entities, list) else ():
+        start, length, sort = _int(entity["offset"]), _int(entity["length"]), entity.get("type")
+        word = raw[start * 2 : (start + length) * 2].decode("utf-16-le", "replace")
+        if sort == "bot_command" and start == 0 and "@" in word:
+            name, _, bot = word.partition("@")
+            if f"@{bot}".lower() != own:
+                return None, False
+            text, mentioned = name + text[len(word) :], True
+        elif sort == "mention" and word.lower() == own:
+            mentioned = True
+            if start == 0:
+                text = text[len(word) :].lstrip(" ,:\n")
+        elif sort == "text_mention" and _int(entity["user"]["id"]) == me.id:
+            mentioned = True
+    return text or _told(message), mentioned
+
+
+def _told(message: Mapping[str, Any]) -> str:
+    """What is neither text nor a file, in words."""
+    if isinstance(place := message.get("venue") or message.get("location"), dict):
+        spot = place.get("location") or place
+        name = f"{one_line(_text(place.get('title')), 80)}: " if place.get("title") else ""
+        return f"[Location: {name}{float(spot['latitude']):.6f}, {float(spot['longitude']):.6f}]"
+    if isinstance(card := message.get("contact"), dict):
+        names = f"{_text(card.get('first_name'))} {_text(card.get('last_name'))}".strip()
+        return f"[Contact: {one_line(names, 80)}, {one_line(_text(card.get('phone_number')), 40)}]"
+    if isinstance(poll := message.get("poll"), dict):
+        options = ", ".join(one_line(_text(one.get("text")), 80) for one in poll.get("options", []))
+        return f"[Poll: {one_line(_text(poll.get('question')), 200)} ({options})]"
+    if isinstance(dice := message.get("dice"), dict):
+        return f"[{one_line(_text(dice.get('emoji')), 8)} shows {_int(dice['value'])}]"
+    if isinstance(sticker := message.get("sticker"), dict):
+        return _text(sticker.get("emoji"))
+    return ""
+
+
+def _attachments(message: Mapping[str, Any]) -> Iterator[Attachment]:
+    photos = message.get("photo")
+    if isinstance(photos, list) and photos:
+        largest = max(photos, key=lambda size: _int(size.get("width", 0)) * _int(size.get("height", 0)))
+        yield _attachment(MediaKind.IMAGE, largest, "image/jpeg")
+    for name, kind in _FILES.items():
+        # An animation is told twice, the second time as a document for old programs.
+        if isinstance(file := message.get(name), dict) and not (
+            name == "document" and "animation" in message
+        ):
+            yield _attachment(kind, file, _MIMES.get(name))
+
+
+def _attachment(kind: MediaKind, file: Mapping[str, Any], mime: str | None) -> Attachment:
+    ref = storable(_text(file["file_id"]))
+    if not ref:
+        raise ValueError("a file without an id")
+    size = file.get("file_size")
+    known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**53
+    return Attachment(
+        kind=kind,
+        ref=ref,
+        name=storable(_text(file.get("file_name"))) or None,
+        mime=_text(file.get("mime_type")) or mime,
+        size=size if known else None,
+    )
+
+
+def _reply(message: Mapping[str, Any], me: Me) -> ReplyTo | None:
+    answered = message.get("reply_to_message")
+    if not isinstance(answered, dict) or "forum_topic_created" in answered:
+        return None
+    author = answered.get("from") or answered.get("sender_chat") or {}
+    quote = message.get("quote")
+    text = _text(quote.get("text")) if isinstance(quote, dict) else ""
+    return ReplyTo(
+        ref=str(_int(answered["message_id"])),
+        text=text or _text(answered.get("text")) or _text(answered.get("caption")),
+        author=storable(_text(author.get("first_name")) or _text(author.get("title"))) or None,
+        mine=author.get("id") == me.id,
+    )
+
+
+# --- other happenings ----------------------------------------------------------------------------
+
+
+def _pressed(query: Mapping[str, Any], me: Me, now: datetime) -> Inbound | None:
+    message, data = query["message"], _text(query["data"])
+    number = _int(message["message_id"])
+    return Inbound(
+        delivery=DeliveryId(f"button:{storable(_text(query['id']))}"),
+        source=_source(message, me, person=query["from"]),
+        at=now,
+        what=What.BUTTON,
+        ref=str(number),
+        button=_value(data, message),
+    )
+
+
+def _reaction(told: Mapping[str, Any], me: Me) -> Inbound | None:
+    new = [_text(one.get("emoji")) for one in told["new_reaction"]]
+    old = [_text(one.get("emoji")) for one in told["old_reaction"]]
+    added = [emoji for emoji in new if emoji and emoji not in old]
+    if not added:
+        return None
+    chat, number, at = _int(told["chat"]["id"]), _int(told["message_id"]), _time(told.get("date"))
+    person = told.get("user") or told["actor_chat"]
+    return Inbound(
+        delivery=DeliveryId(f"reaction:{chat}:{number}:{_int(person['id'])}:{int(at.timestamp())}"),
+        source=_source({"chat": told["chat"]}, me, person=person),
+        at=at,
+        what=What.REACTION,
+        ref=str(number),
+        text=added[0],
+    )
+
+
+def _membership(told: Mapping[str, Any], me: Me, update: int | None) -> Inbound | None:
+    was, now = (_text(told[f"{when}_chat_member"]["status"]) in _OUTSIDE for when in ("old", "new"))
+    if was == now:
+        return None
+    return Inbound(
+        delivery=DeliveryId(f"member:{update}"),
+        source=_source(told, me),
+        at=_time(told.get("date")),
+        what=What.LEFT if now else What.JOINED,
+    )
+
+
+_OUTSIDE = ("left", "kicked")
+
+
+# --- buttons -------------------------------------------------------------------------------------
+
+
+def keyboard(buttons: Sequence[Button]) -> list[list[dict[str, str]]]:
+    """Buttons as rows of an inline keyboard: short ones side by side. A value that does not fit into callback
+    data and does not end with its label cannot be told apart later, and its button is left out."""
+    rows: list[list[dict[str, str]]] = []
+    room = 0
+    for button in buttons:
+        data = button.value
+        if len(data.encode()) > _CALLBACK_BYTES and button.label and data.endswith(button.label):
+            data = data[: -len(button.label)] + _LABELLED
+        if not button.label or not data or len(data.encode()) > _CALLBACK_BYTES:
+            continue
+        if room < len(button.label):
+            rows.append([])
+            room = 32
+        rows[-1].append({"text": button.label, "callback_data": data})
+        room -= len(button.label) + 4
+    return rows
+
+
+def _value(data: str, message: Mapping[str, Any]) -> str:
+    if not data.endswith(_LABELLED):
+        return data
+    for row in message["reply_markup"]["inline_keyboard"]:
+        for button in row:
+            if button.get("callback_data") == data:
+                return data.removesuffix(_LABELLED) + _text(button["text"])
+    return data
+
+
+# --- what goes out -------------------------------------------------------------------------------
+
+
+def place(to: Address) -> dict[str, Any]:
+    """An address as parameters of a call. A forum's general topic has no number when one writes to it."""
+    found: dict[str, Any] = {"chat_id": chat_number(to)}
+    if to.thread is not None and to.thread != _GENERAL:
+        if not (to.thread.isascii() and to.thread.isdigit()):
+            raise Refused(f"{to} is not a topic: its number is wanted, like telegram:-100123:7")
+        found["message_thread_id"] = int(to.thread)
+    return found
+
+
+def chat_number(to: Address) -> int | str:
+    """A chat's number, or the public name of a channel."""
+    if re.fullmatch(r"-?\d{1,18}", to.chat, re.ASCII):
+        return int(to.chat)
+    if re.fullmatch(r"@\w{4,64}", to.chat, re.ASCII):
+        return to.chat
+    raise Refused(f"{to} is not a chat: its number is wanted, like telegram:123456789, or a channel's @name")
+
+
+def without_tags(html: str) -> str:
+    return unescape(_TAG.sub("", html))
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+def error_for(status: int, answer: Any) -> HermesError:
+    """What an answer that is no success means for who called."""
+    answer = answer if isinstance(answer, dict) else {}
+    told = one_line(_text(answer.get("description")) or f"HTTP {status}", 160)
+    parameters = answer.get("parameters")
+    wait = parameters.get("retry_after") if isinstance(parameters, dict) else None
+    if status == 401 or (status == 404 and told == "Not Found"):
+        return NeedsLogin(
+            "Telegram does not know this bot token; ask @BotFather for the right one (TELEGRAM_BOT_TOKEN)"
+        )
+    if status == 409:
+        return Unreachable(
+            f"Another program receives this bot's messages: stop it, or use another bot ({told})"
+        )
+    if status == 429:
+        seconds = float(wait) if isinstance(wait, int | float) and 0 <= wait < 86_400 else 5.0
+        return Unreachable(f"Telegram wants us to be slower ({told})", after=seconds)
+    if status >= 500:
+        return Unreachable(f"Telegram has a fault of its own ({told})", maybe_done=True)
+    if status == 403:
+        return Refused(f"Telegram does not let us write there ({told})")
+    if status == 413 or "file is too big" in told:
+        return Refused(f"The file is too large for Telegram ({told})")
+    return Refused(f"Telegram refuses it ({told})")
+
+
+def moved_to(answer: Any) -> int | None:
+    """Where a group went that became a supergroup."""
+    parameters = answer.get("parameters") if isinstance(answer, dict) else None
+    number = parameters.get("migrate_to_chat_id") if isinstance(parameters, dict) else None
+    return number if isinstance(number, int) else None
+
+
+def webhook_findings(url: str, secret: str, info: Any) -> list[Finding]:
+    info = info if isinstance(info, dict) else {}
+    known, trouble = info.get("url") or "", info.get("last_error_message")
+    if not url:
+        text = "It is polled." if not known else "It is polled; the webhook that is set now will be removed."
+        return [Finding(good=True, text=text)]
+    found = []
+    if not url.startswith("https://"):
+        found.append(
+            Finding(
+                good=False,
+                text="TELEGRAM_WEBHOOK_URL does not begin with https://.",
+                hint="Telegram calls https addresses only, on the ports 443, 80, 88 and 8443.",
+            )
+        )
+    if not SECRET_SHAPE.fullmatch(secret):
+        found.append(
+            Finding(
+                good=False,
+                text="TELEGRAM_WEBHOOK_SECRET is missing, or has more in it than letters, digits, _ and -.",
+                hint="hermes config set TELEGRAM_WEBHOOK_SECRET …",
+            )
+        )
+    if known == url and trouble:
+        waiting = info.get("pending_update_count", 0)
+        text = f"Telegram could not call {one_line(url, 120)}: {one_line(str(trouble), 160)}; {waiting} wait."
+        found.append(
+            Finding(good=False, text=text, hint="The gateway must run, behind a proxy with a certificate.")
+        )
+    return found or [Finding(good=True, text=f"Telegram calls {one_line(url, 120)}.")]
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**62:
+        raise ValueError("not a number of Telegram's")
+    return value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _optional(value: Any) -> str | None:
+    return storable(value) if isinstance(value, str) and value else None
+
+
+def _time(seconds: Any) -> datetime:
+    return datetime.fromtimestamp(_int(seconds), UTC)

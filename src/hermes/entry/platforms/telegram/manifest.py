@@ -1,0 +1,101 @@
+"""Telegram on paper."""
+
+from __future__ import annotations
+
+from hermes.domain.capabilities import (
+    Capabilities,
+    Flavour,
+    Grade,
+    Manifest,
+    MediaLimit,
+    MenuLimits,
+    SettingField,
+    TextUnit,
+)
+from hermes.domain.message import MediaKind
+
+CAPTION = 1024
+_MB = 1_000_000
+
+MANIFEST = Manifest(
+    name="telegram",
+    title="Telegram",
+    adapter="hermes.entry.platforms.telegram.adapter:TelegramAdapter",
+    capabilities=Capabilities(
+        max_text=4096,
+        unit=TextUnit.UTF16,
+        flavour=Flavour.TELEGRAM_HTML,
+        # One message a second is taken in a chat; edits count.
+        edit_interval=1.0,
+        deletes=True,
+        threads=Grade.FULL,
+        buttons=Grade.FULL,
+        media={
+            MediaKind.IMAGE: MediaLimit(
+                mimes=("image/jpeg", "image/png", "image/webp"), max_bytes=10 * _MB, caption=CAPTION
+            ),
+            MediaKind.VOICE: MediaLimit(
+                mimes=("audio/ogg", "audio/opus", "audio/mpeg", "audio/mp4", "audio/x-m4a"),
+                max_bytes=50 * _MB,
+                caption=CAPTION,
+            ),
+            MediaKind.AUDIO: MediaLimit(
+                mimes=("audio/mpeg", "audio/mp4", "audio/x-m4a"), max_bytes=50 * _MB, caption=CAPTION
+            ),
+            MediaKind.VIDEO: MediaLimit(mimes=("video/mp4",), max_bytes=50 * _MB, caption=CAPTION),
+            MediaKind.FILE: MediaLimit(max_bytes=50 * _MB, caption=CAPTION),
+        },
+        fetches=True,
+        typing=True,
+        reactions=True,
+        menu=MenuLimits(summary=256, dash="_"),
+        sends_per_second=1.0,
+        silence_seconds=180.0,
+    ),
+    requires=("aiohttp",),
+    settings=(
+        SettingField(
+            env="TELEGRAM_BOT_TOKEN",
+            title="The bot's token",
+            secret=True,
+            hint="Write /newbot to @BotFather in Telegram; it looks like 123456:ABC-DEF1234.",
+        ),
+        SettingField(
+            env="TELEGRAM_WEBHOOK_URL",
+            title="The public https address that Telegram calls, instead of being polled",
+            required=False,
+            hint="Leave it empty unless this machine can be reached from the internet.",
+        ),
+        SettingField(
+            env="TELEGRAM_WEBHOOK_SECRET",
+            title="A secret of yours that Telegram sends along with each call",
+            required=False,
+            secret=True,
+            hint="1 to 256 letters, digits, _ and -; needed with a webhook address.",
+        ),
+        SettingField(
+            env="TELEGRAM_WEBHOOK_PORT",
+            title="The port on which calls are awaited (8443)",
+            required=False,
+            hint="Your reverse proxy forwards the public address to it.",
+        ),
+        SettingField(
+            env="TELEGRAM_WEBHOOK_HOST",
+            title="The address of this machine on which calls are awaited (127.0.0.1)",
+            required=False,
+        ),
+        SettingField(
+            env="TELEGRAM_BASE_URL",
+            title="Another Bot API server than https://api.telegram.org",
+            required=False,
+            hint="For a Bot API server of your own.",
+        ),
+        SettingField(
+            env="TELEGRAM_PROXY",
+            title="An HTTP proxy through which Telegram is reached",
+            required=False,
+            hint="For example http://127.0.0.1:3128.",
+        ),
+    ),
+    evidence="D: our fake of the Bot API, judged by python-telegram-bot and aiogram",
+)

@@ -1,0 +1,373 @@
+"""Telegram: the suite that every adapter passes, polled and with a webhook, and what is Telegram's own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+import aiohttp
+import pytest
+
+from hermes.domain.address import Address, Kind
+from hermes.domain.capabilities import MenuEntry
+from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
+from hermes.domain.outfit import Outfit
+from hermes.domain.settings import PlatformSettings, Secret
+from hermes.entry.platforms.telegram.adapter import SECRET_HEADER, TelegramAdapter
+from hermes.entry.platforms.telegram.convert import error_for, keyboard, to_inbounds
+from hermes.testing.clock import FakeClock
+from hermes.testing.platform_suite import (
+    CHECKS,
+    RECEIVING,
+    Check,
+    Does,
+    Fault,
+    Inboxes,
+    conform,
+    hosted,
+    running,
+    until,
+)
+from tests.platforms.telegram.bed import FORUM, ME, NOW, TelegramBed, WebhookBed
+from tests.platforms.telegram.samples import UPDATES
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_telegram_conforms(check: Check, full: bool) -> None:
+    await conform(check, TelegramBed, full=full)
+
+
+@pytest.mark.parametrize("check", RECEIVING[:-1], ids=lambda check: check.__name__)
+async def test_a_webhook_conforms(check: Check, full: bool) -> None:
+    await conform(check, WebhookBed, full=full)
+
+
+# --- what people do ---
+
+
+def one(name: str) -> Inbound:
+    (found,) = to_inbounds(UPDATES[name], ME, NOW)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "mentioned"),
+    [
+        ("command", "/start now", False),
+        ("command to us", "/status all", True),
+        ("mention", "😀 hi @hermes_test_bot, what now?", True),
+        ("mention first", "what now?", True),
+        ("mention by number", "Hermes, what now?", True),
+        ("photo", "look @hermes_test_bot", True),
+        ("sticker", "🎉", False),
+        ("location", "[Location: 52.520000, 13.405000]", False),
+        ("venue", "[Location: Café: 1.500000, 2.250000]", False),
+        ("contact", "[Contact: Bob, +49123]", False),
+        ("poll", "[Poll: Tea? (yes, no)]", False),
+        ("dice", "[🎲 shows 4]", False),
+    ],
+)
+def test_words_and_mentions(name: str, text: str, mentioned: bool) -> None:
+    assert (one(name).text, one(name).mentions_me) == (text, mentioned)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "mime"),
+    [
+        ("photo", MediaKind.IMAGE, "image/jpeg"),
+        ("voice", MediaKind.VOICE, "audio/ogg"),
+        ("audio", MediaKind.AUDIO, "audio/mpeg"),
+        ("video", MediaKind.VIDEO, "video/mp4"),
+        ("video note", MediaKind.VIDEO, "video/mp4"),
+        ("animation", MediaKind.VIDEO, "video/mp4"),
+        ("document", MediaKind.FILE, "application/pdf"),
+        ("sticker", MediaKind.STICKER, None),
+    ],
+)
+def test_files(name: str, kind: MediaKind, mime: str | None) -> None:
+    (file,) = one(name).attachments
+    assert (file.kind, file.mime, file.ref, file.size) == (kind, mime, "AgACAgIAAxkBAAI", 1234)
+
+
+def test_places_and_people() -> None:
+    assert one("text").source.kind is Kind.PRIVATE and one("text").source.user_name == "Ann Other"
+    topic = one("topic")
+    assert topic.source.address == Address(platform="telegram", chat=str(FORUM), thread="77")
+    assert (topic.source.kind, topic.source.parent_chat) == (Kind.THREAD, str(FORUM))
+    assert topic.reply_to is None, "the first message of a topic answers nobody"
+    assert one("general topic").source.address.thread is None
+    assert one("reply in a group is no topic").source.address.thread is None
+    private = one("private topic").source
+    assert (private.kind, private.address.thread) == (Kind.PRIVATE, "5")
+    channel = one("channel post").source
+    assert (channel.kind, channel.user, channel.chat_name) == (Kind.CHANNEL, "-1005555555555", "News")
+    anonymous = one("as the group").source
+    assert (anonymous.user, anonymous.is_bot) == ("-1001234567890", False), "not the number of everybody"
+
+
+def test_replies_albums_and_other_happenings() -> None:
+    assert one("reply").reply_to is not None and one("reply").reply_to.mine
+    assert one("quote").reply_to.text == "text of"
+    assert one("photo").group == "13579"
+    assert one("edit").what is What.EDIT and one("edit").delivery != one("text").delivery
+    assert (one("reaction").what, one("reaction").text) == (What.REACTION, "👍")
+    assert one("joined").what is What.JOINED
+    assert to_inbounds(UPDATES["command to another"], ME, NOW) == ()
+    assert to_inbounds(UPDATES["service"], ME, NOW) == ()
+
+
+def test_a_message_counts_once_however_it_comes() -> None:
+    again = {**UPDATES["text"], "update_id": 5}
+    assert to_inbounds(again, ME, NOW)[0].delivery == one("text").delivery
+
+
+# --- buttons ---
+
+
+def test_long_values_are_told_by_their_label() -> None:
+    long = "a choice of many words that is much longer than what a button may carry"
+    rows = keyboard([Button(label=long, value=f"q_12:{long}"), Button(label="x", value="y" * 65)])
+    assert rows == [[{"text": long, "callback_data": "q_12:\x1f"}]]
+    pressed = UPDATES["button"]["callback_query"]
+    message = {**pressed["message"], "reply_markup": {"inline_keyboard": rows}}
+    update = {"update_id": 1, "callback_query": {**pressed, "message": message, "data": "q_12:\x1f"}}
+    assert to_inbounds(update, ME, NOW)[0].button == f"q_12:{long}"
+
+
+async def test_a_pressed_button_is_answered_and_a_menu_is_shown() -> None:
+    async with TelegramBed() as bed:
+        inboxes, platform = Inboxes(), bed.connect()
+        async with running(platform, inboxes.accept, None):
+            body = Body(text="May I?", buttons=(Button(label="Yes", value="q_1:yes"),))
+            asked = await platform.send(bed.chat, body, key="k", reply_to=None)
+            await bed.do(Does.BUTTON, "q_1:yes", on=asked.ref)
+            await until(lambda: len(bed.server.answered) == 1, "Telegram still shows that the button works")
+            entries = [MenuEntry(name=name, summary="what it does") for name in ("status", "new", "Not-One")]
+            await platform.show_menu(entries)
+            assert [one["command"] for one in bed.server.commands] == ["status", "new"]
+
+
+# --- topics, groups that move, captions ---
+
+
+async def test_topics() -> None:
+    async with TelegramBed() as bed:
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            forum = Address(platform="telegram", chat=str(FORUM))
+            topic = await platform.open_thread(forum, "Plans " * 40)
+            await platform.send(topic, Body(text="in it"), key="k", reply_to=None)
+            await platform.send(replace(forum, thread="1"), Body(text="in general"), key="k", reply_to=None)
+            assert [one.thread for one in bed.shown()] == [topic.thread, None]
+            with pytest.raises(Refused):
+                await platform.open_thread(bed.chat, "no forum")
+            with pytest.raises(Refused, match="not a topic"):
+                await platform.send(replace(forum, thread="Plans"), Body(text="x"), key="k", reply_to=None)
+
+
+async def test_a_group_that_became_a_supergroup() -> None:
+    async with TelegramBed() as bed:
+        bed.server.migrated[-77] = int(bed.chat.chat)
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            old = Address(platform="telegram", chat="-77")
+            receipt = await platform.send(old, Body(text="still there?"), key="k", reply_to=None)
+            assert receipt.to == bed.chat
+            await platform.edit(receipt, Body(text="yes"))
+        assert [one.text for one in bed.shown(bed.chat)] == ["yes"]
+
+
+async def test_captions_and_pictures_that_are_none() -> None:
+    async with TelegramBed() as bed:
+
+        async def open_file(file: Attachment) -> bytes:
+            return b"no picture at all" if file.name == "bad.png" else bed.content
+
+        bed.open_file = open_file
+        platform = bed.connect()
+        good = Attachment(kind=MediaKind.IMAGE, ref="x", name="good.png", mime="image/png")
+        async with running(platform, Inboxes().accept, None):
+            receipt = await platform.send(
+                bed.chat, Body(text="<b>look</b>", attachments=(good,)), key="k", reply_to=None
+            )
+            await platform.edit(receipt, Body(text="look again"))
+            await platform.send(bed.chat, Body(text="x" * 1025, attachments=(good,)), key="k", reply_to=None)
+            bad = replace(good, name="bad.png")
+            await platform.send(bed.chat, Body(attachments=(bad,)), key="k", reply_to=None)
+        kinds = [one.files[0][0] if one.files else None for one in bed.shown()]
+        assert kinds == [MediaKind.IMAGE, None, MediaKind.IMAGE, MediaKind.FILE]
+        assert bed.shown()[0].text == "look again"
+
+
+async def test_markup_that_telegram_does_not_take_goes_as_text() -> None:
+    async with TelegramBed() as bed:
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            receipt = await platform.send(bed.chat, Body(text="<b>a &lt; b"), key="k", reply_to=None)
+            await platform.edit(receipt, Body(text="<x>c &amp; d"))
+        assert [one.text for one in bed.shown()] == ["c & d"]
+
+
+# --- bad input: one sentence each ---
+
+
+@pytest.mark.parametrize("token", ["", "nonsense", "123:short"])
+def test_what_is_no_token(token: str) -> None:
+    with pytest.raises(NeedsLogin, match="TELEGRAM_BOT_TOKEN is no bot token"):
+        TelegramAdapter(Outfit(settings=PlatformSettings(), find=lambda name: Secret(token)))
+
+
+async def test_a_wrong_token_parks_and_is_never_told(caplog: pytest.LogCaptureFixture) -> None:
+    async with TelegramBed() as bed:
+        wrong = "987654321:AAF-another_token_of_some_letters"
+        bed.said["TELEGRAM_BOT_TOKEN"] = wrong
+        with (
+            caplog.at_level(logging.DEBUG),
+            pytest.raises(NeedsLogin, match="does not know this bot token") as error,
+        ):
+            await bed.connect().run(Inboxes().accept, None)
+        await bed.server.down()
+        with pytest.raises(Unreachable) as gone:
+            await bed.connect().run(Inboxes().accept, None)
+        assert not gone.value.maybe_done
+        told = f"{error.value} {gone.value} {gone.value.__cause__} {caplog.text}"
+        assert wrong not in told and "AAF-another" not in told
+
+
+async def test_two_programs_with_one_bot() -> None:
+    async with TelegramBed() as bed:
+        first = asyncio.create_task(bed.connect().run(Inboxes().accept, None))
+        await until(lambda: any(name == "getupdates" for name, _ in bed.server.calls), "no poll")
+        async with running(bed.connect(), Inboxes().accept, None):
+            with pytest.raises(Unreachable, match="Another program receives"):
+                await first
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "error", "words"),
+    [
+        (400, "Bad Request: chat not found", Refused, "chat not found"),
+        (400, "Bad Request: file is too big", Refused, "too large"),
+        (403, "Forbidden: bot was kicked from the supergroup chat", Refused, "does not let us write"),
+        (413, "Request Entity Too Large", Refused, "too large"),
+        (404, "Not Found", NeedsLogin, "token"),
+    ],
+)
+def test_refusals(status: int, told: str, error: type[Exception], words: str) -> None:
+    found = error_for(status, {"ok": False, "error_code": status, "description": told})
+    assert type(found) is error and words in str(found)
+
+
+async def test_a_file_that_is_too_large_to_get() -> None:
+    async with TelegramBed() as bed:
+        file = bed.server.keep_file(bytes(20 * 1024 * 1024 + 1))
+        platform = bed.connect()
+
+        async def sink(piece: bytes) -> None:
+            raise AssertionError("nothing comes")
+
+        async with running(platform, Inboxes().accept, None):
+            with pytest.raises(Refused, match="too large"):
+                await platform.fetch(file["file_id"], sink)
+
+
+@pytest.mark.parametrize("where", ["@x", "12345678901234567890", "a/b", "1 2"])
+async def test_what_is_no_chat(where: str) -> None:
+    async with TelegramBed() as bed:
+        with pytest.raises(Refused, match="not a chat"):
+            await bed.connect().send(
+                Address(platform="telegram", chat=where), Body(text="x"), key="k", reply_to=None
+            )
+
+
+# --- cursor ---
+
+
+async def test_an_old_cursor_is_not_trusted() -> None:
+    """After a week of silence Telegram counts anew, perhaps from a lower number."""
+    async with TelegramBed() as bed:
+        clock = FakeClock()
+        inboxes = Inboxes()
+        for age, offset in ((0, 870_000_005), (3 * 86_400, None)):
+            cursor = f"870000005@{int(clock.now().timestamp()) - age}"
+            platform = bed.connect()
+            platform._outfit = replace(platform._outfit, clock=clock)
+            bed.server.calls.clear()
+            async with running(platform, inboxes.accept, cursor):
+                await until(lambda: any(name == "getupdates" for name, _ in bed.server.calls), "no poll")
+            asked = next(asked for name, asked in bed.server.calls if name == "getupdates")
+            assert asked.get("offset") == offset
+
+
+async def test_the_backlog_is_kept_at_the_first_start() -> None:
+    async with TelegramBed() as bed:
+        await bed.do(Does.TEXT, "before you came")
+        inboxes = Inboxes()
+        async with hosted(bed, inboxes):
+            await until(lambda: inboxes.texts == ["before you came"], "what waited was dropped")
+        assert {"drop_pending_updates": False} in [asked for name, asked in bed.server.calls]
+
+
+# --- the webhook ---
+
+
+async def test_a_webhook_needs_a_secret() -> None:
+    async with WebhookBed() as bed:
+        bed.said["TELEGRAM_WEBHOOK_SECRET"] = "not a secret!"
+        with pytest.raises(UserError, match="TELEGRAM_WEBHOOK_SECRET"):
+            await bed.connect().run(Inboxes().accept, None)
+
+
+async def test_nobody_else_speaks_for_telegram() -> None:
+    async with WebhookBed() as bed, aiohttp.ClientSession() as session:
+        inboxes = Inboxes()
+        async with running(bed.connect(), inboxes.accept, None):
+            await bed.do(Does.TEXT, "true")
+            await until(lambda: inboxes.texts == ["true"], "it never came")
+            url = bed.said["TELEGRAM_WEBHOOK_URL"]
+            for headers in ({}, {SECRET_HEADER: "guess"}, {SECRET_HEADER: "s3cret_of-our"}):
+                async with session.post(url, json=UPDATES["text"], headers=headers) as response:
+                    assert response.status == 403
+            good = {SECRET_HEADER: bed.said["TELEGRAM_WEBHOOK_SECRET"]}
+            async with session.post(url, data=b"\xff no json", headers=good) as response:
+                assert response.status == 200, "what cannot be read would be sent again for ever"
+        assert inboxes.texts == ["true"]
+
+
+async def test_a_port_that_is_taken() -> None:
+    async with WebhookBed() as bed:
+        async with running(bed.connect(), Inboxes().accept, None):
+            await until(lambda: bool(bed.server.webhook), "no webhook")
+            with pytest.raises(Unreachable, match="cannot be listened on"):
+                await bed.connect().run(Inboxes().accept, None)
+
+
+# --- the check ---
+
+
+async def test_the_check_says_what_is_wrong() -> None:
+    async with WebhookBed() as bed:
+        found = await bed.connect().check()
+        assert [(one.good, one.text.partition(" ")[0]) for one in found] == [
+            (True, "Telegram"),
+            (True, "In"),
+            (False, "TELEGRAM_WEBHOOK_URL"),
+        ]
+        bed.said.clear()
+        assert all(one.good for one in await bed.connect().check())
+        bed.said["TELEGRAM_BOT_TOKEN"] = "987654321:AAF-another_token_of_some_letters"
+        with pytest.raises(NeedsLogin):
+            await bed.connect().check()
+
+
+async def test_faults_of_one_chat_are_not_anothers() -> None:
+    async with TelegramBed() as bed:
+        platform = bed.connect()
+        here, there = bed.chats(2)
+        bed.fail(Fault.GONE, times=99, chat=here)
+        async with running(platform, Inboxes().accept, None):
+            with pytest.raises(Refused, match="blocked"):
+                await platform.send(here, Body(text="x"), key="k", reply_to=None)
+            await platform.send(there, Body(text="x"), key="k", reply_to=None)

@@ -1,0 +1,131 @@
+"""Every platform is a folder with the same files, one line in pyproject.toml and one page; on paper it
+imports no SDK, and `hermes platforms` tells of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from hermes.admin import platforms
+from hermes.admin.output import Console, Parser
+from hermes.domain.capabilities import Manifest
+from hermes.domain.errors import NeedsLogin, UserError
+from hermes.domain.outfit import Finding, Outfit
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "src" / "hermes" / "entry" / "platforms"
+NAMES = sorted(path.name for path in FOLDER.iterdir() if (path / "manifest.py").exists())
+ENTRIES = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["hermes.platforms"]
+
+
+def manifest_of(name: str) -> Manifest:
+    found = import_module(f"hermes.entry.platforms.{name}.manifest").MANIFEST
+    assert isinstance(found, Manifest)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_platform_is_a_folder_a_line_and_a_page(name: str) -> None:
+    manifest = manifest_of(name)
+    assert {"__init__.py", "manifest.py", "adapter.py", "convert.py"} <= {
+        path.name for path in (FOLDER / name).iterdir()
+    }
+    assert ENTRIES[name] == f"hermes.entry.platforms.{name}.manifest:MANIFEST"
+    assert manifest.name == name
+    page = (ROOT / manifest.docs).read_text()
+    assert all(field.env in page for field in manifest.settings), "the page names every variable"
+    assert manifest.evidence[:1] in "ABCDE" and "grade" in page.lower()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert not manifest.extra or manifest.extra in extras
+
+
+def test_paper_imports_no_sdk() -> None:
+    names = ", ".join(f"hermes.entry.platforms.{name}.manifest" for name in NAMES)
+    probe = f"import sys; before = set(sys.modules)\nimport {names}\nprint(sorted(set(sys.modules) - before))"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", probe],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT / "src")},
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = {name.partition(".")[0] for name in eval(done.stdout)}
+    assert loaded <= sys.stdlib_module_names | {"hermes"}, "an SDK is imported with the manifests"
+
+
+# --- the command ---
+
+
+class Working:
+    """An adapter whose check is told by its token."""
+
+    def __init__(self, outfit: Outfit) -> None:
+        self._token = outfit.said("ALPHA_TOKEN")
+
+    async def check(self) -> list[Finding]:
+        if self._token == "revoked-1":
+            raise NeedsLogin("Alpha does not know the token (ALPHA_TOKEN)")
+        scope = Finding(good=self._token == "whole-1", text="it may write", hint=f"see {self._token}")
+        return [Finding(good=True, text="logged in as @alpha"), scope]
+
+
+ALPHA = Manifest(
+    name="alpha",
+    title="Alpha",
+    adapter=f"{__name__}:Working",
+    capabilities=manifest_of("github").capabilities,
+    settings=manifest_of("github").settings[:0],
+)
+
+
+def ask(monkeypatch: pytest.MonkeyPatch, home: Path, words: list[str], **environ: str) -> tuple[int, str]:
+    monkeypatch.setattr(platforms, "platform_manifests", lambda: (ALPHA, manifest_of("github")))
+    monkeypatch.setattr("hermes.plugins.load_adapter", lambda manifest: Working)
+    parser = Parser(prog="hermes platforms")
+    platforms.arguments(parser)
+    out = io.StringIO()
+    code = platforms.run(parser.parse_args(words), home, environ, Console(out=out, err=out))
+    return code, out.getvalue()
+
+
+def test_list_and_show(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code, told = ask(monkeypatch, tmp_path, ["list"], GITHUB_TOKEN="t-1234567")
+    assert code == 0
+    assert [line.split()[:3] for line in told.splitlines()[1:]] == [
+        ["alpha", "Alpha", "off"],
+        ["github", "GitHub", "on"],
+    ]
+    code, told = ask(monkeypatch, tmp_path, ["show", "github", "--json"])
+    facts = json.loads(told)
+    assert code == 0 and facts["packages"] == {"aiohttp": True} and not facts["settings"][0]["set"]
+    code, told = ask(monkeypatch, tmp_path, ["show", "github"], GITHUB_TOKEN="t-1234567")
+    assert "GITHUB_TOKEN  set" in told and "t-1234567" not in told
+
+
+@pytest.mark.parametrize(
+    ("token", "code", "words"),
+    [
+        ("whole-1", 0, ["✓ logged in as @alpha", "✓ it may write"]),
+        ("partial-1", 1, ["✓ logged in as @alpha", "✗ it may write"]),
+        ("revoked-1", 1, ["✗ Alpha does not know the token (ALPHA_TOKEN)"]),
+    ],
+)
+def test_test(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, token: str, code: int, words: list[str]
+) -> None:
+    told = ask(monkeypatch, tmp_path, ["test", "alpha"], ALPHA_TOKEN=token)
+    assert told[0] == code
+    assert [line for line in told[1].splitlines() if line[0] in "✓✗"] == words
+    assert token not in told[1], "a token is never printed"
+
+
+def test_an_unknown_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Did you mean github"):
+        ask(monkeypatch, tmp_path, ["test", "gihub"])
