@@ -75,6 +75,9 @@ class SlackBed(Testbed):
     async def do(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
         # Nothing is kept for who was never there: people write once somebody listens.
         await asyncio.wait_for(self.listening(), 20)
+        await self.do_now(does, text, chat=chat, on=on)
+
+    async def do_now(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
         room, raw = (chat or self.chat).chat, escaped(text)
         before = len(self.server.events)
         match does:
