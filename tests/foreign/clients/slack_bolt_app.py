@@ -8,6 +8,7 @@ import asyncio
 import inspect
 import json
 import sys
+from pathlib import Path
 
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
@@ -107,12 +108,22 @@ async def use_the_web_api(client: AsyncWebClient) -> dict[str, object]:
     await client.chat_postMessage(channel="C0TEAM00001", text="below", thread_ts=root["ts"])
     replies = await client.conversations_replies(channel="C0TEAM00001", ts=root["ts"])
     found["thread"] = [one["text"] for one in replies["messages"]]
-    found["reacted"] = (await client.reactions_add(channel="C0TEAM00001", timestamp=root["ts"], name="eyes"))["ok"]
+    found["reacted"] = (await client.reactions_add(channel="C0TEAM00001", timestamp=root["ts"], name="eyes"))[
+        "ok"
+    ]
     upload = await client.files_upload_v2(
-        content=b"image/png of no size", filename="a.png", title="A", channel="C0TEAM00001", initial_comment="look"
+        content=b"image/png of no size",
+        filename="a.png",
+        title="A",
+        channel="C0TEAM00001",
+        initial_comment="look",
     )
     info = await client.files_info(file=upload["files"][0]["id"])
-    found["uploaded"] = [info["file"]["name"], info["file"]["title"], "C0TEAM00001" in str(info["file"]["shares"])]
+    found["uploaded"] = [
+        info["file"]["name"],
+        info["file"]["title"],
+        "C0TEAM00001" in str(info["file"]["shares"]),
+    ]
     found["dm"] = (await client.conversations_open(users="U0BOB000001"))["channel"]["id"]
     found["deleted"] = (await client.chat_delete(channel="C0TEAM00001", ts=root["ts"]))["ok"]
     errors = []
@@ -137,7 +148,7 @@ async def use_the_web_api(client: AsyncWebClient) -> dict[str, object]:
 
 def check_calls(path: str) -> int:
     """Every method that the adapter calls is there and knows every parameter; blocks keep their limits."""
-    lines = [line for line in open(path).read().splitlines() if line]
+    lines = [line for line in Path(path).read_text().splitlines() if line]
     for line in lines:
         method, asked = json.loads(line)
         known = inspect.signature(getattr(AsyncWebClient, method.replace(".", "_")))

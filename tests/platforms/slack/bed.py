@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import socket
 from collections.abc import Sequence
@@ -12,12 +11,13 @@ from typing import Any
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, media_kind
 from hermes.domain.outfit import Outfit
+from hermes.domain.ports import Accept
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.convert import Me, to_inbounds
 from hermes.entry.platforms.slack.manifest import MANIFEST
 from hermes.entry.platforms.slack.wire import emoji_told
-from hermes.testing.platform_suite import Does, Fault, Shown, Testbed
+from hermes.testing.platform_suite import Does, Fault, Shown, Testbed, until
 from tests.platforms.slack.samples import CHANNEL, DM, GROUP, PAYLOADS
 from tests.platforms.slack.samples import ME as BOT
 from tests.platforms.slack.server import Slack
@@ -49,6 +49,7 @@ class SlackBed(Testbed):
         self.said = {"SLACK_APP_TOKEN": self.server.app_token}
         self._spoke: dict[str, Any] = {}
         self._events: set[str] = set()
+        self._beginners: list[SlackAdapter] = []
 
     async def open(self) -> None:
         await self.server.up()
@@ -66,6 +67,18 @@ class SlackBed(Testbed):
             )
         )
         adapter.api.answer_seconds = 0.4
+        run = adapter.run
+
+        async def watched(accept: Accept, cursor: str | None) -> None:
+            if cursor is None:
+                self._beginners.append(adapter)
+            try:
+                await run(accept, cursor)
+            finally:
+                if adapter in self._beginners:
+                    self._beginners.remove(adapter)
+
+        adapter.run = watched  # type: ignore[method-assign]
         return adapter
 
     def chats(self, count: int) -> list[Address]:
@@ -73,8 +86,7 @@ class SlackBed(Testbed):
         return [Address(platform="slack", chat=room) for room in rooms]
 
     async def do(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
-        # Nothing is kept for who was never there: people write once somebody listens.
-        await asyncio.wait_for(self.listening(), 20)
+        await self.listening()
         await self.do_now(does, text, chat=chat, on=on)
 
     async def do_now(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
@@ -101,7 +113,13 @@ class SlackBed(Testbed):
         self._events |= {one["event_id"] for one in self.server.events[before:]}
 
     async def listening(self) -> None:
-        await self.server.reached.wait()
+        """Nothing is kept for who was never there: people write once whoever begins there listens."""
+        await until(
+            lambda: self._anybody() and not any(one._new for one in self._beginners), "nobody ever listens"
+        )
+
+    def _anybody(self) -> bool:
+        return self.server.reached.is_set()
 
     def _file(self, does: Does) -> dict[str, Any]:
         if does is Does.IMAGE:
@@ -114,7 +132,7 @@ class SlackBed(Testbed):
 
     async def misdeliver(self, texts: Sequence[str]) -> None:
         """In another order than they were written, and some again."""
-        await asyncio.wait_for(self.listening(), 20)
+        await self.listening()
         before = len(self.server.events)
         deliver, self.server.deliver = self.server.deliver, lambda *told: None  # type: ignore[method-assign]
         for text in texts:
@@ -189,8 +207,9 @@ class EventsBed(SlackBed):
         self.server.events_url = f"http://127.0.0.1:{port}/slack/events"
         self.said = {"SLACK_SIGNING_SECRET": self.server.secret, "SLACK_WEBHOOK_PORT": str(port)}
 
-    async def listening(self) -> None:
+    def _anybody(self) -> bool:
         """A call that cannot be made is tried again until somebody has listened once."""
+        return True
 
 
 def escaped(text: str) -> str:

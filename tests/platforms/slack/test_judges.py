@@ -160,6 +160,8 @@ async def calls_of_the_adapter() -> list[list[Any]]:
             await platform.find_sent(bed.chat, "k")
             await platform.fetch(next(iter(bed.server.files)), sink)
             await platform.delete(sent)
-            await until(lambda: any(name == "conversations.replies" for name, _ in bed.server.calls), "unread")
+            await until(
+                lambda: any(name == "conversations.replies" for name, _ in bed.server.calls), "unread"
+            )
         await bed.connect().check()
         return [[name, asked] for name, asked in bed.server.calls]
