@@ -133,7 +133,9 @@ def _message(event: Mapping[str, Any], said: Mapping[str, Any], me: Me, what: Wh
     answered = said.get("thread_ts") not in (None, ts) and said.get("parent_user_id") == me.user
     return Inbound(
         delivery=DeliveryId(delivery),
-        source=_source(me, channel, thread, kind, user or bot, is_bot=bool(bot), told=said.get("username")),
+        source=_source(
+            me, _address(me, channel, thread), kind, user or bot, is_bot=bool(bot), told=said.get("username")
+        ),
         at=_time(moment),
         what=what,
         ref=ts,
@@ -164,20 +166,24 @@ def _kind(event: Mapping[str, Any], channel: str, me: Me) -> Kind:
 
 
 def _source(
-    me: Me, channel: str, thread: str | None, kind: Kind, user: str, *, is_bot: bool = False, told: Any = None
+    me: Me, address: Address, kind: Kind, user: str, *, is_bot: bool = False, told: Any = None
 ) -> Source:
-    inside = kind is not Kind.PRIVATE and thread is not None
+    inside = kind is not Kind.PRIVATE and address.thread is not None
     name = me.names.get(user) or (told if isinstance(told, str) else "")
     return Source(
-        address=Address(platform=NAME, account=me.account, chat=channel, thread=thread),
+        address=address,
         kind=Kind.THREAD if inside else kind,
         user=user,
         user_name=storable(name) or None,
-        chat_name=storable(me.names.get(channel, "")) or None,
+        chat_name=storable(me.names.get(address.chat, "")) or None,
         guild=me.team or None,
-        parent_chat=channel if inside else None,
+        parent_chat=address.chat if inside else None,
         is_bot=is_bot,
     )
+
+
+def _address(me: Me, channel: str, thread: str | None = None) -> Address:
+    return Address(platform=NAME, account=me.account, chat=channel, thread=thread)
 
 
 def _words(said: Mapping[str, Any], me: Me) -> tuple[str, bool]:
@@ -267,7 +273,7 @@ def _pressed(payload: Mapping[str, Any], me: Me) -> Inbound | None:
     name = payload["user"].get("name") or payload["user"].get("username")
     return Inbound(
         delivery=DeliveryId(f"button:{channel}:{ts}:{user}:{at}"),
-        source=_source(me, channel, thread, _kind({}, channel, me), user, told=name),
+        source=_source(me, _address(me, channel, thread), _kind({}, channel, me), user, told=name),
         at=_time(at),
         what=What.BUTTON,
         ref=ts,
@@ -287,7 +293,7 @@ def _command(payload: Mapping[str, Any], me: Me, now: datetime) -> Inbound | Non
     kind = Kind.PRIVATE if payload.get("channel_name") == "directmessage" else _kind({}, channel, me)
     return Inbound(
         delivery=DeliveryId(f"command:{storable(_text(payload['trigger_id']) or _raise())}"),
-        source=_source(me, channel, None, kind, user, told=payload.get("user_name")),
+        source=_source(me, _address(me, channel), kind, user, told=payload.get("user_name")),
         at=now,
         text=storable(line),
         mentions_me=True,
@@ -301,7 +307,7 @@ def _reaction(event: Mapping[str, Any], me: Me) -> Inbound | None:
     channel, ts = _id(item["channel"]), _ts(item["ts"])
     return Inbound(
         delivery=DeliveryId(f"reaction:{channel}:{ts}:{user}:{at}"),
-        source=_source(me, channel, None, _kind({}, channel, me), user),
+        source=_source(me, _address(me, channel), _kind({}, channel, me), user),
         at=_time(at),
         what=What.REACTION,
         ref=ts,
@@ -317,7 +323,7 @@ def _membership(event: Mapping[str, Any], me: Me) -> Inbound | None:
     inviter = _if_id(event.get("inviter")) or me.user
     return Inbound(
         delivery=DeliveryId(f"member:{channel}:{at}"),
-        source=_source(me, channel, None, _kind({}, channel, me), inviter),
+        source=_source(me, _address(me, channel), _kind({}, channel, me), inviter),
         at=_time(at),
         what=What.JOINED if joined else What.LEFT,
     )
