@@ -50,6 +50,7 @@ class SlackBed(Testbed):
         self._spoke: dict[str, Any] = {}
         self._events: set[str] = set()
         self._beginners: list[SlackAdapter] = []
+        self._seen: dict[str, tuple[int, list[Shown]]] = {}
 
     async def open(self) -> None:
         await self.server.up()
@@ -147,12 +148,18 @@ class SlackBed(Testbed):
         return len(self._events & self.server.acked)
 
     def shown(self, chat: Address | None = None) -> list[Shown]:
-        found = []
-        for one in self.server.order:
-            message = self.server.find(one["channel"], one["ts"])
-            if message is not None and chat in (None, Address(platform="slack", chat=one["channel"])):
-                found.append(self._shown(one["channel"], message))
-        return found
+        if chat is not None:
+            return self._in(chat.chat)
+        by_ref = {one.ref: one for room in self.server.changes for one in self._in(room)}
+        return [by_ref[one["ts"]] for one in self.server.order if one["ts"] in by_ref]
+
+    def _in(self, room: str) -> list[Shown]:
+        """What we said in a conversation; looked at often, and made anew only after a change."""
+        changes = self.server.changes.get(room, 0)
+        if self._seen.get(room, (0, []))[0] != changes:
+            mine = [one for one in self.server.messages[room] if one["user"] == BOT]
+            self._seen[room] = (changes, [self._shown(room, one) for one in mine])
+        return self._seen.get(room, (0, []))[1]
 
     def _shown(self, room: str, message: dict[str, Any]) -> Shown:
         files = [self.server.files[file["id"]] for file in message.get("files", ())]

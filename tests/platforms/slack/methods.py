@@ -67,6 +67,8 @@ class Methods:
     messages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     order: list[dict[str, Any]] = field(default_factory=list)
     """The bot's own messages as they first appeared."""
+    changes: dict[str, int] = field(default_factory=dict)
+    """How often what the bot said in a conversation has changed."""
     edits: dict[str, int] = field(default_factory=dict)
     files: dict[str, File] = field(default_factory=dict)
     reactions: list[tuple[str, str, str]] = field(default_factory=list)
@@ -348,8 +350,12 @@ class Methods:
             message["blocks"] = asked["blocks"]
         self.messages[room].append(message)
         self.order.append({"channel": room, "ts": message["ts"]})
+        self._changed(room)
         self.tell({**message, "channel": room, "channel_type": self.rooms[room]})
         return message
+
+    def _changed(self, room: str) -> None:
+        self.changes[room] = self.changes.get(room, 0) + 1
 
     def m_chat_update(self, asked: dict[str, Any]) -> dict[str, Any]:
         room = self._room(asked)
@@ -370,6 +376,7 @@ class Methods:
         if asked.get("blocks"):
             message["blocks"] = asked["blocks"]
         message["edited"] = {"user": self.bot_user, "ts": self.moment()}
+        self._changed(room)
         changed = {"message": dict(message), "previous_message": before, "hidden": True}
         self.tell(
             {
@@ -389,6 +396,7 @@ class Methods:
         if message is None:
             raise Wrong("message_not_found")
         self.messages[room].remove(message)
+        self._changed(room)
         return {"channel": room, "ts": message["ts"]}
 
     def m_reactions_add(self, asked: dict[str, Any]) -> dict[str, Any]:

@@ -60,6 +60,7 @@ class Api:
         self._token = token
         self._proxy = proxy
         self._session: aiohttp.ClientSession | None = None
+        self._over = False
 
     async def call(self, method: str, **asked: Any) -> dict[str, Any]:
         return (await self.ask(method, asked)).result
@@ -141,15 +142,24 @@ class Api:
                 return response.status, await response.read(), response.headers
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
             raise Unreachable(f"Slack cannot be reached ({type(error).__name__})") from None
+        except RuntimeError as error:
+            # Closed between two steps of ours.
+            raise Unreachable(
+                f"The connection to Slack is being renewed ({error})", maybe_done=True
+            ) from None
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Unreachable(f"Slack did not answer ({type(error).__name__})", maybe_done=True) from None
 
     def http(self) -> aiohttp.ClientSession:
+        if self._over:
+            raise Unreachable("The connection to Slack is being renewed")
         if self._session is None:
             self._session = aiohttp.ClientSession()
         return self._session
 
     async def close(self) -> None:
+        """For good: who is late with a call is told so, and comes again to the next connection."""
+        self._over = True
         if self._session is not None:
             await self._session.close()
             self._session = None
