@@ -56,6 +56,7 @@ class Slack(Methods):
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once somebody has listened."""
     opened: int = 0
+    greets: bool = True
     socket_mode: bool = True
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     chaos: Callable[[], tuple[Fault, bool] | None] = lambda: None
@@ -177,7 +178,8 @@ class Slack(Methods):
             "connection_info": {"app_id": "A0FAKEAPP01"},
         }
         try:
-            await socket.send_json(hello)
+            if self.greets:
+                await socket.send_json(hello)
             self.sockets.append(socket)
             self.opened += 1
             self.reached.set()

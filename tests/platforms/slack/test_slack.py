@@ -16,7 +16,7 @@ from hermes.domain.errors import NeedsLogin, Unreachable
 from hermes.domain.message import Inbound, MediaKind, What
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.convert import to_inbounds
-from hermes.entry.platforms.slack.history import OVERLAP, Mark
+from hermes.entry.platforms.slack.history import OVERLAP, WEEK, Mark
 from hermes.testing.clock import FakeClock, QuickClock
 from hermes.testing.platform_suite import (
     CHECKS,
@@ -219,6 +219,7 @@ def test_the_mark_goes_behind_what_was_seen() -> None:
     mark.saw(1500.0)
     assert Mark.of(mark.cursor, 0.0).since == 2000.5 - OVERLAP
     assert Mark.of("nonsense", 7.0).since == 7.0
+    assert Mark.of(mark.cursor, 9_000_000.0).since == 9_000_000.0 - WEEK, "a month ago is long ago"
 
 
 async def test_a_missing_permission_hides_its_own_chats_only(caplog: pytest.LogCaptureFixture) -> None:
@@ -319,6 +320,13 @@ async def test_a_silent_socket_tells_that_it_lives() -> None:
         platform.quiet_seconds = 0.01
         async with running(platform, inboxes.accept, None):
             await until(lambda: inboxes.batches > 3, "no sign of life")
+
+
+async def test_a_socket_without_a_greeting_is_left() -> None:
+    async with SlackBed() as bed:
+        bed.server.greets = False
+        with pytest.raises(Unreachable, match="says nothing"):
+            await bed.connect().run(Inboxes().accept, None)
 
 
 # --- the door ---

@@ -363,13 +363,11 @@ async def test_the_check_says_what_is_wrong() -> None:
             (True, "Slack knows the bot as @hermes in Fake (U0HERMES001)."),
             (True, "Socket Mode is on, and the app token opens it."),
         ]
-        bed.server.scopes = tuple(
-            one for one in bed.server.scopes if one not in ("files:write", "im:history")
-        )
+        bed.server.scopes = tuple(one for one in bed.server.scopes if one not in ("users:read", "im:history"))
         found = await bed.connect().check()
         assert [(one.good, one.text) for one in found if one.hint] == [
             (False, "Without the permission im:history it does not hear direct messages."),
-            (True, "Without the permission files:write it cannot send files."),
+            (True, "Without the permission users:read it does not know people's names."),
         ]
         bed.said["SLACK_APP_TOKEN"] = "xapp-1-another"
         with pytest.raises(NeedsLogin, match="SLACK_APP_TOKEN"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -117,13 +118,14 @@ class Api:
         """A connection for Socket Mode; a dead one is noticed by its missing heartbeat."""
         self.check_ours(url)
         try:
-            return await self.http().ws_connect(
-                url,
-                heartbeat=20.0,
-                proxy=self._proxy,
-                timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
-                max_msg_size=16 * 1024 * 1024,
-            )
+            async with asyncio.timeout(self.answer_seconds):
+                return await self.http().ws_connect(
+                    url,
+                    heartbeat=20.0,
+                    proxy=self._proxy,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
+                    max_msg_size=16 * 1024 * 1024,
+                )
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Unreachable(f"Slack's socket cannot be opened ({type(error).__name__})") from None
 

@@ -52,6 +52,7 @@ class Socket:
         self._ears = ears
         self._reading: asyncio.Task[aiohttp.WSMessage] | None = None
         self._catching: asyncio.Future[None] | None = None
+        self._greeted = False
 
     async def live(self, quiet_seconds: float) -> None:
         while True:
@@ -62,6 +63,7 @@ class Socket:
 
     async def _one(self, quiet_seconds: float) -> None:
         socket = await self._api.connect(await open_socket(self._api, self._token))
+        self._greeted = False
         try:
             while True:
                 frame = await self._next(socket, quiet_seconds)
@@ -81,14 +83,17 @@ class Socket:
         """The next frame; meanwhile what was missed is read, and its failure is ours."""
         if self._reading is None:
             self._reading = asyncio.ensure_future(socket.receive())
+        patience = quiet_seconds if self._greeted else self._api.answer_seconds
         waited = [task for task in (self._reading, self._catching) if task is not None]
-        done, _ = await asyncio.wait(waited, timeout=quiet_seconds, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         if self._catching is not None and self._catching.done():
             caught, self._catching = self._catching, None
             caught.result()
         if self._reading.done():
             read, self._reading = self._reading, None
             return read.result()
+        if not done and not self._greeted:
+            raise Unreachable("Slack's socket says nothing")
         if not done:
             # Slack may have nothing to tell; a connection that died is noticed by its heartbeat.
             await self._ears.alive()
@@ -103,6 +108,7 @@ class Socket:
             return True
         match told.get("type"):
             case "hello":
+                self._greeted = True
                 if self._catching is None:
                     self._catching = asyncio.ensure_future(self._ears.catch_up())
                 return True

@@ -22,7 +22,7 @@ from hermes.entry.platforms.slack.wire import is_sent_as
 log = logging.getLogger("hermes.slack")
 OVERLAP = 60.0
 """Events of different conversations may come out of order; what is read twice counts once."""
-_THREADS_BACK = 7 * 86_400.0
+WEEK = 7 * 86_400.0
 _TYPES = {"im": "im", "mpim": "mpim", "private_channel": "group", "public_channel": "channel"}
 _PAGE = 200
 _MOST_PAGES = 50
@@ -41,9 +41,11 @@ class Mark:
 
     @classmethod
     def of(cls, cursor: str | None, now: float) -> Mark:
-        """From a stored cursor; who comes for the first time begins now."""
+        """From a stored cursor, but not from longer ago than a week: nobody waits for an answer any more. Who
+        comes for the first time begins now."""
         since = seconds(cursor)
-        return cls(since=now if since is None else since, highest=0.0, whole=since is None)
+        oldest = now if since is None else max(since, now - WEEK)
+        return cls(since=oldest, highest=0.0, whole=since is None)
 
     def saw(self, moment: float | None) -> None:
         self.highest = max(self.highest, moment or 0.0)
@@ -89,7 +91,7 @@ class Missed:
         said: list[dict[str, Any]] = []
         threads: list[str] = []
         back = 0
-        asked = {"channel": room, "oldest": f"{max(0.0, self._since - _THREADS_BACK):.6f}", "limit": _PAGE}
+        asked = {"channel": room, "oldest": f"{max(0.0, self._since - WEEK):.6f}", "limit": _PAGE}
         try:
             async for page in self._pages("conversations.history", "messages", **asked):
                 for message in page:

@@ -70,7 +70,11 @@ SCOPES = {
     "commands": "it has no slash command",
 }
 """What each permission is for, told by what is missing without it."""
-NEEDED = frozenset({"chat:write", "im:history"})
+_OPTIONAL = frozenset({
+    "commands", "groups:history", "groups:read", "im:write", "mpim:history", "mpim:read", "reactions:read",
+    "reactions:write", "users:read",
+})  # fmt: skip
+"""What one may do without on purpose."""
 
 
 # --- errors --------------------------------------------------------------------------------------
@@ -227,7 +231,7 @@ def scope_findings(scopes: str) -> list[Finding]:
         return []
     return [
         Finding(
-            good=scope not in NEEDED,
+            good=scope in _OPTIONAL,
             text=f"Without the permission {scope} {what}.",
             hint="Add it under OAuth & Permissions in your app, then install the app again.",
         )
