@@ -94,10 +94,8 @@ class Missed:
         asked = {"channel": room, "oldest": f"{max(0.0, self._since - WEEK):.6f}", "limit": _PAGE}
         try:
             async for page in self._pages("conversations.history", "messages", **asked):
-                for message in page:
-                    if (seconds(message.get("latest_reply")) or 0.0) > self._since:
-                        threads.append(str(message.get("thread_ts")))
-                    said.append(message)
+                said += page
+                threads += [str(message.get("ts")) for message in page if self._goes_on(message)]
                 back += not any(self._is_new(message) for message in page)
                 if back >= _MOST_BACK:
                     break
@@ -109,6 +107,11 @@ class Missed:
             log.info("slack.missed_unread room=%s why=%s", room, error)
         said.sort(key=lambda message: seconds(message.get("ts")) or 0.0)
         return [event for message in said for event in self._told(message, room, kind)]
+
+    def _goes_on(self, message: Mapping[str, Any]) -> bool:
+        """Whether there may be something new in the thread below."""
+        latest = seconds(message.get("latest_reply"))
+        return bool(message.get("reply_count")) and (latest is None or latest > self._since)
 
     def _is_new(self, message: Mapping[str, Any]) -> bool:
         return (seconds(message.get("ts")) or 0.0) > self._since
