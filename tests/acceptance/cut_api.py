@@ -44,7 +44,7 @@ async def cut_everywhere(
     to its end by a second gateway on the same home."""
     api_world.App = CutApp  # type: ignore[misc]
     try:
-        for number in range(1, MOST_WRITES) if full else range(2 if after else 5, MOST_WRITES, 13):
+        for number in range(1, MOST_WRITES) if full else range(4 if after else 9, MOST_WRITES, 17):
             place = folder / f"write-{number}-{'after' if after else 'before'}"
             place.mkdir()
             api = make(place)
