@@ -66,6 +66,7 @@ class Journey:
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     is_admin: Callable[[Source], bool] = lambda source: False
     restart: Callable[[], None] | None = None
+    offered: Sequence[str] = ()
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
     model: ScriptedModel = field(init=False)
     database: SqliteStore = field(init=False)
@@ -90,7 +91,11 @@ class Journey:
                 settings=self.settings,
                 clock=self.clock,
                 capabilities={"fake": KINDS[self.kind]},
-                around=Around(is_admin=self.is_admin, can_restart=self.restart is not None),
+                around=Around(
+                    is_admin=self.is_admin,
+                    can_restart=self.restart is not None,
+                    offered=lambda agent: self.offered,
+                ),
                 restart=self.restart or _nobody,
                 hooks=self.hooks,
                 select=agent_chooser(self.hooks),
