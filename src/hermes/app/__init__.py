@@ -24,7 +24,14 @@ from hermes.agent.models import Models
 from hermes.agent.pictures import Illustrated
 from hermes.agent.routes import Route, RoutedProvider
 from hermes.agent.tools import Workbench
-from hermes.app.accounts import StoreLease, adapter_maker, credential, is_enabled, ready_maker
+from hermes.app.accounts import (
+    StoreLease,
+    adapter_maker,
+    credential,
+    is_enabled,
+    ready_maker,
+    told_apart,
+)
 from hermes.app.commands import commands_around
 from hermes.app.hooks import HookPart
 from hermes.app.http import Around, HttpPart
@@ -260,7 +267,8 @@ class App:
         http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
         if not self._given.in_memory:
             await http.open(self._around_http(gateway, runtimes), vitals.facts)
-        kept = {one.name: Host(one, gateway, clock, vitals.tell_platform) for one in accounts}
+        tell = told_apart(vitals.tell_platform)
+        kept = {one.name: Host(one, gateway, clock, tell) for one in accounts}
         vitals.watch(kept, gateway)
         hosts = [asyncio.create_task(host.live(), name=name) for name, host in kept.items()]
         names = [account.name for account in accounts]

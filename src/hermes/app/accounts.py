@@ -13,6 +13,7 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ports import Platform, Store
 from hermes.domain.settings import PlatformSettings, Secret
+from hermes.entry.host import HostState, Report
 from hermes.state.locks import MachineLock
 from hermes.state.settings import Loaded
 
@@ -57,7 +58,12 @@ def is_enabled(manifest: Manifest, loaded: Loaded) -> bool:
         return block.enabled
     if any(field.required for field in manifest.settings):
         return not missing_settings(manifest, loaded)
-    return any(loaded.find(manifest.name, field.env) for field in manifest.settings)
+    trees = {} if block is None else block.trees
+    return any(
+        loaded.find(manifest.name, field.env)
+        or trees.get(field.env.lower().removeprefix(f"{manifest.name}_"))
+        for field in manifest.settings
+    )
 
 
 def missing_settings(manifest: Manifest, loaded: Loaded) -> list[str]:
@@ -95,3 +101,12 @@ def ready_maker(platform: Platform) -> Callable[[], Awaitable[Platform]]:
         return platform
 
     return make
+
+
+def told_apart(tell: Report) -> Report:
+    """Incoming webhooks are a door of the same name as the account that sends some."""
+
+    def told(account: str, state: HostState, why: str) -> None:
+        tell("webhook targets" if account == "webhook" else account, state, why)
+
+    return told

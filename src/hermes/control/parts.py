@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from hermes.control.commands.registry import NOTHING_AROUND, Around
 from hermes.control.expiry import Flush, flush_nothing
 from hermes.control.hooks import Hooks
-from hermes.control.job_targets import ResolveTargets, resolve_targets
 from hermes.control.routing import SelectAgent
 from hermes.control.runtime import Runtime
 from hermes.control.targets import Aliases
@@ -36,8 +35,6 @@ class Parts:
     capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
     select: SelectAgent | None = None
     hooks: Hooks = field(default_factory=Hooks)
-    targets: ResolveTargets = resolve_targets
-    """Where the answers of jobs go."""
     owner: str = "gateway"
     """Who holds the lease of the ticker."""
     aliases: Mapping[str, str] = field(default_factory=dict)

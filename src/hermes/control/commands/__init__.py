@@ -15,6 +15,7 @@ _MODULES = (
     "places",
     "process",
     "quick",
+    "handing",
 )
 
 

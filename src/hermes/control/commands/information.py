@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.control.access import Knock, decide
-from hermes.control.commands.registry import COMMANDS, Call, Reply, command, resolve, usable
+from hermes.control.commands.registry import Call, Reply, command, resolve, usable
 from hermes.control.pairing import is_paired
 from hermes.control.tiers import tier_of
 from hermes.control.trace import trace_message
@@ -102,7 +102,7 @@ def whoami(call: Call) -> Reply:
         f"Here: {source.address} ({source.kind.value})",
         f"Access: {verdict}",
         f"Tier: {tier.name}, because {tier.reason}",
-        f"Commands: {'all' if len(may) == len(COMMANDS) else ', '.join(may)}",
+        f"Commands: {'all' if tier.commands is None and tier.owner else ', '.join(may)}",
         f"Session key: {call.key}",
     ]
     if source.roles:

@@ -277,7 +277,7 @@ async def _bring(
         )
     bringing = Bringing(results=results, now=call.door.clock.now(), request=named)
     try:
-        return await unbroken(call.door.gateway.resume(agent, bringing.unit))
+        return await unbroken(call.door.gateway.go_on(agent, bringing.unit))
     except Unfinished:
         if before is not None or terms.conversation is not None:
             raise
