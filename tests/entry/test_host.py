@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import pytest
 
@@ -105,6 +106,7 @@ class Stage:
     clock: FakeClock = field(default_factory=FakeClock)
     states: list[tuple[HostState, str]] = field(default_factory=list)
     make_error: HermesError | None = None
+    host: Host = field(init=False)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -114,8 +116,8 @@ class Stage:
             return self.adapter
 
         account = Account(name="fake", make=make, lease=self.lease)  # type: ignore[arg-type]
-        host = Host(account, self.gateway, self.clock, self._told)  # type: ignore[arg-type]
-        task = asyncio.create_task(host.live())
+        self.host = Host(account, self.gateway, self.clock, self._told)  # type: ignore[arg-type]
+        task = asyncio.create_task(self.host.live())
         await settle()
         yield task
         task.cancel()
@@ -247,6 +249,7 @@ async def test_a_deaf_adapter_is_rebuilt() -> None:
         await clock.advance(89)  # three signs, the last after 60 s
         assert stage.state is HostState.CONNECTED and len(stage.adapter.cursors) == 1
         assert stage.gateway.accepted == [] and stage.gateway.stored is None
+        assert stage.host.heard_at == clock.now() - timedelta(seconds=29)
         await clock.advance(1.5)
         told = [why for state, why in stage.states if state is HostState.RETRYING]
         assert told and told[0].startswith("it was connected and heard nothing for 30 s; trying again in")

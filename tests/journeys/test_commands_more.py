@@ -312,3 +312,14 @@ async def test_only_an_admin_switches_approvals_off_for_several_people(tmp_path:
     async with Journey(folder=tmp_path, script=by_words) as chat:
         chat.world.write("/yolo", kind="channel")
         await chat.until_seen("only an admin may switch approvals off")
+
+
+async def test_model_also_takes_what_the_service_offers(tmp_path: Path) -> None:
+    offered = [f"offered-{number:02}" for number in range(40)]
+    async with Journey(folder=tmp_path, kind="plain", offered=offered) as chat:
+        chat.world.write("/model")
+        await chat.until_seen("offered-29, default and 10 more that the provider offers")
+        chat.world.write("/model OFFERED-35")
+        await chat.until_seen("This session answers with offered-35 from now on.")
+        chat.world.write("/model ofered-07")
+        await chat.until_seen("Did you mean offered-07?")
