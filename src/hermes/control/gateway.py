@@ -45,6 +45,7 @@ from hermes.control.outcome import Outcomes
 from hermes.control.parts import Parts as Parts
 from hermes.control.questions import Expiry, Outcome, answer, settled_of
 from hermes.control.restart import begin_life, tell_unfinished
+from hermes.control.resting import Resting
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
 from hermes.control.submission import Submission, Submitted, Submitting, check_size
@@ -106,6 +107,7 @@ class Gateway:
             ring=self._delivery.ring,
             wake=self._ring_known,
         )
+        self.resting = Resting(parts.store)
         self._job_targets = named_targets(parts.channel_names)
         self.cron = self._make_cron(parts)
         self.handoffs = self._make_carriers(parts)
@@ -175,7 +177,7 @@ class Gateway:
             capabilities=self.capabilities,
             ring_session=self._ring_session,
             ring_lane=self._delivery.ring,
-            ring_jobs=self.cron.ring,
+            ring_jobs=self._commanded,
             restart=parts.restart,
             select=parts.select,
             around=self._commands_around,
@@ -344,7 +346,7 @@ class Gateway:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session, *replied.wakes}:
             self._ring_known(caller.agent, session)
-        self.cron.ring()
+        self._commanded()
         return await self._handed_over(caller.agent, replied) if replied.handoff else replied
 
     async def _handed_over(self, agent: AgentId, replied: Replied) -> Replied:
@@ -439,12 +441,17 @@ class Gateway:
 
     # --- inside ---
 
+    def _commanded(self) -> None:
+        self.cron.ring()
+        self.resting.changed()
+
     @property
     def _commands_around(self) -> Around:
         return replace(
             self._parts.around,
             models=self._parts.aliases,
             accounts=self._accounts(),
+            is_up=lambda account: account in self._delivery.accounts,
             targets=self._job_targets,
         )
 
