@@ -116,7 +116,8 @@ def obliging(request: ModelRequest) -> Reply:
     said = " ".join(message_text(one) for one in news if one["role"] == "user")
     done = sum(one["role"] == "tool" for one in news)
     tools, tokens = _TOOL.findall(said), _TOKEN.findall(said)
-    pace = Pace(between=0.002, sizes=(9,))
+    # Pieces that come while the program is slow become one; there must be four at least.
+    pace = Pace(between=0.01, sizes=(4,))
     if done < len(tools):
         return Reply(text=None, calls=(_call(tools[done], tokens[0], done),), pace=pace)
     return Reply(text="\n".join(map(whole, tokens)), pace=pace)

@@ -20,6 +20,11 @@ from hermes.domain.errors import UserError
 from hermes.plugins import platform_manifests, providers
 from hermes.state.settings import Loaded, load_settings
 
+_APPROVALS = {
+    "manual": "manual (a person is asked before what is dangerous)",
+    "smart": "smart (a person is asked before what is dangerous; no model decides yet)",
+    "off": "off (nobody is asked before what is dangerous)",
+}
 _ALIVE = ("starting", "running", "draining")
 
 
@@ -37,13 +42,20 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     live = _ask(home, environ)
     if asked.json:
         console.json(
-            _facts(home, loaded, holder, told) | model | {"version": asked.version, "live": _live_facts(live)}
+            _facts(home, loaded, holder, told)
+            | model
+            | {
+                "version": asked.version,
+                "live": _live_facts(live),
+                "approvals": loaded.settings.approvals.mode,
+            }
         )
         return 0
     pairs = [("Home", str(home)), ("Gateway", _gateway(holder, told))]
     if running:
         pairs.append(("Agents", ", ".join(map(str, told.get("agents", []))) or "–"))
     pairs += [("Model", _named(model["model"], model["provider"])), ("Why", model["model_why"])]
+    pairs.append(("Approvals", _APPROVALS[loaded.settings.approvals.mode]))
     if running:
         pairs += _platforms(told) + _hooks(told)
     if live is not None:

@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -244,7 +245,11 @@ class App:
                 select=agent_chooser(self._own_hooks),
                 owner=str(self._home),
                 aliases={name: route.model for name, route in self._routes.items()},
-                around=commands_around(settings, self._version, self._home, self._given.boots),
+                around=replace(
+                    commands_around(settings, self._version, self._home),
+                    can_restart=self._given.boots,
+                    offered=lambda agent: self._models.offered.get(agent, ()),
+                ),
                 restart=self.restart,
                 chores=self._chores,
                 accounts=[account.name for account in self._accounts(store)],
@@ -337,6 +342,8 @@ class App:
         for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
             self._choices[agent] = await self._models.choose(model_of(agent, self.loaded))
         self._routes = await self._models.routes(routes)
+        refresh = partial(self._models.refresh, self._choices)
+        self._chores.append(Chore(name="model list", every=HOURLY, run=refresh))
         log.info("model.chosen %s", self.model_line)
 
     def _model_facts(self) -> dict[str, str]:

@@ -9,10 +9,9 @@ from hermes.control.tiers import tier_of
 from hermes.domain.settings import Settings
 
 
-def commands_around(settings: Settings, version: str, home: Path, can_restart: bool) -> Around:
+def commands_around(settings: Settings, version: str, home: Path) -> Around:
     return Around(
         is_admin=lambda source: tier_of(source, settings).owner,
         version=version,
         home=str(home),
-        can_restart=can_restart,
     )

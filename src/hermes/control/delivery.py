@@ -35,6 +35,7 @@ class Delivery:
         self._tally = tally
         self._hooks = hooks
         self._platforms: dict[str, Platform] = {}
+        self._arrival = asyncio.Event()
         self._menus = Menus(store, settings)
         world = LaneWorld(
             store=store,
@@ -56,6 +57,8 @@ class Delivery:
         self._platforms[account] = platform
         self._menus.offer(account, platform)
         self._lanes.search()
+        self._arrival.set()
+        self._arrival.clear()
 
     def detach(self, account: str) -> None:
         self._platforms.pop(account, None)
@@ -70,6 +73,12 @@ class Delivery:
     @property
     def accounts(self) -> tuple[str, ...]:
         return tuple(self._platforms)
+
+    async def connected(self, account: str) -> Platform:
+        """The account's platform, as soon as it is up."""
+        while account not in self._platforms:
+            await self._arrival.wait()
+        return self._platforms[account]
 
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
         await self._menus.close()

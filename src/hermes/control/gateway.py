@@ -36,6 +36,7 @@ from hermes.control.doors import (
 from hermes.control.expiry import SessionExpiry
 from hermes.control.explain import explain
 from hermes.control.feed import Feeds
+from hermes.control.fetching import Fetching
 from hermes.control.handoff import Carriers, HandoffWorld, handoff_words
 from hermes.control.intake import Intake, IntakeWorld, storable_item
 from hermes.control.job_targets import named_targets
@@ -43,6 +44,7 @@ from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
 from hermes.control.parts import Parts as Parts
+from hermes.control.prepare import place_prompt
 from hermes.control.questions import Expiry, Outcome, answer, settled_of
 from hermes.control.restart import begin_life, tell_unfinished
 from hermes.control.resting import Resting
@@ -167,6 +169,8 @@ class Gateway:
             clock=parts.clock,
             epoch=boot.epoch,
             committed=self._committed,
+            fetching=Fetching(connected=self._delivery.connected, clock=parts.clock, settings=parts.settings),
+            place=partial(place_prompt, self.capabilities),
             hooks=parts.hooks,
         )
         world = IntakeWorld(

@@ -82,6 +82,8 @@ class Capabilities:
     threads: Grade = Grade.NONE
     buttons: Grade = Grade.NONE
     media: dict[MediaKind, MediaLimit] = field(default_factory=dict)
+    fetches: bool = False
+    """Whether files that come with messages can be got."""
     typing: bool = False
     reactions: bool = False
     history: bool = False
@@ -99,6 +101,9 @@ class Capabilities:
     """It lets nobody through whom the operator has not let in there; no list of ours is asked."""
     answers_strangers: bool = True
     """Whether strangers may be sent a pairing code; not where an address is easily forged (email)."""
+
+    hint: str = ""
+    """A sentence for the model about writing there, where there is more to say than the facts above."""
 
     @property
     def edits(self) -> bool:

@@ -22,7 +22,7 @@ from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.job import JobRuns, Jobs
 from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.pairing import PairingCodes, Pairings
-from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow
+from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow, Overheard
 from hermes.domain.session import EVERY_SESSION, Among, Session, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall
 from hermes.domain.turn import Answer, Earlier, Question, Request, Turn, TurnState
@@ -64,6 +64,9 @@ from hermes.domain.world import (
 )
 from hermes.domain.world import (
     ProcessView as ProcessView,
+)
+from hermes.domain.world import (
+    Sink as Sink,
 )
 
 T = TypeVar("T")
@@ -197,6 +200,19 @@ class MediaIndex(Protocol):
     def kept(self, sha256: str) -> bool: ...  # by whichever agent
 
 
+class Talk(Protocol):
+    """What was said in shared chats and not to us, the latest of each place; and what we said there."""
+
+    def keep(self, to: Address, said: Overheard, most: int) -> None: ...
+
+    def take(self, session: SessionId, to: Address, since: datetime | None = None) -> list[Overheard]:
+        """What a session has not been given yet, oldest first; now it has. One that was given nothing before
+        gets what was said `since` then."""
+
+    def sent(self, to: Address, ref: str) -> str | None:
+        """The words of a message of ours, if it is among the latest there."""
+
+
 class Leases(Protocol):
     def take(self, name: str, owner: str, now: datetime, seconds: float) -> int | None:
         """The fencing epoch, or None while somebody else holds it."""
@@ -254,6 +270,8 @@ class Tx(DeliveryTables, Protocol):
     @property
     def media(self) -> MediaIndex: ...
     @property
+    def talk(self) -> Talk: ...
+    @property
     def leases(self) -> Leases: ...
     @property
     def pairings(self) -> Pairings: ...
@@ -310,6 +328,14 @@ class Deletes(Protocol):
 @runtime_checkable
 class History(Protocol):
     async def find_sent(self, to: Address, key: str) -> Receipt | None: ...
+
+
+@runtime_checkable
+class Fetches(Protocol):
+    async def fetch(self, ref: str, sink: Sink) -> None:
+        """Put the file that an attachment's `ref` stands for into the sink, piece by piece, from the
+        platform's own hosts alone. A `Refused` says why it is not to be had, in words that the person and
+        the model are shown (“the link has expired”): no address and no token in them."""
 
 
 @runtime_checkable

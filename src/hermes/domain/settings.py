@@ -95,6 +95,14 @@ class AgentSettings:
         ),
     )
     system_prompt: str = field(default="", metadata=about("Text added to the system prompt."))
+    image_input_mode: str = field(
+        default="auto",
+        metadata=about(
+            "Images of chats: shown to the model (`auto`, `native`), or only named to it (`text`, for one "
+            "that cannot see).",
+            choices=("auto", "native", "text"),
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +206,13 @@ class GatewaySettings:
             "Folders besides the agent's workspace that files may be sent from.",
             env=("HERMES_MEDIA_ALLOW_DIRS",),
         ),
+    )
+    max_inbound_media_bytes: int = field(
+        default=134_217_728, metadata=about("The largest file that is taken from a message.", least=0)
+    )
+    message_timestamps: bool = field(
+        default=True,
+        metadata=about("Tell the model when a message of a chat was written, in the zone of `timezone`."),
     )
     stuck_seconds: float = field(
         default=60.0,

@@ -36,6 +36,7 @@ from hermes.state.reserve import SIZE as SPARE_BYTES
 from hermes.state.reserve import Reserve
 from hermes.state.search import SearchTable
 from hermes.state.sessions import BindingsTable, SessionsTable
+from hermes.state.talk import TalkTable
 from hermes.state.turns import TurnsTable
 from hermes.state.walfile import has_log
 
@@ -124,6 +125,7 @@ class SqliteTx:
         self.facts = FactsTable(db)
         self.search = SearchTable(db, agent)
         self.media = MediaTable(db, agent)
+        self.talk = TalkTable(db, agent)
         self.leases = LeasesTable(db)
         self.pairings = PairingsTable(db)
         self.pairing_codes = PairingCodesTable(db)

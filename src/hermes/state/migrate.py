@@ -150,6 +150,18 @@ GRANTS = (
         PRIMARY KEY (agent, person, digest)) WITHOUT ROWID""",
 )
 
+PREPARING = (
+    """CREATE TABLE overheard (
+        n INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, place TEXT NOT NULL, body BLOB NOT NULL,
+        at REAL NOT NULL)""",
+    "CREATE INDEX overheard_place ON overheard (agent, place, n)",
+    "CREATE INDEX overheard_age ON overheard (at)",
+    """CREATE TABLE told (
+        agent TEXT NOT NULL, session TEXT NOT NULL, place TEXT NOT NULL, n INTEGER NOT NULL,
+        PRIMARY KEY (session, place)) WITHOUT ROWID""",
+    "CREATE INDEX outbox_receipts ON outbox (lane, n) WHERE receipt IS NOT NULL AND draft = 0",
+)
+
 HANDOFFS = (
     """CREATE TABLE handoffs (
         id TEXT PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, state TEXT NOT NULL,
@@ -166,7 +178,8 @@ MIGRATIONS = (
     Migration(number=5, oldest=5, statements=JOBS),
     Migration(number=6, oldest=5, statements=CHANNELS),
     Migration(number=7, oldest=7, statements=GRANTS),
-    Migration(number=10, oldest=7, statements=HANDOFFS),
+    Migration(number=9, oldest=9, statements=PREPARING),
+    Migration(number=10, oldest=9, statements=HANDOFFS),
 )
 NEWEST = MIGRATIONS[-1].number
 

@@ -51,7 +51,8 @@ MAX_DEPTH = 20
 # Markup characters that one paragraph, and one text, may hold before it counts as hostile.
 MAX_MARKS_OF_PARAGRAPH = 10_000
 MAX_MARKS = 150_000
-MAX_REMEMBERED = 2_000
+# How long a text or paragraph may be that is remembered once it is read.
+MAX_REMEMBERED = 4_096
 
 _MARKS = re.compile(r"[\\`*_\[\]!&<~]")
 _STYLES: dict[str, type[Style]] = {"strong": Strong, "em": Emphasis, "s": Strike}
@@ -61,6 +62,12 @@ def read(text: str) -> Document:
     """Read a text whose line ends are newlines."""
     if text.count("\n") > MAX_LINES:
         return Document(blocks=plain_blocks(text))
+    return _remembered_document(text) if len(text) <= MAX_REMEMBERED else _Reading(text).document()
+
+
+@lru_cache(maxsize=256)
+def _remembered_document(text: str) -> Document:
+    """Read a text of the size of a message: it is read when it is split off, and again to be printed."""
     return _Reading(text).document()
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hermes.domain.capabilities import Flavour, TextUnit
@@ -72,15 +72,21 @@ def split(text: str, *, limit: int, unit: TextUnit, flavour: Flavour) -> tuple[P
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
     """A block that waits for its message; `span` is its lines in the source while these give it, and
-    `items` the line of each item of a list that may be taken apart along its lines."""
+    `items` the line of each item of a list that may be taken apart along its lines. A piece that is `begun`
+    goes on in the next message, so nothing may follow it in its own."""
 
     block: Block
     span: tuple[int, int] | None = None
     items: tuple[int, ...] = ()
+    begun: bool = False
 
-    def pieces(self, blocks: Blocks) -> list[_Piece]:
-        """Parts of this piece as pieces. A run of whole items from either end of a list keeps its lines."""
-        return [self._run(block) or _Piece(block=block) for block in blocks]
+    def pieces(self, blocks: Blocks, *, begun: bool | None = None) -> list[_Piece]:
+        """Blocks made from this one as pieces. A run of whole items from either end of a list keeps its
+        lines; the last piece is begun as this one is, unless one says otherwise."""
+        pieces = [self._run(block) or _Piece(block=block) for block in blocks]
+        if pieces:
+            pieces[-1] = replace(pieces[-1], begun=self.begun if begun is None else begun)
+        return pieces
 
     def _run(self, run: Block) -> _Piece | None:
         if not self.items or self.span is None or not isinstance(run, ItemList):
@@ -122,6 +128,8 @@ class _Splitting:
             size = self._size_of_piece(piece)
             if size <= self._room():
                 self._add(piece, size)
+                if piece.begun:
+                    self._finish()
             elif self._current and self._used >= self._limit * _BLOCK_FILL:
                 self._finish_before(piece)
             else:
@@ -153,15 +161,15 @@ class _Splitting:
             return
         if halves is None:
             halves = search.between_characters() or _forced(piece.block, search)
-        head, tail = map(piece.pieces, halves)
-        self._waiting += reversed(tail)
-        for begun in head:
-            self._add(begun, self._size(begun.block))
+        head, tail = halves
+        self._wait(piece, tail)
+        for first in piece.pieces(head, begun=True):
+            self._add(first, self._size(first.block))
         if head:
             self._finish()
 
-    def _wait(self, blocks: Iterable[Block]) -> None:
-        self._waiting.extend(_Piece(block=block) for block in reversed(tuple(blocks)))
+    def _wait(self, piece: _Piece, blocks: Blocks) -> None:
+        self._waiting += reversed(piece.pieces(blocks))
 
     def _size_of_all(self, blocks: Blocks) -> int:
         return sum(map(self._size, blocks)) + self._gap * (len(blocks) - 1) if blocks else 0
@@ -209,25 +217,26 @@ class _Splitting:
         block = pieces[0].block
         bare = unstyled(block)
         if bare != block:
-            self._wait((bare,))
+            self._wait(pieces[0], (bare,))
         elif isinstance(block, Paragraph):
-            self._mend_paragraph(block)
+            self._mend_paragraph(pieces[0], block)
         else:
-            self._wait(loosened(block) or ())
+            self._wait(pieces[0], loosened(block) or ())
 
-    def _mend_paragraph(self, block: Paragraph) -> None:
+    def _mend_paragraph(self, piece: _Piece, block: Paragraph) -> None:
         """Give the first inlines a message of their own, as many as can stand together."""
         for count in range(len(block.children) - 1, 0, -1):
             head = Paragraph(children=trimmed(block.children[:count]))
             if head.children and self._stands(head):
                 self._parts.append(Part(text=printer(Flavour.COMMONMARK).block(head)))
-                self._wait((Paragraph(children=trimmed(block.children[count:])),))
+                rest = trimmed(block.children[count:])
+                self._wait(piece, (Paragraph(children=rest),) if rest else ())
                 return
         looser = loosened(block)
         if looser is None:
             self._parts.append(Part(text=printer(Flavour.COMMONMARK).block(block)))
         else:
-            self._wait(looser)
+            self._wait(piece, looser)
 
 
 def _words(blocks: Blocks) -> list[str]:

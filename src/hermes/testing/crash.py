@@ -174,6 +174,10 @@ class StoppingStore:
     def kill(self) -> None:
         self._state.dead = True
 
+    def allow(self, writes: int) -> None:
+        """From now on so many."""
+        self._state.left = writes
+
     async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
         await self._state.gate()
         self._state.left -= 1

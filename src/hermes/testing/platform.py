@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,9 +11,9 @@ from typing import Protocol
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit, MenuEntry, MenuLimits
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Body, Inbound, MediaKind, Receipt, ReplyTo, What
-from hermes.domain.ports import Accept
-from hermes.testing.world import INSIDE, Update
+from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt, ReplyTo, What
+from hermes.domain.ports import Accept, Sink
+from hermes.testing.world import DOWNLOADS, INSIDE, Update
 
 MEDIA = {kind: MediaLimit() for kind in (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VOICE, MediaKind.FILE)}
 EDITS = Capabilities(
@@ -23,6 +24,7 @@ EDITS = Capabilities(
     buttons=Grade.FULL,
     threads=Grade.FULL,
     media=MEDIA,
+    fetches=True,
     menu=MenuLimits(),
 )
 PLAIN = Capabilities(flavour=Flavour.PLAIN)
@@ -58,6 +60,8 @@ class EditableService(ChatService, Protocol):
     async def delete(self, ref: str) -> None: ...
 
     async def find(self, chat: str, key: str) -> str | None: ...
+
+    async def download(self, ref: str, part: int = 0) -> str: ...
 
     async def open_thread(self, chat: str, name: str) -> str: ...
 
@@ -96,7 +100,7 @@ class PlainFake:
 
 
 class EditingFake(PlainFake):
-    """Edits, deletes, opens threads, has a menu, and can look back at what it sent."""
+    """Edits, deletes, gets files, opens threads, has a menu, and can look back at what it sent."""
 
     def __init__(
         self, service: EditableService, capabilities: Capabilities = EDITS, name: str = "fake"
@@ -109,6 +113,10 @@ class EditingFake(PlainFake):
 
     async def delete(self, receipt: Receipt) -> None:
         await self._editable.delete(receipt.ref)
+
+    async def fetch(self, ref: str, sink: Sink) -> None:
+        for part in range(DOWNLOADS):
+            await sink(b64decode(await self._editable.download(ref, part)))
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
         ref = await self._editable.find(to.chat, key)
@@ -135,16 +143,39 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
             address=address,
             kind=Kind(update.kind),
             user=update.user,
-            user_name=update.user,
+            user_name=update.name or update.user,
             chat_name=update.chat_name,
             guild=update.guild,
         ),
         at=datetime(2026, 1, 5, tzinfo=UTC),
-        what=What.BUTTON if update.button is not None else What.MESSAGE,
+        what=_what(update),
         ref=update.delivery,
         text=update.text,
-        reply_to=ReplyTo(ref="x", mine=True) if update.reply_to_us else None,
+        reply_to=_reply_to(update),
+        attachments=tuple(
+            Attachment(
+                kind=MediaKind(file.kind), ref=file.ref, name=file.name, mime=file.mime, size=file.size
+            )
+            for file in update.uploads
+        ),
         button=update.button,
         mentions_me=update.mentions_us,
         group=update.group,
     )
+
+
+def _reply_to(update: Update) -> ReplyTo | None:
+    if update.reply_to is None and not update.reply_to_us:
+        return None
+    return ReplyTo(
+        ref=update.reply_to or "x",
+        mine=update.reply_to_us,
+        text=update.reply_text,
+        author=update.reply_author,
+    )
+
+
+def _what(update: Update) -> What:
+    if update.button is not None:
+        return What.BUTTON
+    return What.EDIT if update.edited else What.MESSAGE

@@ -16,7 +16,7 @@ from hermes.control.job_targets import ResolveTargets, resolve_targets
 from hermes.control.tiers import Tier, tier_of
 from hermes.domain.address import LOCAL_DOOR, Kind, Source
 from hermes.domain.errors import UserError
-from hermes.domain.ids import SessionId
+from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports import Tx
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings import Settings
@@ -44,6 +44,8 @@ class Around:
     is_up: Callable[[str], bool] = lambda account: False
     targets: ResolveTargets = resolve_targets
     can_restart: bool = False
+    offered: Callable[[AgentId], Collection[str]] = lambda agent: ()
+    """Models that the provider of an agent says it has."""
 
 
 NOTHING_AROUND = Around()
