@@ -64,6 +64,7 @@ class Delivery:
         self._platforms.pop(account, None)
 
     def sends(self, to: Address) -> bool:
+        """Whether somebody sends to this chat now, or will by himself."""
         return to.credential in self._platforms or self._lanes.get(to) is not None
 
     def platform(self, account: str) -> Platform | None:

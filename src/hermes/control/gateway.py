@@ -109,6 +109,7 @@ class Gateway:
             ring=self._delivery.ring,
             wake=self._ring_known,
         )
+        self.sends = self._delivery.sends
         self.resting = Resting(parts.store)
         self._job_targets = named_targets(parts.channel_names)
         self.cron = self._make_cron(parts)
@@ -256,10 +257,6 @@ class Gateway:
     def reaches(self, to: Address) -> bool:
         """Whether its account is up now; if not, what is sent there waits."""
         return to.credential in self._delivery.accounts
-
-    def sends(self, to: Address) -> bool:
-        """Whether somebody sends to this chat now, or will by himself."""
-        return self._delivery.sends(to)
 
     def _accounts(self) -> Collection[str]:
         said = self._parts.accounts
@@ -409,8 +406,7 @@ class Gateway:
         return outcome
 
     async def go_on(self, agent: AgentId, unit: Callable[[Tx], Going]) -> Going:
-        """Write what lets a turn that waits go on, and wake its session; `unit` is one of `Bringing` or
-        `Continuing`, with what the client brings."""
+        """Write what lets a turn that waits go on (by `Bringing` or `Continuing`), and wake its session."""
         going = await self._runtime(agent).store.write(unit)
         if going is not None:
             self._ring_known(agent, going.turn.session)

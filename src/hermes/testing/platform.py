@@ -52,7 +52,15 @@ class ChatService(Protocol):
     ) -> str: ...
 
 
-class EditableService(ChatService, Protocol):
+class FurnishedService(Protocol):
+    """A service that has threads and a menu of commands."""
+
+    async def open_thread(self, chat: str, name: str) -> str: ...
+
+    async def set_menu(self, names: list[str]) -> None: ...
+
+
+class EditableService(ChatService, FurnishedService, Protocol):
     """A service that can also change and look up what it has."""
 
     async def edit(self, ref: str, text: str) -> None: ...
@@ -62,10 +70,6 @@ class EditableService(ChatService, Protocol):
     async def find(self, chat: str, key: str) -> str | None: ...
 
     async def download(self, ref: str, part: int = 0) -> str: ...
-
-    async def open_thread(self, chat: str, name: str) -> str: ...
-
-    async def set_menu(self, names: list[str]) -> None: ...
 
 
 class PlainFake:
