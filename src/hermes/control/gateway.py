@@ -47,6 +47,7 @@ from hermes.control.parts import Parts as Parts
 from hermes.control.prepare import place_prompt
 from hermes.control.questions import Expiry, Outcome, answer, settled_of
 from hermes.control.restart import begin_life, tell_unfinished
+from hermes.control.resting import Resting
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
 from hermes.control.submission import Submission, Submitted, Submitting, check_size
@@ -108,6 +109,8 @@ class Gateway:
             ring=self._delivery.ring,
             wake=self._ring_known,
         )
+        self.sends = self._delivery.sends
+        self.resting = Resting(parts.store)
         self._job_targets = named_targets(parts.channel_names)
         self.cron = self._make_cron(parts)
         self.handoffs = self._make_carriers(parts)
@@ -179,7 +182,7 @@ class Gateway:
             capabilities=self.capabilities,
             ring_session=self._ring_session,
             ring_lane=self._delivery.ring,
-            ring_jobs=self.cron.ring,
+            ring_jobs=self._commanded,
             restart=parts.restart,
             select=parts.select,
             around=self._commands_around,
@@ -254,10 +257,6 @@ class Gateway:
     def reaches(self, to: Address) -> bool:
         """Whether its account is up now; if not, what is sent there waits."""
         return to.credential in self._delivery.accounts
-
-    def sends(self, to: Address) -> bool:
-        """Whether somebody sends to this chat now, or will by himself."""
-        return self._delivery.sends(to)
 
     def _accounts(self) -> Collection[str]:
         said = self._parts.accounts
@@ -348,7 +347,7 @@ class Gateway:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session, *replied.wakes}:
             self._ring_known(caller.agent, session)
-        self.cron.ring()
+        self._commanded()
         return await self._handed_over(caller.agent, replied) if replied.handoff else replied
 
     async def _handed_over(self, agent: AgentId, replied: Replied) -> Replied:
@@ -407,8 +406,7 @@ class Gateway:
         return outcome
 
     async def go_on(self, agent: AgentId, unit: Callable[[Tx], Going]) -> Going:
-        """Write what lets a turn that waits go on, and wake its session; `unit` is one of `Bringing` or
-        `Continuing`, with what the client brings."""
+        """Write what lets a turn that waits go on (by `Bringing` or `Continuing`), and wake its session."""
         going = await self._runtime(agent).store.write(unit)
         if going is not None:
             self._ring_known(agent, going.turn.session)
@@ -443,12 +441,17 @@ class Gateway:
 
     # --- inside ---
 
+    def _commanded(self) -> None:
+        self.cron.ring()
+        self.resting.changed()
+
     @property
     def _commands_around(self) -> Around:
         return replace(
             self._parts.around,
             models=self._parts.aliases,
             accounts=self._accounts(),
+            is_up=lambda account: account in self._delivery.accounts,
             targets=self._job_targets,
         )
 
