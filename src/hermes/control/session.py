@@ -75,6 +75,7 @@ class SessionActor:
         self._steered = False
         self._looking: asyncio.Task[None] | None = None
         self._suspect = False
+        self._idle = False
         self._prompt: str | None = None
         self._rulings: dict[TurnId, str] = {}
 
@@ -117,7 +118,8 @@ class SessionActor:
                 self._around.warm.keep(self._id, self._warm)
 
     async def _step(self) -> bool:
-        """Take the next turn; False if there is none and nobody rang."""
+        """Take the next turn; False if there is none (any more) and nobody rang."""
+        self._idle = False
         claim = await self._claim()
         match claim.next:
             case Next.NOTHING:
@@ -129,7 +131,7 @@ class SessionActor:
                 self._rulings = {claim.turn.id: await rule_turn(self._around.hooks, claim.turn)}
             case Next.RUN | Next.STOP | Next.ENDED | Next.PARKED | Next.SUSPECT:
                 await self._take(claim)
-        return True
+        return self._rung or not self._idle
 
     async def _load(self) -> WarmSession:
         def load(tx: Tx) -> WarmSession:
@@ -278,13 +280,15 @@ class SessionActor:
             told = [*turn_entries(self._warm.records, turn.id), *new]
             conclude = outcomes.of(turn, told, await self._with_files(turn, told))
 
-        def record(tx: Tx) -> None:
+        def record(tx: Tx) -> bool:
             tx.turns.advance(turn.id, attempt=turn.attempt, records=len(new), state=state)
             tx.journal.append(self._id, new)
             if conclude is not None:
                 conclude.write(tx)
+            return state.open or bool(tx.turns.open_of(self._id, 1))
 
-        await self._runtime.store.write(record)
+        # Who comes after this commit rings, so an end with nothing behind it needs no further claim.
+        self._idle = not await self._runtime.store.write(record)
         self._progressed()
         self._keep(turn, feed, new)
         if not state.open:
