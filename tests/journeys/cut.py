@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from hermes.domain.ports import Store
 from hermes.testing.crash import StoppingStore
 from hermes.testing.harness import Journey
 
@@ -14,10 +15,17 @@ async def one_life(
     chat: Journey, live: Callable[[Journey], Awaitable[None]], *, stop_at: int = 0, after: bool = True
 ) -> bool:
     """Live until the story is told or the n-th write (0: whatever comes); whether it was cut off."""
+    stores: list[StoppingStore] = []
+
+    def wrap(store: Store) -> Store:
+        stores.append(StoppingStore(store, stop_at, after=after))
+        return stores[-1]
+
     if stop_at:
-        chat.wrap_store = lambda store: StoppingStore(store, stop_at, after=after)
+        chat.wrap_store = wrap
     entering = asyncio.create_task(chat.__aenter__())
-    await asyncio.wait((entering,), timeout=0.5)
+    while not entering.done() and not any(store.stopped.is_set() for store in stores):
+        await asyncio.wait((entering,), timeout=0.01)
     if not entering.done():
         entering.cancel()
         await chat.abandon()

@@ -33,6 +33,7 @@ from hermes.control.doors import (
     open_turns,
     wake_session,
 )
+from hermes.control.entrance import ActorKey, Entrance
 from hermes.control.expiry import SessionExpiry
 from hermes.control.explain import explain
 from hermes.control.feed import Feed, Feeds
@@ -44,14 +45,14 @@ from hermes.control.parts import Parts as Parts
 from hermes.control.questions import Expiry, Outcome, answer
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
-from hermes.control.submission import Submission, Submitted, Submitting
+from hermes.control.submission import Submission, Submitted
 from hermes.control.tally import Tally
 from hermes.control.upkeep import forget_old_rows
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.errors import HermesError, UserError
+from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, Body, Inbound
@@ -65,7 +66,6 @@ log = logging.getLogger("hermes.gateway")
 T = TypeVar("T")
 STOP_SECONDS = 10.0
 _MEGABYTE = 1024 * 1024
-ActorKey = tuple[AgentId, SessionId]
 
 
 class Gateway:
@@ -122,7 +122,7 @@ class Gateway:
         self._closing = False
         self._hurry = asyncio.Event()
         self._listeners: list[Callable[[Turn], None]] = []
-        self._catching_up: set[asyncio.Task[None]] = set()
+        self._entrance: Entrance | None = None
 
     # --- its life ---
 
@@ -140,6 +140,13 @@ class Gateway:
             epoch=boot.epoch,
             committed=self._committed,
             hooks=parts.hooks,
+        )
+        self._entrance = Entrance(
+            store=parts.store,
+            settings=parts.settings,
+            around=self._around,
+            actors=self._actors,
+            ring=self._ring_session,
         )
         world = IntakeWorld(
             store=parts.store,
@@ -244,30 +251,8 @@ class Gateway:
         """As `submit`, telling also whether this was asked before."""
         runtime = self._runtime(words.agent)
         self._check_size(words.input.text)
-        unit = Submitting(words=words, settings=self._parts.settings, now=self._parts.clock.now()).unit
-        try:
-            submitted = await runtime.store.write(unit)
-        except asyncio.CancelledError:
-            self._catch_up()
-            raise
-        if submitted.fresh:
-            turn = submitted.turn
-            self.feeds.drive(turn.id)
-            self._ring_session(words.agent, turn.session, submitted.begun)
-        self._parts.hooks.tell_all(submitted.news)
-        return submitted
-
-    def _catch_up(self) -> None:
-        """Whoever asked has gone, but what they asked may be stored all the same: look for it after that."""
-
-        async def look() -> None:
-            with contextlib.suppress(HermesError):
-                await self._parts.store.write(_nothing)
-                self._actors.search()
-
-        task = asyncio.create_task(look(), name="catch up")
-        self._catching_up.add(task)
-        task.add_done_callback(self._catching_up.discard)
+        assert self._entrance is not None
+        return await self._entrance.ask(runtime, words)
 
     def _check_size(self, text: str) -> None:
         most = self._parts.settings.gateway.max_message_chars
@@ -362,15 +347,18 @@ class Gateway:
 
         return await self._runtime(agent).store.read(look)
 
-    async def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
-        """A turn from record `after` on: what is stored, then what happens, to its end."""
+    async def watch(
+        self, agent: AgentId, turn: TurnId, after: int = 0, *, live: bool = True
+    ) -> AsyncIterator[Seen]:
+        """A turn from record `after` on: what is stored, then what happens (without `live` only what is
+        stored of it), to its end."""
         runtime = self._runtime(agent)
         wanted: TurnId | None = turn
         while wanted is not None:
             feed = self.feeds.open(wanted)
             state = None if feed.driven else await self._join(runtime, feed)
             if state is None or (not feed.ended and state.state.open):
-                async for seen in feed.watch(after):
+                async for seen in feed.watch(after, live=live):
                     yield seen
                 self.feeds.release(wanted)
                 wanted = feed.follow
@@ -434,7 +422,7 @@ class Gateway:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 for turn in stopping:
-                    async for _ in self.watch(agent, turn):
+                    async for _ in self.watch(agent, turn, live=False):
                         pass
         for turn in await store.write(lambda tx: remove_session(tx, session)):
             self.feeds.end(turn)
@@ -489,10 +477,6 @@ class Gateway:
 
 
 _NO_ABILITIES = Capabilities()
-
-
-def _nothing(tx: Tx) -> None:
-    """A unit that only comes after those that were handed in before it."""
 
 
 def _records(turn: TurnId, tx: Tx) -> list[Entry]:

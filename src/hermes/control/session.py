@@ -62,8 +62,13 @@ class _Interrupted(Exception):
 
 
 class SessionActor:
-    def __init__(self, session: SessionId, runtime: Runtime, around: Surroundings) -> None:
+    """`claim`: what it begins with, of a session that was begun in the commit of this claim."""
+
+    def __init__(
+        self, session: SessionId, runtime: Runtime, around: Surroundings, claim: Claim | None = None
+    ) -> None:
         self._id = session
+        self._given = claim
         self._runtime = runtime
         self._around = around
         self._warm = WarmSession()
@@ -94,7 +99,8 @@ class SessionActor:
     # --- its life ---
 
     async def live(self) -> None:
-        self._warm = self._around.warm.take(self._id) or await self._load()
+        if self._given is None:
+            self._warm = self._around.warm.take(self._id) or await self._load()
         lost = False
         try:
             while not self._stopping:
@@ -120,7 +126,8 @@ class SessionActor:
     async def _step(self) -> bool:
         """Take the next turn; False if there is none (any more) and nobody rang."""
         self._idle = False
-        claim = await self._claim()
+        given, self._given = self._given, None
+        claim = given or await self._claim()
         match claim.next:
             case Next.NOTHING:
                 return self._rung
