@@ -26,6 +26,7 @@ BENCHES = (
     "memory",
     "recovery",
     "feed",
+    "hooks",
     "text",
 )
 

@@ -1,13 +1,17 @@
-"""What holds for every test: no network but this machine's, and one place that knows the scale."""
+"""What holds for every test: no network but this machine's, one place that knows the scale, and what each
+test costs."""
 
 import os
+import resource
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from hermes.state import reserve
+from tests import nursery
 
 # Hundreds of databases with 32 MB of spare bytes each would fill a disk.
 reserve.SIZE = 64 * 1024
@@ -45,8 +49,62 @@ def full() -> bool:
     return FULL
 
 
+# What takes longest in the full run begins first, so that no worker is left alone with it at the end.
+LONGEST = (
+    "tests/stream/test_split_properties.py",
+    "tests/entry/http/test_openapi.py",
+    "tests/crash/test_random_kills.py",
+    "tests/state/test_store_machine.py",
+    "tests/state/test_power.py",
+    "tests/state/test_store_pending.py",
+    "tests/crash/test_recovery.py",
+    "tests/entry/http/test_streams.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.geteuid() != 0:
-        for item in items:
-            if item.get_closest_marker("root"):
-                item.add_marker(pytest.mark.skip(reason="needs root"))
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    for item in items:
+        if item.get_closest_marker("root") and os.geteuid() != 0:
+            item.add_marker(pytest.mark.skip(reason="needs root"))
+        if item.get_closest_marker("full") and not FULL:
+            item.add_marker(pytest.mark.skip(reason="in the full run"))
+
+
+# --- what a test costs: `--costs=20` shows the twenty that take most ---
+
+BEGAN = pytest.StashKey[float]()
+
+
+def _cpu() -> float:
+    """Seconds of CPU that this process took, with those of its processes that have ended."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return nursery.spent + sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "show the N tests that take most CPU, with the processes they start"
+    parser.addoption("--costs", type=int, default=0, metavar="N", help=text)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[BEGAN] = _cpu()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[pytest.TestReport]:
+    report = yield
+    if call.when == "teardown":
+        report.user_properties.append(("cpu", _cpu() - item.stash.get(BEGAN, _cpu())))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    reports = [one for kind in terminalreporter.stats.values() for one in kind]
+    over = [one for one in reports if getattr(one, "when", "") == "teardown"]
+    costs = sorted(((dict(one.user_properties)["cpu"], one.nodeid) for one in over), reverse=True)
+    if wanted := config.getoption("--costs"):
+        terminalreporter.section(f"{sum(cpu for cpu, _ in costs):.0f} s of CPU; the dearest tests")
+        for cpu, name in costs[:wanted]:
+            terminalreporter.write_line(f"{cpu:7.1f} s  {name}")

@@ -197,15 +197,15 @@ def test_interrupting() -> None:
 
 
 async def test_cancelling_stops_the_turn() -> None:
-    async with AIAgent(provider=DemoProvider(delay=0.005), quiet_mode=True) as agent:
-        task = asyncio.create_task(agent.achat("count to 900"))
+    async with AIAgent(provider=DemoProvider(delay=0.1), quiet_mode=True) as agent:
+        task = asyncio.create_task(agent.achat("count to 900"))  # for a minute and a half
         await asyncio.sleep(0.5)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         began = time.monotonic()
         assert FOOTER in await agent.achat("count to 3")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 45
 
 
 async def test_failures_are_told() -> None:

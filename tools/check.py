@@ -3,6 +3,7 @@
 Given a path or a pytest option it runs pytest alone, with those arguments."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,7 @@ USAGE = """\
 Everything runs even if something fails; the exit status is 0 only if nothing did.
 """
 
+MEMORY_BYTES = 4 * 2**30
 LEFT_OUT = "not server and not root and not slow and not full"
 
 
@@ -34,6 +37,8 @@ class Outcome:
     failed: int
     skipped: int
     seconds: float
+    output: str = ""
+    """What it said, if that was not shown while it ran."""
 
     @property
     def line(self) -> str:
@@ -45,32 +50,57 @@ def environment(scale: str) -> dict[str, str]:
     """What the tests may know of the person who runs them: no keys, no home of Hermes."""
     private = ("HERMES_", "OPENAI_", "OPENROUTER_", "ANTHROPIC_", "PYTEST_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(private)}
-    return kept | {"HERMES_TEST_SCALE": scale, "PYTHONPATH": "", "PYTHONHASHSEED": "random"}
+    told = {"HERMES_TEST_SCALE": scale, "PYTHONPATH": "", "PYTHONHASHSEED": "random"}
+    memory = Path("/dev/shm")
+    if "TMPDIR" not in kept and memory.is_dir() and shutil.disk_usage(memory).free > MEMORY_BYTES:
+        told["TMPDIR"] = str(memory)  # no test asks the disk itself whether it kept what it was given
+    return kept | told
 
 
-def run(command: list[str], scale: str) -> int:
-    return subprocess.run(command, cwd=ROOT, env=environment(scale), check=False).returncode
+def run(command: list[str], scale: str, *, quiet: bool = False) -> tuple[int, str]:
+    """Exit status, and what it said if it was not to say it at once."""
+    out, err = (subprocess.PIPE, subprocess.STDOUT) if quiet else (None, None)
+    told = environment(scale)
+    done = subprocess.run(command, cwd=ROOT, env=told, stdout=out, stderr=err, text=True, check=False)
+    return done.returncode, done.stdout or ""
 
 
-def run_tool(name: str, scale: str, *command: str) -> Outcome:
-    print(f"\n== {name}", flush=True)
-    began = time.monotonic()
-    failed = run([sys.executable, "-m", *command], scale) != 0
-    return Outcome(name=name, passed=not failed, failed=failed, skipped=0, seconds=time.monotonic() - began)
+def run_tool(name: str, scale: str, *command: str, quiet: bool = False) -> Outcome:
+    began = announce(name, quiet)
+    status, output = run([sys.executable, "-m", *command], scale, quiet=quiet)
+    return Outcome(
+        name=name,
+        passed=status == 0,
+        failed=status != 0,
+        skipped=0,
+        seconds=time.monotonic() - began,
+        output=output,
+    )
 
 
-def run_pytest(name: str, scale: str, *arguments: str) -> Outcome:
-    print(f"\n== {name}", flush=True)
-    began = time.monotonic()
+def run_pytest(name: str, scale: str, *arguments: str, quiet: bool = False) -> Outcome:
+    began = announce(name, quiet)
     with tempfile.TemporaryDirectory(prefix="hermes-test-") as folder:
         report = Path(folder) / "report.xml"
         command = [*pytest_command(scale), f"--junitxml={report}", *arguments]
-        status = run(command, scale)
+        status, output = run(command, scale, quiet=quiet)
         total, failed, skipped = count(report)
     if status != 0:  # also when nothing was collected, or a worker died without a report
         failed = max(failed, 1)
-    passed = max(total - failed - skipped, 0)
-    return Outcome(name=name, passed=passed, failed=failed, skipped=skipped, seconds=time.monotonic() - began)
+    return Outcome(
+        name=name,
+        passed=max(total - failed - skipped, 0),
+        failed=failed,
+        skipped=skipped,
+        seconds=time.monotonic() - began,
+        output=output,
+    )
+
+
+def announce(name: str, quiet: bool) -> float:
+    if not quiet:
+        print(f"\n== {name}", flush=True)
+    return time.monotonic()
 
 
 def count(report: Path) -> tuple[int, int, int]:
@@ -89,15 +119,28 @@ def pytest_command(scale: str) -> list[str]:
     return [sys.executable, "-m", "pytest", "--tb=short", *chosen]
 
 
+def workers() -> int:
+    """One more than there are cores: some tests wait for processes, and somebody should work meanwhile."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (cores or 1) + 1
+
+
 def run_all(scale: str) -> int:
-    everywhere = ("--numprocesses=auto", "--dist=loadgroup", "-q")
+    everywhere = [f"--numprocesses={workers()}", "--dist=loadgroup", "-q", "--ignore=tests/shape"]
+    if scale == "full":
+        everywhere.append("--costs=15")
     outcomes = [
         run_tool("lint", scale, "ruff", "check"),
         run_tool("format", scale, "ruff", "format", "--check"),
-        run_tool("types", scale, "mypy"),
-        run_pytest("shape", scale, "-q", "tests/shape"),
-        run_pytest("tests", scale, *everywhere, "--ignore=tests/shape"),
     ]
+    with ThreadPoolExecutor(1) as aside:  # these use one core; the tests use what is left
+        types = aside.submit(run_tool, "types", scale, "mypy", quiet=True)
+        shape = aside.submit(run_pytest, "shape", scale, "-q", "tests/shape", quiet=True)
+        tests = run_pytest("tests", scale, *everywhere)
+        for done in (types.result(), shape.result()):
+            print(f"\n== {done.name}\n{done.output}", end="", flush=True)
+            outcomes.append(done)
+    outcomes.append(tests)
     print("\n== summary")
     for outcome in outcomes:
         print(outcome.line)
@@ -118,7 +161,7 @@ def main(arguments: Sequence[str]) -> int:
     rest = [argument for argument in arguments if argument != "--all"]
     if not rest:
         return run_all(scale)
-    return run([*pytest_command(scale), *rest], scale)
+    return run([*pytest_command(scale), *rest], scale)[0]
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ KEY = "sk-test-0123456789abcdef"
 def told(home: Path, *, as_json: bool = False, **environ: str) -> str:
     out = io.StringIO()
     console = Console(out=out, err=io.StringIO())
-    asked = argparse.Namespace(json=as_json, version="1")
+    asked = argparse.Namespace(jobs=False, json=as_json, version="1")
     assert status.run(asked, home, {"HERMES_NO_PROBE": "1", **environ}, console) == 0
     return out.getvalue()
 

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import nursery
+
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,15 @@ def hermes(
     home: Path, *args: str | bytes, given: str | None = None, before: Sequence[str] = (), **more: str
 ) -> Said:
     """Run one command to its end. `given` is its stdin; nothing, if not told."""
-    done = subprocess.run(
+    done = nursery.run(
         [*before, sys.executable, "-P", "-m", "hermes", *args],
         env=environment(home, **more),
         cwd="/",
-        input="" if given is None else given,
+        input=given or "",
         capture_output=True,
-        text=True,
         encoding="utf-8",
         errors="replace",
         timeout=PATIENCE,
-        check=False,
     )
     return Said(done.returncode, done.stdout, done.stderr)
 
@@ -85,7 +85,7 @@ def gateway(home: Path, *args: str, script: Sequence[str] = (), **more: str) -> 
     log = home.parent / f"{home.name}.stderr"
     command = [sys.executable, "-P", *(script or ("-m", "hermes", "gateway", "run", *args))]
     with log.open("w") as file:
-        process = subprocess.Popen(command, env=environment(home, **more), cwd="/", stderr=file, text=True)
+        process = nursery.Popen(command, env=environment(home, **more), cwd="/", stderr=file, text=True)
     running = Running(process, log)
     try:
         running.until("ready: home")

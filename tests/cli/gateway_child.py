@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-import hermes.app
 from hermes.admin.gateway import GatewayProcess
 from hermes.app import Given
 from hermes.domain.ports import ModelRequest
+from hermes.domain.settings import Settings
 from hermes.testing.model import Say, ScriptedModel, last_words
 from hermes.testing.platform import fake_platform
 from hermes.testing.tools import world_tools
@@ -21,7 +22,8 @@ from hermes.testing.wire import RemoteWorld
 
 
 def main(home: Path, port: int, grace: float) -> int:
-    hermes.app.STOP_SECONDS = grace  # type: ignore[misc]
+    def change(settings: Settings) -> Settings:
+        return replace(settings, agent=replace(settings.agent, restart_drain_timeout=grace))
 
     def script(request: ModelRequest) -> Say:
         hold = asyncio.Event() if (home / "hold").exists() else None
@@ -32,6 +34,7 @@ def main(home: Path, port: int, grace: float) -> int:
         provider=None if (home / "no-model").exists() else ScriptedModel(script),
         tools=world_tools(service.effect),
         platforms={"fake": fake_platform("edits", service)},
+        change=change,
     )
     process = GatewayProcess(
         home=home, environ=os.environ, given=given, say=lambda line: print(line, file=sys.stderr, flush=True)

@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests import nursery
 from tests.cli.command import PATIENCE, ROOT, Said, environment, gateway, hermes
 
 CHILD = ROOT / "tests" / "cli" / "chat_child.py"
@@ -30,7 +30,7 @@ def surroundings(home: Path, **more: str) -> dict[str, str]:
 
 
 def chat(home: Path, *words: str, given: bytes = b"", **more: str) -> Said:
-    done = subprocess.run(
+    done = nursery.run(
         command(home, *words), env=surroundings(home, **more), input=given, capture_output=True,
         timeout=PATIENCE, check=False,
     )  # fmt: skip
@@ -165,7 +165,7 @@ def test_a_gateway_that_runs_is_attached_to(home: Path) -> None:
 def test_nobody_reads_the_answer(home: Path) -> None:
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(
+    done = nursery.run(
         command(home, "-q", "count"), env=surroundings(home), stdin=subprocess.DEVNULL, stdout=write,
         stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
@@ -175,7 +175,7 @@ def test_nobody_reads_the_answer(home: Path) -> None:
 
 def test_no_stdout_and_no_stdin(home: Path) -> None:
     for closed in (">&-", "<&-"):
-        done = subprocess.run(
+        done = nursery.run(
             ["sh", "-c", f'exec "$@" {closed}', "sh", *command(home, "-q", "hello")],
             env=surroundings(home), capture_output=True, text=True, timeout=PATIENCE, check=False,
         )  # fmt: skip
@@ -183,7 +183,7 @@ def test_no_stdout_and_no_stdin(home: Path) -> None:
 
 
 def test_ctrl_c_ends_a_one_shot_with_130(home: Path) -> None:
-    process = subprocess.Popen(
+    process = nursery.Popen(
         command(home, "-q", "count"), env=surroundings(home, PAUSE="0.2"), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -202,13 +202,11 @@ def test_too_much_is_told(home: Path) -> None:
 
 
 def test_an_open_pipe_is_told_of(home: Path) -> None:
-    process = subprocess.Popen(
+    process = nursery.Popen(
         command(home, "-z", "hello"), env=surroundings(home), stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
-    began = time.monotonic()
     assert "reading standard input" in process.stderr.readline()
-    assert time.monotonic() - began < 10
     out, _ = process.communicate("more\n", timeout=PATIENCE)
     assert process.returncode == 0 and "more" in out

@@ -13,6 +13,7 @@ import pytest
 
 from hermes import __version__
 from hermes.cli import COMMANDS
+from tests import nursery
 from tests.cli.command import ROOT, environment, gateway, hermes
 
 
@@ -119,7 +120,7 @@ def test_control_characters_do_not_reach_the_terminal(home: Path) -> None:
 def test_nobody_reads_the_output(home: Path, words: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(
+    done = nursery.run(
         [sys.executable, "-P", "-m", "hermes", *words],
         env=environment(home), stdout=write, stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
@@ -130,13 +131,13 @@ def test_nobody_reads_the_output(home: Path, words: list[str]) -> None:
 @pytest.mark.parametrize("words", [["--help"], ["status"], ["sessions", "list"]])
 def test_no_output_at_all(home: Path, words: list[str]) -> None:
     """`hermes … >&-`, and a full disk behind `>`."""
-    closed = subprocess.run(
+    closed = nursery.run(
         ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-P", "-m", "hermes", *words],
         env=environment(home), stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
     assert "Traceback" not in closed.stderr and closed.returncode in (0, 1)
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
+        done = nursery.run(
             [sys.executable, "-P", "-m", "hermes", *words],
             env=environment(home), stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
@@ -150,7 +151,7 @@ def test_an_unexpected_error_is_one_sentence_and_a_file(home: Path) -> None:
         "def run(*args): raise ZeroDivisionError('inside')\n"
         "status.run = run; sys.argv = ['hermes', 'status']; sys.exit(cli.main())"
     )
-    done = subprocess.run(
+    done = nursery.run(
         [sys.executable, "-P", "-c", code], env=environment(home), capture_output=True, text=True, check=False
     )
     log = home / "logs" / "errors.log"
@@ -161,7 +162,7 @@ def test_an_unexpected_error_is_one_sentence_and_a_file(home: Path) -> None:
 def test_colours_only_on_a_terminal(home: Path) -> None:
     def on_a_terminal(**more: str) -> str:
         leader, follower = pty.openpty()
-        subprocess.run(
+        nursery.run(
             [sys.executable, "-P", "-c", _STRONG], env=environment(home, TERM="xterm", **more),
             stdin=follower, stdout=follower, stderr=follower, check=True, cwd=ROOT,
         )  # fmt: skip

@@ -80,7 +80,7 @@ def test_a_target_is_found(text: str, found: list[str]) -> None:
         ("telegram:-1 00", "telegram has no chat called", "channel_aliases.json"),
         ("telegram:", "“telegram:” names no chat.", "telegram:chat"),
         ("telegram:1:2:3", "is not an address", "platform:chat"),
-        ("webhook:deploys", "Messages to webhooks are not sent from here yet.", "telegram"),
+        ("webhook:deploys", "There is no platform “webhook”.", "telegram"),
         ("x" * 300, "at most 256 characters", ""),
     ],
 )

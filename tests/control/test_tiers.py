@@ -12,7 +12,7 @@ from hermes.domain.settings import PlatformSettings as Block
 from hermes.domain.settings import Settings
 
 ALL = "all"
-PAIR = {"pair"}
+OWNER = "all, and those of admins"
 LEAST = {"help", "whoami"}
 
 
@@ -24,10 +24,10 @@ def source(user: str | None = "42", kind: Kind = Kind.PRIVATE, platform: str = "
     ("who", "block", "tier", "commands"),
     [
         (source(), Block(), "everybody", ALL),
-        (source(), Block(allowed_users=("42",)), "everybody", PAIR),
-        (source(), Block(allow_admin_from=("42",)), "admin", PAIR),
-        (source(), Block(allow_admin_from=("*",)), "admin", PAIR),
-        (source("42@s.whatsapp.net"), Block(allow_admin_from=("42",)), "admin", PAIR),
+        (source(), Block(allowed_users=("42",)), "everybody", OWNER),
+        (source(), Block(allow_admin_from=("42",)), "admin", OWNER),
+        (source(), Block(allow_admin_from=("*",)), "admin", OWNER),
+        (source("42@s.whatsapp.net"), Block(allow_admin_from=("42",)), "admin", OWNER),
         (source(), Block(allow_admin_from=("43",)), "user", LEAST),
         (source(None), Block(allow_admin_from=("*",)), "user", LEAST),
         (source(), Block(allow_admin_from=("(none)",)), "user", LEAST),
@@ -47,7 +47,7 @@ def source(user: str | None = "42", kind: Kind = Kind.PRIVATE, platform: str = "
         ),
         (source(kind=Kind.GROUP), Block(allow_admin_from=("43",)), "everybody", ALL),
         (source(kind=Kind.GROUP), Block(group_allow_admin_from=("43",)), "user", LEAST),
-        (source(kind=Kind.THREAD), Block(group_allow_admin_from=("42",)), "admin", PAIR),
+        (source(kind=Kind.THREAD), Block(group_allow_admin_from=("42",)), "admin", OWNER),
         (
             source(kind=Kind.GROUP),
             Block(group_allow_admin_from=("43",), user_allowed_commands=("new",)),
@@ -56,7 +56,7 @@ def source(user: str | None = "42", kind: Kind = Kind.PRIVATE, platform: str = "
         ),
         (source(), Block(group_allow_admin_from=("43",)), "everybody", ALL),
         (source(platform="slack"), Block(allow_admin_from=("43",)), "everybody", ALL),
-        (source(platform="terminal", user=None), Block(), "admin", PAIR),
+        (source(platform="terminal", user=None), Block(), "admin", OWNER),
     ],
 )
 def test_each_row(who: Source, block: Block, tier: str, commands: str | set[str]) -> None:
@@ -64,10 +64,11 @@ def test_each_row(who: Source, block: Block, tier: str, commands: str | set[str]
     settings = Settings(platforms={"telegram": block})
     found = tier_of(who, settings)
     names = {known.name for known in usable(who, settings)}
+    here = [one for one in COMMANDS.values() if who.address.platform == "terminal" or not one.terminal]
     assert found.name == tier and found.reason
     if commands == ALL:
-        assert names == COMMANDS.keys() - {"pair"} and not found.owner
-    elif commands == PAIR:
-        assert names == COMMANDS.keys() and found.owner
+        assert names == {one.name for one in here if not one.admin} and not found.owner
+    elif commands == OWNER:
+        assert names == {one.name for one in here} >= {"pair", "sethome", "restart"} and found.owner
     else:
         assert names == LEAST | set(commands) and not found.owner

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ from hermes.control.claim import GIVEN_UP
 from hermes.state.sqlite import SqliteStore
 from hermes.testing.wire import WorldServer
 from hermes.testing.world import World
+from tests.nursery import SOURCES, Popen
 
-PATIENCE = 40.0
+PATIENCE = 90.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,7 +29,7 @@ class Lives:
     model: str = ""
     world: World = field(default_factory=World)
     server: WorldServer = field(init=False)
-    process: asyncio.subprocess.Process | None = None
+    process: subprocess.Popen[str] | None = None
 
     async def __aenter__(self) -> Lives:
         self.server = await WorldServer(self.world).__aenter__()
@@ -43,25 +45,29 @@ class Lives:
             arguments += ["--kill", kill]
         if self.model:
             arguments += ["--model", self.model]
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "hermes.testing.victim", *arguments,
-            stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": "src"},
-        )  # fmt: skip
+        command = [sys.executable, "-P", "-m", "hermes.testing.victim", *arguments]
+        environ = {**os.environ, "PYTHONPATH": SOURCES}
+        self.process = Popen(command, stdout=subprocess.PIPE, env=environ, text=True)
 
     async def died(self) -> int:
         assert self.process is not None
-        return await asyncio.wait_for(self.process.wait(), PATIENCE)
+        code = await asyncio.to_thread(self.process.wait, PATIENCE)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
 
     async def kill(self) -> None:
         if self.process is not None and self.process.returncode is None:
             self.process.kill()
-            await self.process.wait()
+            await self.died()
 
     async def end(self) -> int:
         """Ask it to stop, as a service is asked."""
         assert self.process is not None and self.process.stdout is not None
-        await self.process.stdout.readline()  # "ready": before that nobody listens to signals
-        if self.process.returncode is None:
+        await asyncio.to_thread(
+            self.process.stdout.readline
+        )  # "ready": before that nobody listens to signals
+        if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return await self.died()
 

@@ -4,10 +4,15 @@ must be true then. Whose model answers is the tests' choice."""
 from __future__ import annotations
 
 import signal
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
 
 from hermes.testing.crash import DRAFT_POINTS, POINTS
 from hermes.testing.history import check_history
 from tests.crash.lives import Lives
+from tests.sampling import sampled
 
 MESSAGES = (
     ("m1 read", "1"),
@@ -27,8 +32,20 @@ CASES: list[Case] = [
 ]
 
 
-async def killed_and_whole(lives: Lives, point: str, occurrence: int) -> None:
-    """Somebody writes, the plug is pulled there, and after the next start the history is whole."""
+def each_case(chosen: Collection[Case]) -> pytest.MarkDecorator:
+    """The matrix as parameters of a test; what was not chosen is left to the full run."""
+    return pytest.mark.parametrize(("point", "kind", "occurrence"), sampled(CASES, chosen), ids=str)
+
+
+async def survives(folder: Path, case: Case, *, model: str = "") -> None:
+    """Somebody writes, the plug is pulled there, and after the next start the history is whole. `model` is
+    the address of the server that is asked, if the model does not live in the process."""
+    point, kind, occurrence = case
+    async with Lives(folder=folder, kind=kind, model=model) as lives:
+        await _killed_and_whole(lives, point, occurrence)
+
+
+async def _killed_and_whole(lives: Lives, point: str, occurrence: int) -> None:
     world = lives.world
     first = world.write(MESSAGES[0][0], chat=MESSAGES[0][1], user="u1")
     for text, chat in MESSAGES[1:]:

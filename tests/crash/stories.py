@@ -112,7 +112,8 @@ def obliging(request: ModelRequest) -> Reply:
     said = " ".join(message_text(one) for one in news if one["role"] == "user")
     done = sum(one["role"] == "tool" for one in news)
     tools, tokens = _TOOL.findall(said), _TOKEN.findall(said)
-    pace = Pace(between=0.002, sizes=(9,))
+    # Pieces that come while the program is slow become one; there must be four at least.
+    pace = Pace(between=0.01, sizes=(4,))
     if done < len(tools):
         return Reply(text=None, calls=(_call(tools[done], tokens[0], done),), pace=pace)
     return Reply(text="\n".join(map(whole, tokens)), pace=pace)
@@ -221,7 +222,7 @@ class Telling:
         shown = [screen.count(whole(token_of(words))) for screen in self.screens for words in self.story.said]
         if max(shown) > 1:
             problems.append("an answer stands twice on one screen")
-        asked = len(self.server.requests)
+        asked = sum(request.method == "POST" for request in self.server.requests)
         if asked > self.story.rounds + 1:
             problems.append(f"the model was asked {asked} times")
         return problems + list(self._deeds(found))

@@ -38,7 +38,7 @@ def serving(script: Respond) -> Iterator[FakeModelServer]:
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), name="model server")
     thread.start()
     try:
-        assert ready.wait(10.0)
+        assert ready.wait(60.0)
         yield server
     finally:
         loop.call_soon_threadsafe(over.set)

@@ -18,6 +18,7 @@ from hermes.testing.crash import StoppingStore
 from hermes.testing.harness import Journey
 from hermes.testing.model import Say, say
 from hermes.testing.world import Deed, World
+from tests.journeys.cut import stops
 
 CLIENT = Source(address=Address(platform="api", chat="s1"), kind=Kind.API, user="ann")
 WORDS = Submission(
@@ -44,7 +45,7 @@ async def live(chat: Journey) -> Turn:
     known = await chat.store.read(lambda tx: tx.sessions.find(""))
     turns = [one for session in known for one in await turns_of(chat, session.id)]
     turn = turns[0] if turns else await chat.gateway.submit(WORDS)
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(40):
         async for seen in chat.gateway.watch(MAIN_AGENT, turn.id):
             if isinstance(seen, Entry) and isinstance(seen.record, Asked):
                 asked = seen.record
@@ -64,8 +65,8 @@ async def turns_of(chat: Journey, session: object) -> list[Turn]:
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
-async def test_stopped_at_each_write(tmp_path: Path, after: bool) -> None:
-    for number in range(2, MOST_WRITES):
+async def test_stopped_at_each_write(tmp_path: Path, full: bool, after: bool) -> None:
+    for number in stops(full, MOST_WRITES, f"{after}", first=2):
         folder, world = tmp_path / str(number), World()
         folder.mkdir()
         crashed = await first_life(folder, world, number, after=after)

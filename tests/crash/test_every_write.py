@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,10 @@ from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import DisplaySettings
 from hermes.domain.turn import BusyMode
-from hermes.testing.crash import StoppingStore
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.world import Deed, World
+from tests.journeys.cut import one_life, stops
 
 MOST_WRITES = 60
 
@@ -91,17 +91,18 @@ STORIES = {
 @pytest.mark.parametrize("name", STORIES)
 async def test_stopped_at_each_write(tmp_path: Path, full: bool, name: str, kind: str, after: bool) -> None:
     story = STORIES[name]
-    steps = range(1, MOST_WRITES) if full else range(1, MOST_WRITES, 4)
-    for number in steps:
+    for number in stops(full, MOST_WRITES, f"{name} {kind} {after}"):
         folder = tmp_path / str(number)
         folder.mkdir()
         world = World()
-        crashed = await first_life(folder, world, story, kind, stop_at=number, after=after)
+        telling = partial(tell, story=story)
+        crashed = await one_life(journey(folder, world, story, kind), telling, stop_at=number, after=after)
         if crashed:
-            await second_life(folder, world, story, kind)
+            await one_life(journey(folder, world, story, kind), telling)
         judge(world, story, kind, f"{name}, stopped {'after' if after else 'before'} write {number}")
         if not crashed:
             return
+    pytest.fail("the story never came to its end")
 
 
 def journey(folder: Path, world: World, story: Story, kind: str) -> Journey:
@@ -109,47 +110,12 @@ def journey(folder: Path, world: World, story: Story, kind: str) -> Journey:
     return Journey(folder=folder, world=world, script=by_words, kind=kind, settings=settings)
 
 
-async def first_life(
-    folder: Path, world: World, story: Story, kind: str, *, stop_at: int, after: bool
-) -> bool:
-    """Live until the story is told or the n-th write; whether it was cut off."""
-    chat = journey(folder, world, story, kind)
-    chat.wrap_store = lambda store: StoppingStore(store, stop_at, after=after)
-    try:
-        await asyncio.wait_for(chat.__aenter__(), 0.5)
-    except TimeoutError:
-        for text in story.writes:
-            world.write(text)
-        await chat.abandon()
-        return True
-    assert isinstance(chat.store, StoppingStore)
-    for text in story.writes:
-        world.write(text)
-    living = asyncio.create_task(live_whole(chat, story))
-    stopped = asyncio.create_task(chat.store.stopped.wait())
-    await asyncio.wait((living, stopped), return_when=asyncio.FIRST_COMPLETED)
-    crashed = not living.done()
-    for task in (living, stopped):
-        task.cancel()
-    if crashed:
-        await chat.abandon()
-    else:
-        await living
-    return crashed
-
-
-async def live_whole(chat: Journey, story: Story) -> None:
-    await tell(chat, story)
-    await chat.__aexit__()
-
-
-async def second_life(folder: Path, world: World, story: Story, kind: str) -> None:
-    async with journey(folder, world, story, kind) as chat:
-        await tell(chat, story)
-
-
 async def tell(chat: Journey, story: Story) -> None:
-    """React to what is seen, as people do, and wait for the end of the story."""
+    """Write, react to what is seen, as people do, and wait for the end of the story."""
+    said = {update.text for update in chat.world.updates}
+    for text in story.writes:
+        if text not in said:
+            chat.world.write(text)
     for cue, reaction in story.reactions:
         await chat.until_seen(cue)
         if not any(update.text == reaction for update in chat.world.updates):

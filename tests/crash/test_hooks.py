@@ -15,9 +15,9 @@ from hermes.control.hooks import Hooks
 from hermes.domain.hooks import Heard, Hook
 from hermes.execution.hook_processes import HookProcesses
 from hermes.state.hook_files import read_hooks
-from hermes.testing.crash import StoppingStore
 from hermes.testing.harness import Journey
 from hermes.testing.world import World
+from tests.journeys.cut import one_life, stops
 
 MOST_WRITES = 30
 ANSWERS: dict[str, object] = {
@@ -55,49 +55,28 @@ def deciding() -> Hooks:
         (("hello", "/new Fresh"), "New session “Fresh”"),
     ],
 )
-async def test_stopped_at_each_write(tmp_path: Path, writes: Sequence[str], sees: str, after: bool) -> None:
-    for number in range(1, MOST_WRITES):
+async def test_stopped_at_each_write(
+    tmp_path: Path, full: bool, writes: Sequence[str], sees: str, after: bool
+) -> None:
+    for number in stops(full, MOST_WRITES, f"{sees} {after}"):
         folder, world = tmp_path / str(number), World(keyed=True)
         folder.mkdir()
+
+        async def live(chat: Journey, world: World = world) -> None:
+            if not world.updates:
+                for text in writes:
+                    world.write(text)
+            await chat.until_seen(sees)
+            await chat.until_idle()
+
         first = Journey(folder=folder, world=world, hooks=deciding())
-        first.wrap_store = lambda store, n=number: StoppingStore(store, n, after=after)  # type: ignore[misc]
-        whole = await lived_whole(first, writes, sees)
-        if not whole:
-            async with Journey(folder=folder, world=world, hooks=deciding()) as second:
-                await second.until_seen(sees)
-                await second.until_idle()
+        crashed = await one_life(first, live, stop_at=number, after=after)
+        if crashed:
+            await one_life(Journey(folder=folder, world=world, hooks=deciding()), live)
         assert sum(sees in text for text in world.seen()) == 1, (number, world.seen())
-        if whole:
+        if not crashed:
             return
-    raise AssertionError("the story never came to its end")
-
-
-async def lived_whole(chat: Journey, writes: Sequence[str], sees: str) -> bool:
-    """Live until the story is told or the store stops; whether it was told to its end."""
-    try:
-        await asyncio.wait_for(chat.__aenter__(), 0.5)
-    except TimeoutError:
-        for text in writes:
-            chat.world.write(text)
-        await chat.abandon()
-        return False
-    assert isinstance(chat.store, StoppingStore)
-    for text in writes:
-        chat.world.write(text)
-
-    async def live() -> None:
-        await chat.until_seen(sees)
-        await chat.until_idle()
-        await chat.__aexit__()
-
-    living = asyncio.create_task(live())
-    stopped = asyncio.create_task(chat.store.stopped.wait())
-    await asyncio.wait((living, stopped), return_when=asyncio.FIRST_COMPLETED)
-    whole = living.done()
-    for task in (living, stopped):
-        task.cancel()
-    await (living if whole else chat.abandon())
-    return whole
+    pytest.fail("the story never came to its end")
 
 
 # --- a real kill ---
@@ -127,7 +106,7 @@ def with_processes(home: Path) -> Hooks:
 async def first_life(home: Path) -> None:
     async with Journey(folder=home, hooks=with_processes(home)) as chat:
         chat.world.write("/title mine")
-        await asyncio.sleep(30)
+        await asyncio.sleep(90)
 
 
 async def test_killed_while_a_hook_decides(tmp_path: Path) -> None:
@@ -140,7 +119,7 @@ async def test_killed_while_a_hook_decides(tmp_path: Path) -> None:
         *(sys.executable, "-c", FIRST_LIFE, str(tmp_path), root),
         env={**os.environ, "PYTHONPATH": f"{root}/src"},
     )
-    assert await asyncio.wait_for(life.wait(), 30) == -signal.SIGKILL
+    assert await asyncio.wait_for(life.wait(), 60) == -signal.SIGKILL
     async with Journey(folder=tmp_path, hooks=with_processes(tmp_path)) as chat:
         await chat.until_seen("I did it.")
         await chat.hooks.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,11 @@ from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import JobRun, RunState, ScriptReport
 from hermes.domain.settings import CronSettings
 from hermes.testing.clock import FakeClock, settle
-from hermes.testing.crash import StoppingStore
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld
 from hermes.testing.model import say
 from hermes.testing.world import World
+from tests.journeys.cut import one_life, stops
 
 ANN = Source(address=Address(platform="fake", chat="1"), kind=Kind.PRIVATE, user="u1")
 MOST_WRITES = 60
@@ -78,13 +78,15 @@ async def rest(chat: Journey) -> None:
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
 @pytest.mark.parametrize("name", STORIES)
 async def test_stopped_at_each_write(tmp_path: Path, full: bool, name: str, after: bool) -> None:
-    for number in range(1, MOST_WRITES) if full else range(1, MOST_WRITES, 3):
+    for number in stops(full, MOST_WRITES, f"{name} {after}"):
         folder = tmp_path / str(number)
         folder.mkdir()
         world, clock, jobs = World(), FakeClock(), machine()
         async with journey(folder, world, clock, jobs) as chat:
             await chat.gateway.jobs(MAIN_AGENT).create(STORIES[name], ANN)
-        crashed = await first_life(folder, world, clock, jobs, number, after)
+        crashed = await one_life(
+            journey(folder, world, clock, jobs), partial(live, clock=clock), stop_at=number, after=after
+        )
         async with journey(folder, world, clock, jobs) as chat:
             await rest(chat)
             await live(chat, clock)
@@ -92,36 +94,7 @@ async def test_stopped_at_each_write(tmp_path: Path, full: bool, name: str, afte
         judge(found, world, jobs, f"{name}, stopped {'after' if after else 'before'} write {number}")
         if not crashed:
             return
-
-
-async def first_life(
-    folder: Path, world: World, clock: FakeClock, jobs: FakeJobWorld, number: int, after: bool
-) -> bool:
-    chat = journey(folder, world, clock, jobs)
-    chat.wrap_store = lambda store: StoppingStore(store, number, after=after)
-    try:
-        await asyncio.wait_for(chat.__aenter__(), 0.5)
-    except TimeoutError:
-        await chat.abandon()
-        return True
-    assert isinstance(chat.store, StoppingStore)
-    living = asyncio.create_task(live_whole(chat, clock))
-    stopped = asyncio.create_task(chat.store.stopped.wait())
-    await asyncio.wait((living, stopped), return_when=asyncio.FIRST_COMPLETED)
-    crashed = not living.done()
-    for task in (living, stopped):
-        task.cancel()
-    await asyncio.gather(living, stopped, return_exceptions=True)
-    if crashed:
-        await chat.abandon()
-    else:
-        living.result()
-    return crashed
-
-
-async def live_whole(chat: Journey, clock: FakeClock) -> None:
-    await live(chat, clock)
-    await chat.__aexit__()
+    pytest.fail("the story never came to its end")
 
 
 def judge(found: list[JobRun], world: World, jobs: FakeJobWorld, where: str) -> None:

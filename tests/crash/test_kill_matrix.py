@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.crash.lives import Lives
-from tests.crash.matrix import CASES, killed_and_whole
-
-# `take.before` at its first passing on plain, and so on: a seeded spread over points, kinds and occurrences.
-SAMPLE = set(CASES[3::11])
+from tests.crash.matrix import CASES, each_case, survives
+from tests.sampling import one_of_each
 
 
-@pytest.mark.parametrize(("point", "kind", "occurrence"), CASES, ids=lambda value: str(value))
+@each_case(one_of_each(CASES, lambda case: case[0], "kill matrix"))
 async def test_killed_there_nothing_is_lost_and_nothing_happens_twice(
-    tmp_path: Path, full: bool, point: str, kind: str, occurrence: int
+    tmp_path: Path, point: str, kind: str, occurrence: int
 ) -> None:
-    if not full and (point, kind, occurrence) not in SAMPLE:
-        pytest.skip("in the full run")
-    async with Lives(folder=tmp_path, kind=kind) as lives:
-        await killed_and_whole(lives, point, occurrence)
+    await survives(tmp_path, (point, kind, occurrence))

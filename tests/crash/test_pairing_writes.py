@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -10,9 +9,9 @@ import pytest
 
 from hermes.control.outcome import REPEAT_MARK
 from hermes.domain.settings import PlatformSettings
-from hermes.testing.crash import StoppingStore
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import World
+from tests.journeys.cut import one_life, stops
 from tests.journeys.test_pairing import CODE, code_in, owner_approves
 
 MOST_WRITES = 60
@@ -59,15 +58,15 @@ STORIES: dict[str, tuple[Callable[[Journey], Awaitable[None]], object]] = {
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
 @pytest.mark.parametrize("kind", ["edits", "plain"])
 @pytest.mark.parametrize("name", STORIES)
-async def test_stopped_at_each_write(tmp_path: Path, name: str, kind: str, after: bool) -> None:
-    for number in range(1, MOST_WRITES):
+async def test_stopped_at_each_write(tmp_path: Path, full: bool, name: str, kind: str, after: bool) -> None:
+    for number in stops(full, MOST_WRITES, f"{name} {kind} {after}"):
         folder = tmp_path / str(number)
         folder.mkdir()
         world = World()
-        crashed = await first_life(folder, world, name, kind, number if after else -number)
+        story = STORIES[name][0]
+        crashed = await one_life(_journey(folder, world, name, kind), story, stop_at=number, after=after)
         if crashed:
-            async with _journey(folder, world, name, kind) as chat:
-                await STORIES[name][0](chat)
+            await one_life(_journey(folder, world, name, kind), story)
         await _judge(folder, world, name, kind)
         if not crashed:
             return
@@ -76,33 +75,6 @@ async def test_stopped_at_each_write(tmp_path: Path, name: str, kind: str, after
 
 def _journey(folder: Path, world: World, name: str, kind: str) -> Journey:
     return Journey(folder=folder, world=world, kind=kind, settings=STORIES[name][1])  # type: ignore[arg-type]
-
-
-async def first_life(folder: Path, world: World, name: str, kind: str, stop_at: int) -> bool:
-    chat = _journey(folder, world, name, kind)
-    chat.wrap_store = lambda store: StoppingStore(store, abs(stop_at), after=stop_at > 0)
-    try:
-        await asyncio.wait_for(chat.__aenter__(), 0.5)
-    except TimeoutError:
-        await chat.abandon()
-        return True
-    assert isinstance(chat.store, StoppingStore)
-
-    async def live() -> None:
-        await STORIES[name][0](chat)
-        await chat.__aexit__()
-
-    living, stopped = asyncio.create_task(live()), asyncio.create_task(chat.store.stopped.wait())
-    await asyncio.wait((living, stopped), return_when=asyncio.FIRST_COMPLETED)
-    crashed = not living.done()
-    for task in (living, stopped):
-        task.cancel()
-    if crashed:
-        await asyncio.gather(living, return_exceptions=True)
-        await chat.abandon()
-    else:
-        await living
-    return crashed
 
 
 async def _judge(folder: Path, world: World, name: str, kind: str) -> None:

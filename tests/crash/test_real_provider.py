@@ -7,15 +7,11 @@ import random
 import re
 from pathlib import Path
 
-import pytest
-
 from hermes.testing.model_script import Call, ModelRequest, Pace, Reply, message_text
 from hermes.testing.model_server import Ended, FakeModelServer
-from tests.crash.lives import Lives
-from tests.crash.matrix import CASES, MESSAGES, killed_and_whole
+from tests.crash.matrix import CASES, MESSAGES, each_case, survives
 from tests.crash.wire import refused, wire_problems
 
-SAMPLE = set(random.Random("real provider").sample(CASES, 6))
 _TOKEN = re.compile(r"m\d+")
 _TOOL = re.compile(r"\b(read|keyed|once|danger)\b")
 _PIECES = Pace(between=0.002, sizes=(9,))
@@ -44,15 +40,12 @@ def server_problems(server: FakeModelServer) -> list[str]:
     return refused(server) + ([f"{left} answers were left unread"] if left > most else [])
 
 
-@pytest.mark.parametrize(("point", "kind", "occurrence"), CASES, ids=lambda value: str(value))
+@each_case(set(random.Random("real provider").sample(CASES, 6)))
 async def test_killed_there_with_a_model_server_the_history_stays_whole(
-    tmp_path: Path, full: bool, point: str, kind: str, occurrence: int
+    tmp_path: Path, point: str, kind: str, occurrence: int
 ) -> None:
-    if not full and (point, kind, occurrence) not in SAMPLE:
-        pytest.skip("in the full run")
-    server = FakeModelServer(obedient)
-    async with server, Lives(folder=tmp_path, kind=kind, model=server.base_url) as lives:
-        await killed_and_whole(lives, point, occurrence)
+    async with FakeModelServer(obedient) as server:
+        await survives(tmp_path, (point, kind, occurrence), model=server.base_url)
         assert server_problems(server) == []
         assert len(server.requests) >= len(MESSAGES) + 8, "a model call for each round and each answer"
 

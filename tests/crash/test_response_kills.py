@@ -18,6 +18,7 @@ import pytest
 
 from hermes.stream.fold import SAID_AGAIN
 from hermes.stream.sse import Parser
+from tests import nursery
 from tests.cli.command import PATIENCE, environment, gateway
 
 KEY = "a key that nobody guesses"
@@ -33,7 +34,7 @@ def model(folder: Path, text: str) -> Iterator[str]:
     script = folder / "script.json"
     script.write_text(json.dumps({"rules": [{"match": "", "reply": {"text": text, "pace": PACE}}]}))
     command = [sys.executable, "-m", "hermes.testing.model_server", "--script", script]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(folder), text=True) as process:
+    with nursery.Popen(command, stdout=subprocess.PIPE, env=environment(folder), text=True) as process:
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip()

@@ -11,6 +11,7 @@ import pytest
 from tests.cli.command import hermes
 from tests.crash.stories import KILLED, STORIES, WAITING, Telling, obliging, whole
 from tests.crash.terminal import serving
+from tests.sampling import sampled
 
 # Until its first model call, and when its last turn is done, every story is as the plain one.
 _OPENING = (
@@ -34,10 +35,8 @@ CASES = [
 SAMPLE = {*random.Random("terminal").sample(CASES, 3), ("approval", WAITING), ("approval", "answer.after:1")}
 
 
-@pytest.mark.parametrize(("name", "point"), CASES, ids=lambda value: str(value))
-async def test_killed_there_the_next_start_goes_on(tmp_path: Path, full: bool, name: str, point: str) -> None:
-    if not full and (name, point) not in SAMPLE:
-        pytest.skip("in the full run")
+@pytest.mark.parametrize(("name", "point"), sampled(CASES, SAMPLE), ids=str)
+async def test_killed_there_the_next_start_goes_on(tmp_path: Path, name: str, point: str) -> None:
     with serving(obliging) as server:
         telling = Telling(story=STORIES[name], folder=tmp_path, server=server)
         assert telling.live_until(point) == KILLED, f"the point was never passed: {telling.passed}"
@@ -45,11 +44,9 @@ async def test_killed_there_the_next_start_goes_on(tmp_path: Path, full: bool, n
         assert await telling.problems() == [], "\n--- and then:\n".join(telling.screens)
 
 
-@pytest.mark.parametrize("name", STORIES)
-def test_no_border_is_missing(tmp_path: Path, full: bool, name: str) -> None:
+@pytest.mark.parametrize("name", sampled([(name,) for name in STORIES], {("steer",)}))
+def test_no_border_is_missing(tmp_path: Path, name: str) -> None:
     """What a story passes when nobody kills it is what it is killed at."""
-    if not full and name != "steer":
-        pytest.skip("in the full run")
     with serving(obliging) as server:
         telling = Telling(story=STORIES[name], folder=tmp_path, server=server)
         assert telling.live_until("") == 0

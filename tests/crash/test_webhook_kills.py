@@ -24,6 +24,7 @@ from hermes.domain.settings import Secret
 from hermes.entry.http.webhooks.signatures import sign
 from hermes.state.profiles import DATABASE_FILE
 from hermes.state.sqlite import SqliteStore
+from tests import nursery
 from tests.cli.command import PATIENCE, environment, gateway, hermes
 
 SECRET = "a secret of senders"
@@ -48,7 +49,7 @@ def model(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     script.write_text(json.dumps(SCRIPT))
     log.touch()
     command = [sys.executable, "-m", "hermes.testing.model_server", "--script", script, "--log", log]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(tmp_path), text=True) as process:
+    with nursery.Popen(command, stdout=subprocess.PIPE, env=environment(tmp_path), text=True) as process:
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip(), log

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Inbound
 from hermes.domain.ports import Accept
@@ -57,6 +58,18 @@ class Lease:
     async def release(self) -> None:
         self.held = False
 
+    def holder(self) -> str:
+        return "another gateway uses this account"
+
+
+@dataclass
+class Signs:
+    """A line that gives so many signs of life, and is deaf afterwards."""
+
+    clock: FakeClock
+    count: int
+    every: float
+
 
 @dataclass
 class Adapter:
@@ -64,6 +77,7 @@ class Adapter:
 
     script: list[object]
     cursors: list[str | None] = field(default_factory=list)
+    capabilities: Capabilities = field(default_factory=Capabilities)
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
         self.cursors.append(cursor)
@@ -76,6 +90,10 @@ class Adapter:
             raise Unreachable("the line went dead")
         if step == 0:
             return
+        if isinstance(step, Signs):
+            for _ in range(step.count):
+                await step.clock.sleep(step.every)
+                await accept((), None)
         await asyncio.Event().wait()
 
 
@@ -218,3 +236,36 @@ async def test_a_lost_lease_takes_the_adapter_down() -> None:
 def test_the_longest_wait() -> None:
     assert all(back_off(failures) <= LONGEST_DELAY for failures in range(1, 100))
     assert back_off(50) >= 0.7 * LONGEST_DELAY
+
+
+async def test_a_deaf_adapter_is_rebuilt() -> None:
+    clock = FakeClock()
+    stage = Stage(
+        Adapter([Signs(clock, 3, 20.0)], capabilities=Capabilities(silence_seconds=30.0)), clock=clock
+    )
+    async with stage.running():
+        await clock.advance(89)  # three signs, the last after 60 s
+        assert stage.state is HostState.CONNECTED and len(stage.adapter.cursors) == 1
+        assert stage.gateway.accepted == [] and stage.gateway.stored is None
+        await clock.advance(1.5)
+        told = [why for state, why in stage.states if state is HostState.RETRYING]
+        assert told and told[0].startswith("it was connected and heard nothing for 30 s; trying again in")
+        await clock.advance(1.5)
+        assert len(stage.adapter.cursors) == 2 and stage.gateway.attached == ["fake"]
+        assert stage.gateway.log == ["attach", "detach", "attach"]
+
+
+async def test_a_line_that_may_be_silent_is_left_alone() -> None:
+    stage = Stage(Adapter([]))
+    async with stage.running():
+        await stage.clock.advance(100_000)
+        assert len(stage.adapter.cursors) == 1 and stage.state is HostState.CONNECTED
+
+
+async def test_an_adapter_that_stays_deaf_is_rebuilt_ever_more_rarely() -> None:
+    clock = FakeClock()
+    stage = Stage(Adapter([], capabilities=Capabilities(silence_seconds=10.0)), clock=clock)
+    async with stage.running():
+        await clock.advance(600)
+        waits = [float(why.rsplit(" ", 2)[1]) for state, why in stage.states if state is HostState.RETRYING]
+        assert len(waits) >= 4 and waits == sorted(waits) and waits[-1] > 50

@@ -153,6 +153,8 @@ SPOOFS: dict[str, Try] = {
     "approve with something behind it": words("/approve the other thing"),
     "two scopes at once": words("/approve session always"),
     "yes inside a sentence": words("yes, but not that one"),
+    "an earlier message that was edited to a yes": words("yes", edited=True),
+    "an earlier message that was edited to a command": words("/approve", edited=True),
     "late words": late_words,
     "a late button": late_button,
     "a late command": late_command,

@@ -11,7 +11,7 @@ from hermes.domain.rows import OutState
 from hermes.testing.harness import Journey
 from hermes.testing.model import Say, say
 from hermes.testing.world import World
-from tests.journeys.cut import one_life
+from tests.journeys.cut import one_life, stops
 
 MOST_WRITES = 40
 
@@ -118,8 +118,8 @@ async def test_a_file_that_is_refused_takes_no_other_along(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
-async def test_stopped_at_each_write_the_file_comes_once(tmp_path: Path, after: bool) -> None:
-    for number in range(1, MOST_WRITES):
+async def test_stopped_at_each_write_the_file_comes_once(tmp_path: Path, full: bool, after: bool) -> None:
+    for number in stops(full, MOST_WRITES, f"{after}"):
         folder = tmp_path / str(number)
         folder.mkdir()
         place, world = workspace(folder, chart_txt=b"numbers"), World()

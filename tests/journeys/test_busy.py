@@ -87,7 +87,7 @@ async def test_steering_words_are_heard_after_the_running_tool(tmp_path: Path) -
     settings = busy(BusyMode.STEER)
     async with Journey(folder=tmp_path, script=script, settings=settings, tools=[tool]) as chat:
         chat.world.write("begin")
-        await asyncio.wait_for(started.wait(), 5)
+        await asyncio.wait_for(started.wait(), 40)
         chat.world.write("and hurry")
         await chat.until_taken()
         go.set()
@@ -125,7 +125,7 @@ async def test_stop_ends_the_turn_and_says_what_is_unknown(tmp_path: Path) -> No
     tool = Tool(name="transfer", description="", parameters={}, run=hang, effect=Effect.ONCE)
     async with Journey(folder=tmp_path, script=[call("transfer")], tools=[tool]) as chat:
         chat.world.write("pay")
-        await asyncio.wait_for(started.wait(), 5)
+        await asyncio.wait_for(started.wait(), 40)
         chat.world.write("/stop")
         await chat.until_seen("Stopped.", "may or may not have happened: transfer")
         await chat.until_idle()

@@ -19,7 +19,9 @@ async def test_help_lists_every_command(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path) as chat:
         chat.world.write("/help")
         seen = "\n".join(await chat.until_seen("/whoami"))
-        assert all(f"/{known.name}" in seen for known in COMMANDS.values() if not known.admin)
+        assert all(
+            f"/{known.name}" in seen for known in COMMANDS.values() if not (known.admin or known.terminal)
+        )
         assert "/pair" not in seen
 
 

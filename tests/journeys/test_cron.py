@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import Job, JobRun, JobState, RunState, RunStatus, ScriptReport
 from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import CronSettings, PlatformSettings
+from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.domain.turn import Cause
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey, open_settings
@@ -485,7 +486,11 @@ async def test_without_the_lease_nothing_is_ticked(tmp_path: Path) -> None:
 
 async def test_delivery_to_the_chosen_home_and_to_a_chat_by_name(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with journey(tmp_path, clock) as chat:
+    owned = PlatformSettings(allow_all_users=True, allowed_users=("u9",))
+    settings = open_settings(
+        timezone="UTC", cron=CronSettings(wrap_response=False), platforms={"fake": owned}
+    )
+    async with journey(tmp_path, clock, settings=settings) as chat:
         chat.world.write("/sethome", chat="9", user="u9", chat_name="Ops")
         await chat.until_seen("now the home channel", chat="9")
         with pytest.raises(UserError, match="no chat called “#nowhere”"):
@@ -495,3 +500,40 @@ async def test_delivery_to_the_chosen_home_and_to_a_chat_by_name(tmp_path: Path)
         await pass_time(chat, clock, 700)
         await rest(chat)
         assert sorted(chat.world.seen("9")[1:]) == ["done: home", "done: named"]
+
+
+async def test_delivery_to_a_chat_that_only_a_file_names(tmp_path: Path) -> None:
+    clock = FakeClock()
+    names: dict[str, dict[str, str]] = {"fake": {"-77": "Lab"}}
+    async with journey(tmp_path, clock, channel_names=lambda: names) as chat:
+        job = await make(chat, "10m", "look", deliver="fake:#lab")
+        names["fake"] = {"-78": "Lab"}
+        await pass_time(chat, clock, 700)
+        await rest(chat)
+        assert chat.world.seen("-78") == ["done: look"]
+        chat.world.write("/cron add 10m | later", chat="1")
+        names["fake"] = {"-79": "Lab"}
+        chat.world.write(f"/cron run {job.id}", chat="1")
+        await chat.until_seen("done: look", chat="-79")
+
+
+async def test_a_run_in_which_nothing_happens_is_stopped(tmp_path: Path) -> None:
+    clock, begun = FakeClock(), asyncio.Event()
+
+    async def hang(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("it never ends")
+
+    tool = Tool(name="hang", description="Never ends.", parameters={"type": "object"}, run=hang)
+    settings = open_settings(timezone="UTC", cron=CronSettings(wrap_response=False, timeout=300))
+    more = {"settings": settings, "tools": [tool], "script": lambda request: call("hang")}
+    async with journey(tmp_path, clock, **more) as chat:
+        await make(chat, "10m", deliver="fake:5")
+        await clock.leap(660)
+        await asyncio.wait_for(begun.wait(), 8)
+        await clock.advance(240)
+        assert [run.state for run in await runs(chat)] == [RunState.TURN]
+        await clock.advance(180)
+        [run] = await rest(chat)
+        assert run.status is RunStatus.STOPPED and "nothing happened for 300 seconds" in run.error

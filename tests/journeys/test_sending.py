@@ -23,7 +23,7 @@ from hermes.domain.tool import ToolContext
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.world import World
-from tests.journeys.cut import one_life
+from tests.journeys.cut import one_life, stops
 
 MOST_WRITES = 60
 HOME = PlatformSettings(allow_all_users=True, home_channel="home")
@@ -159,7 +159,7 @@ async def test_a_long_letter_comes_whole_in_parts_that_fit(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
 async def test_stopped_at_each_write_it_is_sent_once(tmp_path: Path, full: bool, after: bool) -> None:
-    for number in range(1, MOST_WRITES, 1 if full else 2):
+    for number in stops(full, MOST_WRITES, f"{after}"):
         folder = tmp_path / str(number)
         folder.mkdir()
         world = World()

@@ -38,7 +38,9 @@ ENVIRONMENT = {
 def routes(tmp_path: Path) -> dict[str, ModelSettings]:
     (tmp_path / "config.yaml").write_text(CONFIG)
     loaded = load_settings(tmp_path, ENVIRONMENT)
-    assert not loaded.problems
+    assert [problem.message for problem in loaded.problems] == [
+        "platforms.api_server.model_routes.empty names no model."
+    ]
     return model_routes(loaded)
 
 
@@ -68,3 +70,15 @@ def test_a_name_without_a_model_leads_nowhere(routes: dict[str, ModelSettings]) 
 
 def test_no_routes_no_names(tmp_path: Path) -> None:
     assert model_routes(load_settings(tmp_path, {})) == {}
+
+
+def test_a_name_without_a_model_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "platforms:\n  api_server:\n    model_routes:\n      fast: {model: tiny}\n      slow: {provider: x}\n"
+        "      none:\n"
+    )
+    found = load_settings(tmp_path, {}).problems
+    assert [(problem.line, problem.message) for problem in found] == [
+        (5, "platforms.api_server.model_routes.slow names no model."),
+        (6, "platforms.api_server.model_routes.none names no model."),
+    ]

@@ -49,6 +49,18 @@ def test_enabled_false_beats_every_token(tmp_path: Path) -> None:
     assert found is not None and found.reveal() == "12345:abc"
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        "gateway: {message_timestamps: {enabled: false}}",
+        "gateway: {message_timestamps: off}",
+        "message_timestamps: {enabled: 0}",
+    ],
+)
+def test_a_switch_may_stand_below_its_name(tmp_path: Path, config: str) -> None:
+    assert load(tmp_path, f"{config}\n").settings.gateway.message_timestamps is False
+
+
 def test_the_model_in_all_its_forms(tmp_path: Path) -> None:
     assert load(tmp_path, "model: a/b\n").settings.model.default == "a/b"
     assert load(tmp_path, "model: {model: a}\n").settings.model.default == "a"

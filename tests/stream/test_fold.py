@@ -48,7 +48,6 @@ from hermes.stream.fold import (
     choices,
     preview,
     question_text,
-    transcript_text,
 )
 
 MANY = settings(
@@ -250,11 +249,11 @@ def test_what_is_left_to_show_when_a_call_closes(heard: str, whole: str, left: C
 
 
 @pytest.mark.parametrize(
-    ("records", "answer", "transcript"),
+    ("records", "answer"),
     [
-        ([], "", ""),
-        ([UserSaid(text="hi"), ModelSaid(text="Hello \n"), Finished()], "Hello", "Hello"),
-        ([ModelSaid(text="Hello"), Finished(note="n")], "Hello\n\nn", "Hello\n\nn"),
+        ([], ""),
+        ([UserSaid(text="hi"), ModelSaid(text="Hello \n"), Finished()], "Hello"),
+        ([ModelSaid(text="Hello"), Finished(note="n")], "Hello\n\nn"),
         (
             [
                 ModelSaid(text="Look", calls=(call(),)),
@@ -264,21 +263,15 @@ def test_what_is_left_to_show_when_a_call_closes(heard: str, whole: str, left: C
                 Finished(),
             ],
             "Done",
-            "Look\n\nDone",
         ),
-        ([ModelSaid(text="Look", calls=(call(),)), Failed(reason="broke")], "broke", "Look\n\nbroke"),
-        ([ModelSaid(text="Par", partial=True), Stopped()], "Par", "Par"),
-        (
-            [ModelSaid(text="A ", ending=Ending.LENGTH), ModelSaid(text="B", ending=Ending.LENGTH)],
-            "A B",
-            "A B",
-        ),
-        ([ModelSaid(text="<think>x</think>\nMEDIA:/a.png")], "MEDIA:/a.png", "MEDIA:/a.png"),
+        ([ModelSaid(text="Look", calls=(call(),)), Failed(reason="broke")], "broke"),
+        ([ModelSaid(text="Par", partial=True), Stopped()], "Par"),
+        ([ModelSaid(text="A ", ending=Ending.LENGTH), ModelSaid(text="B", ending=Ending.LENGTH)], "A B"),
+        ([ModelSaid(text="<think>x</think>\nMEDIA:/a.png")], "MEDIA:/a.png"),
     ],
 )
-def test_texts_of_a_turn(records: list[Record], answer: str, transcript: str) -> None:
+def test_texts_of_a_turn(records: list[Record], answer: str) -> None:
     assert answer_text(entries(*records)) == answer
-    assert transcript_text(entries(*records)) == transcript
 
 
 def test_the_answer_without_its_footer() -> None:

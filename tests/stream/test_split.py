@@ -92,6 +92,18 @@ def test_a_list_keeps_its_numbers_and_its_items_are_not_doubled() -> None:
     assert sum(len(item.items) for item in lists) == 7
 
 
+def test_a_list_is_cut_along_the_lines_of_its_author() -> None:
+    text = "\n".join(f"* item  __{n}__\n  goes on" for n in range(6))
+    parts = texts(text, 60)
+    assert len(parts) == 3
+    assert "\n".join(parts) == text
+
+
+def test_a_list_that_does_not_count_up_is_numbered_as_it_is_shown() -> None:
+    parts = texts("\n".join(f"1. item with the letter {letter}" for letter in "abcd"), 60)
+    assert parts[1:] == ["3. item with the letter c\n4. item with the letter d"]
+
+
 def test_a_table_goes_on_without_its_header() -> None:
     text = "| a | b |\n|---|---|\n" + "\n".join(f"| {n} | {n} |" for n in range(20))
     tables = [block for part in texts(text, 80) for block in parse(part).blocks]
@@ -153,11 +165,40 @@ SECTION = f"## A heading\n\n{PARAGRAPH}- first item\n- second\n\n```python\nx = 
         "word " * 200_000,
         "x" * 1_000_000,
         "```py\n" + "    total = total + 1\n" * 45_000,
+        "\n".join(f"{n}. one of very many items of a list" for n in range(24_000)),
     ],
-    ids=["answer", "words", "one word", "code"],
+    ids=["answer", "words", "one word", "code", "list"],
 )
 def test_a_megabyte_is_split_in_time(text: str) -> None:
     begun = time.process_time()
     parts = split(text, limit=4096, unit=TextUnit.UTF16, flavour=Flavour.TELEGRAM_HTML)
     assert len(parts) > 200
     assert time.process_time() - begun < 6, "the aim is below 2 s on an idle machine"
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "flavour", "unit", "parts"),
+    [
+        ("*** e\u0301\u0323", 20, Flavour.SLACK_MRKDWN, TextUnit.BYTES, [r"\*\*", "\\* e\u0301\u0323"]),
+        ("&&`\u200d \u200d`", 21, Flavour.TELEGRAM_HTML, TextUnit.CHARS, ["&&", "`\u200d \u200d`"]),
+        (
+            "`a \u200d`" + "\u200d" * 6,
+            21,
+            Flavour.TELEGRAM_HTML,
+            TextUnit.CHARS,
+            ["`a \u200d`", "\u200d" * 6],
+        ),
+        (
+            "some words `a`[`b`|]()",
+            20,
+            Flavour.COMMONMARK,
+            TextUnit.CHARS,
+            ["some words `a`", "`b`|", "()"],
+        ),
+    ],
+    ids=["escapes that shrink", "code behind", "code before", "no markdown gives two codes side by side"],
+)
+def test_narrow_messages(text: str, limit: int, flavour: Flavour, unit: TextUnit, parts: list[str]) -> None:
+    """Neither a character nor code that fits is torn where a shorter text takes more room, where a mark
+    belongs to the character on the other side of an edge of code, or where no markdown gives the blocks."""
+    assert texts(text, limit, flavour, unit) == parts

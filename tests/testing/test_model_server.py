@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.filterwarnings("error")]
 
 Json = dict[str, Any]
 QUIET = 0.3
-PATIENCE = 5.0
+PATIENCE = 30.0
 EVENT_END = b'"finish_reason": null}]}\n\n'
 
 

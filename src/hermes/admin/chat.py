@@ -92,7 +92,7 @@ class ChatProcess:
         if self.asked.toolsets:
             raise UserError(
                 f"--toolsets cannot be chosen here: a gateway runs already ({running.holder}), with its own.",
-                hint=f"Leave the option out, or stop that gateway first: kill {running.holder.pid}",
+                hint="Leave the option out, or stop that gateway first: hermes gateway stop",
             )
         from hermes.admin.talk import Attached
 

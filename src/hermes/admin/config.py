@@ -159,11 +159,15 @@ def _check(loaded: Loaded, out: TextIO) -> int:
 
 
 def _webhook_problems(loaded: Loaded) -> list[str]:
-    """What only the reader of webhook routes understands."""
+    """What only the readers of webhook routes and targets understand."""
     block = loaded.settings.platforms.get("webhook")
-    if block is None or "routes" not in block.trees:
+    if block is None:
         return []
     from hermes.entry.http.webhooks.routes import problems, read_routes
+    from hermes.entry.platforms.webhook.convert import target_problems
 
-    shared = loaded.find("webhook", "WEBHOOK_SECRET") or Secret("")
-    return list(problems(read_routes(block.trees["routes"], shared)))
+    def find(variable: str) -> Secret | None:
+        return loaded.find("webhook", variable)
+
+    routes = read_routes(block.trees.get("routes"), find("WEBHOOK_SECRET") or Secret(""))
+    return [*problems(routes), *target_problems(block.trees.get("targets"), find)]

@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from hermes.admin.gateway import GATEWAY, hold_home, home_holder, logging_on, loop_factory, on_store
+from hermes.admin.gateway import hold_home, home_holder, logging_on, loop_factory, on_store
 from hermes.admin.output import Console
 from hermes.admin.sessions import agents_of
 from hermes.app.jobs import HomeJobs, wish_of
+from hermes.control.job_targets import named_targets
 from hermes.control.job_words import job_facts, run_facts
 from hermes.control.jobs import JobDesk
 from hermes.domain.clock import SystemClock, zone_named
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.text import one_line
+from hermes.state.aliases import ChannelAliases
 from hermes.state.profiles import agent_home, prepare_home
 from hermes.state.settings import Loaded, load_settings
 from hermes.state.sqlite import SqliteStore
@@ -143,8 +145,7 @@ class Place:
 
     @property
     def is_served(self) -> bool:
-        holder = home_holder(self.home)
-        return holder is not None and holder.what == GATEWAY
+        return home_holder(self.home) is not None
 
     def ask(self, work: Callable[[Asking], Awaitable[T]]) -> T:
         if self.is_served:
@@ -189,6 +190,7 @@ class Place:
             zone=zone_named(settings.timezone),
             settings=settings,
             world=HomeJobs(home, self.environ, None),
+            targets=named_targets(ChannelAliases(self.home).read),
         )
 
 

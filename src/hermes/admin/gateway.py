@@ -1,5 +1,5 @@
 """`hermes gateway`: the gateway as a process. It owns the lock on a home, the files by which others know of
-it (`gateway.lock`, `gateway.pid`, `gateway_state.json`), the log and the signals; what runs is `app`'s."""
+it (`gateway.lock`, `gateway.pid`, `gateway_state.json`) and the signals; what runs is `app`'s."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ import contextlib
 import fcntl
 import json
 import logging
-import logging.handlers
 import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hermes.admin.logs import LOG_FILE as LOG_FILE
+from hermes.admin.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT, logging_to
+from hermes.admin.logs import logging_on as logging_on
 from hermes.admin.output import Console
+from hermes.admin.starts import HEALTHY_SECONDS, Starts
+from hermes.admin.watchdog import NOTIFY_VARIABLE, Notify, Watchdog
 from hermes.domain.errors import UserError
+from hermes.state.locks import HOMES, MachineLock, lock_folder
 from hermes.state.profiles import DATABASE_FILE, prepare_home
-from hermes.state.secrets import RedactingFilter, Secrets
 from hermes.state.textfile import replace_text
 
 if TYPE_CHECKING:
@@ -44,35 +48,90 @@ EXIT_SETTINGS = 78
 LOCK_FILE = "gateway.lock"
 PID_FILE = "gateway.pid"
 STATE_FILE = "gateway_state.json"
-LOG_FILE = "logs/gateway.log"
 GATEWAY = "gateway"
 _LOCK_PATIENCE = 3.0
 _PROBLEMS_SHOWN = 5
-_LOG_BYTES = 5_000_000
-_LOG_FILES = 3
 
 
 # --- the command -----------------------------------------------------------------------------------
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    from hermes.admin import status
+
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    told = "Run the gateway in this terminal until it is stopped (Ctrl-C or SIGTERM)."
-    run_ = commands.add_parser("run", help=told, description=told)
+
+    def add(name: str, told: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=told, description=told)
+
+    run_ = add("run", "Run the gateway in this terminal until it is stopped (Ctrl-C or SIGTERM).")
     run_.add_argument("-v", "--verbose", action="store_true", help="log every step, for finding a fault")
     run_.add_argument("-q", "--quiet", action="store_true", help="show only warnings; the log file has all")
+    run_.add_argument("--replace", action="store_true", help="stop the gateway that runs on this home first")
+    run_.add_argument(
+        "--external-supervisor",
+        action="store_true",
+        help="a restart ends with 75, and whoever started this starts it again",
+    )
+    run_.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
+    add("start", "Start the gateway in the background and wait until it is ready.")
+    stop = add("stop", "Stop the gateway: what runs comes to rest and goes on at the next start.")
+    stop.add_argument("--all", action="store_true", help="stop all gateways of yours on this machine")
+    add("restart", "Restart the gateway: what runs comes to rest and goes on afterwards.")
+    status.arguments(add("status", "What runs on this home; the same as `hermes status`."))
+    logs = add("logs", "Show the end of the gateway's log.")
+    logs.add_argument("-n", "--lines", type=count_of, default=50, metavar="N", help="so many lines (50)")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
+
+
+def count_of(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < 1_000_000):
+        raise argparse.ArgumentTypeError(f"“{text[:20]}” is not a number of lines")
+    return int(text)
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+    match asked.command:
+        case "run":
+            return _run(asked, home, environ, console)
+        case "status":
+            from hermes.admin import status
+
+            return status.run(asked, home, environ, console)
+        case "logs":
+            from hermes.admin.logs import show_log
+
+            show_log(home, console, asked.lines, asked.follow)
+            return 0
+        case _:
+            from hermes.admin import background
+
+            return background.run(asked, home, environ, console)
+
+
+def _run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+    if asked.replace:
+        from hermes.admin.background import stop_gateway
+
+        stop_gateway(home, environ, console)
     process = GatewayProcess(
         home=home,
         environ=environ,
         say=lambda line: console.note(f"Hermes {asked.version} is {line}"),
         level="DEBUG" if asked.verbose else "",
-        quiet=asked.quiet,
+        shown=SHOWN_NOT if asked.background else SHOWN_LITTLE if asked.quiet else SHOWN_ALL,
         version=asked.version,
+        slowed=True,
     )
-    return process.run()
+    code = process.run()
+    if code == EXIT_RESTART and not asked.external_supervisor and not environ.get(NOTIFY_VARIABLE):
+        # Nobody else would start it again. The same process goes on as a new program: what was open is closed
+        # by the kernel, the lock on the home among it.
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], dict(environ))
+    return code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,40 +142,69 @@ class GatewayProcess:
     environ: Mapping[str, str]
     say: Callable[[str], None]
     level: str = ""
-    quiet: bool = False
+    shown: int = SHOWN_ALL
     given: Given | None = None
     version: str = ""
+    slowed: bool = False
+    """Whether starts are slowed down after several that died young."""
 
     def run(self) -> int:
         """Run until a signal; the exit code. What a person must mend first is raised as a `UserError`."""
         prepare_home(self.home)
-        with hold_home(self.home, GATEWAY):
+        with hold_home(self.home, GATEWAY), self._listed():
             from hermes.app import App
 
             app = App(self.home, self.environ, self.given, self.version)
             facts = process_facts()
             level = self.level or app.loaded.settings.logging.level
             with (
-                logging_to(self.home, app.loaded.secrets, level, self.quiet),
+                logging_to(self.home, app.loaded.secrets, level, self.shown),
                 _pid_file(self.home, facts),
-                asyncio.Runner(loop_factory=loop_factory()) as runner,
             ):
                 tell_problems(app.loaded)
                 if _tell_half_open(app.loaded):
                     return EXIT_SETTINGS
-                runner.run(self._live(app, StateFile(self.home, facts, self.say)))
-        return 0
+                starts = Starts(self.home)
+                if self.slowed:
+                    starts.wait(self.say)
+                starts.begin()
+                with Watchdog(self.home, app.loaded.settings, Notify(self.environ)) as watchdog:
+                    self._live(app, StateFile(self.home, facts, self.say, watchdog.told), starts, watchdog)
+                starts.forget()
+        return EXIT_RESTART if app.restarting else 0
 
-    async def _live(self, app: App, state: StateFile) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # A process that was started with nohup keeps ignoring SIGHUP.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, app.stop)
+    def _live(self, app: App, state: StateFile, starts: Starts, watchdog: Watchdog) -> None:
+        async def live() -> None:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                # A process that was started with nohup keeps ignoring SIGHUP.
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    loop.add_signal_handler(number, app.stop)
+            loop.add_signal_handler(signal.SIGUSR1, app.restart)
+            loop.call_later(HEALTHY_SECONDS, starts.forget)
+            beating = asyncio.create_task(watchdog.beat(), name="watchdog")
+            try:
+                await app.live(state)
+            finally:
+                beating.cancel()
+                await state.written()
+
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(live())
+
+    @contextlib.contextmanager
+    def _listed(self) -> Iterator[None]:
+        """Be known to `hermes gateway stop --all`. A gateway that cannot be is one all the same."""
+        home = str(self.home)
+        lock = MachineLock(folder=lock_folder(self.environ), scope=HOMES, identity=home, owner={"home": home})
         try:
-            await app.live(state)
+            lock.take()
+        except UserError as error:
+            log.warning("gateway.not_listed why=%s", error)
+        try:
+            yield
         finally:
-            await state.written()
+            lock.release()
 
 
 def on_store(home: Path, what: str, work: Callable[[SqliteStore], Awaitable[T]]) -> T | None:
@@ -220,7 +308,7 @@ def held(home: Path, holder: Holder) -> UserError:
     if holder.what == GATEWAY:
         return UserError(
             f"A gateway already runs on {home} ({holder}).",
-            hint=f"`hermes status` shows it; stop it first with: kill {holder.pid}",
+            hint="`hermes status` shows it; stop it first with: hermes gateway stop",
         )
     return UserError(f"{holder.what} works on {home} ({holder}).", hint="Try again when it is done.")
 
@@ -241,10 +329,17 @@ def _alive(pid: int) -> bool:
 class StateFile:
     """`gateway_state.json`: replaced as a whole, written beside the loop, the newest state last."""
 
-    def __init__(self, home: Path, facts: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        facts: Mapping[str, Any],
+        say: Callable[[str], None],
+        also: Callable[[str], None] = lambda state: None,
+    ) -> None:
         self._path = home / STATE_FILE
         self._home = home
         self._say = say
+        self._also = also
         self._facts: dict[str, Any] = {**facts, "platforms": {}}
         self._writing: asyncio.Task[None] | None = None
         self._changed = False
@@ -253,6 +348,7 @@ class StateFile:
     def tell(self, state: str, **facts: Any) -> None:
         self._facts.update(facts, gateway_state=state)
         self._write()
+        self._also(state)
         if state == "running" and not self._ready:
             self._ready = True
             agents, accounts = ", ".join(facts["agents"]), ", ".join(facts["accounts"]) or "none"
@@ -307,52 +403,7 @@ def process_facts() -> dict[str, Any]:
     }
 
 
-# --- the log ---------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def logging_to(home: Path, secrets: Secrets, level: str, quiet: bool = False) -> Iterator[None]:
-    """Log to stderr and to the home, without secrets. A log that cannot be written stops nothing."""
-    shown = logging.StreamHandler(sys.stderr)
-    shown.setLevel(logging.WARNING if quiet else logging.NOTSET)
-    with logging_on(home, secrets, level, [shown]):
-        yield
-
-
-@contextlib.contextmanager
-def logging_on(
-    home: Path, secrets: Secrets, level: str, further: Sequence[logging.Handler] = ()
-) -> Iterator[None]:
-    """Log to the home and to further sinks."""
-    sinks = list(further)
-    try:
-        sinks.append(
-            logging.handlers.RotatingFileHandler(
-                home / LOG_FILE,
-                maxBytes=_LOG_BYTES,
-                backupCount=_LOG_FILES,
-                encoding="utf-8",
-                errors="replace",
-            )
-        )
-    except OSError as error:
-        log.warning("log.unwritable file=%s why=%s", home / LOG_FILE, error.strerror)
-    form = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s %(message)s")
-    root, ours = logging.getLogger(), logging.getLogger("hermes")
-    complaining = logging.raiseExceptions
-    logging.raiseExceptions = False
-    ours.setLevel(level)
-    for sink in sinks:
-        sink.setFormatter(form)
-        sink.addFilter(RedactingFilter(secrets))
-        root.addHandler(sink)
-    try:
-        yield
-    finally:
-        for sink in sinks:
-            root.removeHandler(sink)
-            sink.close()
-        logging.raiseExceptions = complaining
+# --- what is wrong with the settings ------------------------------------------------------------
 
 
 def _tell_half_open(loaded: Loaded) -> bool:

@@ -1,4 +1,5 @@
-"""`hermes grants`: what people allowed for good, listed and taken back."""
+"""`hermes grants`: what people allowed for good, listed and taken back. Through the gateway that runs, or
+else in the store itself."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from hermes.admin.gateway import on_store
 from hermes.admin.output import Console, ago
+from hermes.admin.running import find_running
 from hermes.admin.sessions import agents_of
 from hermes.domain.errors import UserError
 from hermes.domain.grants import Grant
@@ -29,21 +31,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+    running = find_running(home, environ)
     agents = agents_of(load_settings(home, environ).settings)
-    if asked.command == "revoke":
-        _revoke(home, agents, asked.grant, console)
+    if asked.command == "list":
+        found = _stored(home, agents) if running is None else running.get("/control/grants", list[Grant])
+        _list(found, console, as_json=asked.json)
+        return 0
+    if running is None:
+        done = _revoke(home, agents, asked.grant)
     else:
-        _list(home, agents, console, as_json=asked.json)
+        done = running.post("/control/grants/revoke", dict[str, bool], {"grant": asked.grant})["revoked"]
+    if not done:
+        raise UserError(
+            f"There is no grant “{one_line(asked.grant, 60)}”.",
+            hint="`hermes grants list` shows what there is.",
+        )
+    console.line(f"{asked.grant} is revoked.")
     return 0
 
 
-def _list(home: Path, agents: list[AgentId], console: Console, *, as_json: bool) -> None:
+def _stored(home: Path, agents: list[AgentId]) -> list[Grant]:
     async def collect(store: SqliteStore) -> list[Grant]:
         return [
             grant for agent in agents for grant in await store.scoped(agent).read(lambda tx: tx.grants.list())
         ]
 
-    found = on_store(home, "hermes grants list", collect) or []
+    return on_store(home, "hermes grants list", collect) or []
+
+
+def _list(found: list[Grant], console: Console, *, as_json: bool) -> None:
     if as_json:
         console.json([_facts(grant) for grant in found])
         return
@@ -55,15 +71,11 @@ def _list(home: Path, agents: list[AgentId], console: Console, *, as_json: bool)
     console.table(["GRANT", "GIVEN", "AGENT", "PERSON", "ACTION"], rows, whole=4)
 
 
-def _revoke(home: Path, agents: list[AgentId], wanted: str, console: Console) -> None:
+def _revoke(home: Path, agents: list[AgentId], wanted: str) -> bool:
     async def revoke(store: SqliteStore) -> bool:
         return any([await store.scoped(agent).write(lambda tx: tx.grants.revoke(wanted)) for agent in agents])
 
-    if not on_store(home, "hermes grants revoke", revoke):
-        raise UserError(
-            f"There is no grant “{one_line(wanted, 60)}”.", hint="`hermes grants list` shows what there is."
-        )
-    console.line(f"{wanted} is revoked.")
+    return on_store(home, "hermes grants revoke", revoke) or False
 
 
 def _facts(grant: Grant) -> dict[str, str]:

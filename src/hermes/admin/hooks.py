@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes.admin.gateway import GATEWAY, home_holder
 from hermes.admin.output import Console
-from hermes.admin.status import read_state
+from hermes.admin.running import find_running
 from hermes.control.hooks import read_ruling
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.hooks import EVENTS, SELECT_AGENT, Hook, is_asked, is_event
@@ -36,12 +35,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
     found = read_hooks(home)
     if asked.command == "list":
-        return _list(asked, home, found, console)
+        return _list(asked, home, _states(home, environ), found, console)
     return _test(asked, home, environ, found, console)
 
 
-def _list(asked: argparse.Namespace, home: Path, found: FoundHooks, console: Console) -> int:
-    states = _states(home)
+def _list(
+    asked: argparse.Namespace,
+    home: Path,
+    states: Mapping[str, tuple[str, str]],
+    found: FoundHooks,
+    console: Console,
+) -> int:
     rows: list[dict[str, Any]] = [
         {
             "name": hook.name,
@@ -66,10 +70,10 @@ def _list(asked: argparse.Namespace, home: Path, found: FoundHooks, console: Con
     return 0
 
 
-def _states(home: Path) -> dict[str, tuple[str, str]]:
+def _states(home: Path, environ: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """What the running gateway says of its hooks."""
-    holder = home_holder(home)
-    told = read_state(home).get("hooks") if holder is not None and holder.what == GATEWAY else None
+    running = find_running(home, environ)
+    told = None if running is None else running.get("/control/status", dict[str, Any])["facts"].get("hooks")
     known = [hook for hook in told if isinstance(hook, dict)] if isinstance(told, list) else []
     return {str(hook.get("name")): (str(hook.get("state")), str(hook.get("why"))) for hook in known}
 

@@ -20,11 +20,17 @@ from hermes.domain.errors import UserError
 from hermes.plugins import platform_manifests, providers
 from hermes.state.settings import Loaded, load_settings
 
+_APPROVALS = {
+    "manual": "manual (a person is asked before what is dangerous)",
+    "smart": "smart (a person is asked before what is dangerous; no model decides yet)",
+    "off": "off (nobody is asked before what is dangerous)",
+}
 _ALIVE = ("starting", "running", "draining")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--jobs", action="store_true", help="show the upkeep that it does by itself, too")
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
@@ -36,24 +42,33 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     live = _ask(home, environ)
     if asked.json:
         console.json(
-            _facts(home, loaded, holder, told) | model | {"version": asked.version, "live": _live_facts(live)}
+            _facts(home, loaded, holder, told)
+            | model
+            | {
+                "version": asked.version,
+                "live": _live_facts(live),
+                "approvals": loaded.settings.approvals.mode,
+            }
         )
         return 0
     pairs = [("Home", str(home)), ("Gateway", _gateway(holder, told))]
     if running:
         pairs.append(("Agents", ", ".join(map(str, told.get("agents", []))) or "–"))
     pairs += [("Model", _named(model["model"], model["provider"])), ("Why", model["model_why"])]
+    pairs.append(("Approvals", _APPROVALS[loaded.settings.approvals.mode]))
     if running:
         pairs += _platforms(told) + _hooks(told)
     if live is not None:
         pairs += _live(live)
     pairs.append(("Log", str(home / LOG_FILE)))
     console.facts(pairs)
+    if asked.jobs:
+        _show_chores(live, console)
     problems = len(loaded.problems)
     if problems:
         console.note(f"The settings have {problems} problem{'s' * (problems > 1)}; see: hermes config check")
     if holder is None:
-        console.note("Start it with: hermes gateway run")
+        console.note("Start it with: hermes gateway start (or `run`, in this terminal)")
     return 0
 
 
@@ -83,6 +98,7 @@ def _live_facts(live: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return {name: live[name] for name in kept} | {
         "uptime": round(_uptime(facts), 1),
         "api": facts.get("api", ""),
+        "chores": facts.get("chores", []),
         "workspace": facts.get("workspace", ""),
     }
 
@@ -102,6 +118,25 @@ def _live(live: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("To send", _counted(outbox, "nothing")),
         ("Watching", f"{live['open_streams']} open stream{'s' * (live['open_streams'] != 1)}"),
     ]
+
+
+def _show_chores(live: Mapping[str, Any] | None, console: Console) -> None:
+    """What the gateway does by itself, when it last did, and how that ended."""
+    if live is None:
+        console.note("No gateway answers, so nothing is known of its upkeep.")
+        return
+    now = datetime.now(UTC)
+    rows = [
+        (
+            str(chore["name"]),
+            _span(float(chore["every"])),
+            "not yet" if chore["last_at"] is None else ago(_time(chore["last_at"]), now),
+            ("" if chore["ok"] else "failed: ") + str(chore["outcome"]),
+        )
+        for chore in live["facts"].get("chores", [])
+    ]
+    console.line()
+    console.table(("JOB", "EVERY", "LAST", "OUTCOME"), rows)
 
 
 def _counted(counts: Mapping[str, int], none: str) -> str:

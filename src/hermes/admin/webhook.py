@@ -41,6 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     made.add_argument("--events", default="", metavar="A,B", help="only these events")
     made.add_argument("--skills", default="", metavar="A,B", help="skills for it (kept, not used yet)")
+    made.add_argument("--toolsets", default="", metavar="A,B", help="only these toolsets of the agent")
     made.add_argument(
         "--deliver", default=LOG, metavar="WHERE", help="log, github_comment, a platform, or p:chat"
     )
@@ -122,6 +123,7 @@ def _described(asked: argparse.Namespace, secret: str) -> dict[str, Any]:
         "prompt": asked.prompt,
         "events": _words(asked.events),
         "skills": _words(asked.skills),
+        "toolsets": _words(asked.toolsets),
         "deliver": asked.deliver,
         "deliver_extra": extra,
         "deliver_only": asked.deliver_only,

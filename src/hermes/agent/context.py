@@ -224,7 +224,7 @@ def _user_text(said: UserSaid, *, shared: bool) -> str:
     if shared and said.author:
         words = f"[{said.author}] {words}"
     shown = [one for one in said.attachments if is_image(one)]
-    notes = [attachment_note(one) for one in said.attachments if one not in shown]
+    notes = [attachment_note(one) for one in said.attachments if one not in shown or one.path]
     text = "\n\n".join(part for part in (said.context, words, *notes) if part.strip())
     return text or ("" if shown else _NO_WORDS)
 
@@ -243,7 +243,7 @@ def _as_record(earlier: Earlier) -> Record:
 
 def is_image(attachment: Attachment) -> bool:
     """Whether the model can be shown it: an image that was fetched, or that has an address on the web."""
-    if attachment.kind is not MediaKind.IMAGE or attachment.problem:
+    if attachment.kind is not MediaKind.IMAGE or attachment.problem or attachment.pending:
         return False
     return attachment.sha256 is not None or is_on_the_web(attachment)
 
@@ -256,6 +256,13 @@ def attachment_note(attachment: Attachment) -> str:
     facts = [attachment.kind.value, attachment.name, attachment.mime]
     if attachment.size is not None:
         facts.append(f"{attachment.size} bytes")
+    if attachment.path:
+        facts.append(f"at {attachment.path}")
+    more = f"; {attachment.note}" if attachment.note else ""
+    if attachment.problem:
+        more += f"; it could not be fetched: {attachment.problem}"
     told = ", ".join(fact for fact in facts if fact)
-    problem = f"; it could not be fetched: {attachment.problem}" if attachment.problem else ""
-    return f"[attached: {told}{problem}]"
+    if not attachment.text:
+        return f"[attached: {told}{more}]"
+    words = "\n".join(f"> {line}" for line in attachment.text.splitlines())
+    return f"[attached: {told}{more}; what it says:]\n{words}"

@@ -23,13 +23,15 @@ from hermes.agent.detect import (
 )
 from hermes.agent.providers.demo import DemoProvider
 from hermes.agent.routes import Route
-from hermes.domain.errors import UserError
+from hermes.domain.errors import Unreachable, UserError
+from hermes.domain.ids import AgentId
 from hermes.domain.ports import ModelPiece, ModelRequest, Provider
 from hermes.domain.settings import ModelSettings
 
 if TYPE_CHECKING:
     from hermes.agent.model_client import ModelClient
 
+_LIST_SECONDS = 10.0
 MakeProvider = Callable[[ModelSettings], Provider]
 
 
@@ -51,6 +53,8 @@ class Models:
         self._probe = probe
         self._servers: list[LocalServer] | None = None
         self._client: ModelClient | None = None
+        self.offered: dict[AgentId, tuple[str, ...]] = {}
+        """What the services say they have, as of the last time they were asked."""
 
     async def choose(self, settings: ModelSettings) -> Choice:
         """The model for these settings."""
@@ -102,6 +106,23 @@ class Models:
             written_calls=here,
         )
         return OpenAIProvider(endpoint, self._client)
+
+    async def refresh(self, choices: Mapping[AgentId, Choice]) -> str:
+        """Ask the services behind these choices anew what they offer; one that does not answer keeps what it
+        said before."""
+        count, silent = 0, []
+        for agent, choice in choices.items():
+            if choice.way is not Way.HTTP:
+                continue
+            names = await ask_models(choice.base_url, choice.key, _LIST_SECONDS)
+            if names:
+                self.offered[agent] = names
+            else:
+                silent.append(choice.base_url)
+            count += len(names)
+        if silent:
+            raise Unreachable(f"no list of models from {', '.join(sorted(set(silent)))}")
+        return f"{count} models offered"
 
     async def close(self) -> None:
         client, self._client = self._client, None

@@ -42,9 +42,7 @@ _RULES_OF = {
     "terminal": "Dangerous commands are shown to the user for approval by themselves; do not ask beforehand. "
     "If one is denied, do not look for a way around.",
 }
-_NOTES = (
-    "Notes in [square brackets] at the end of a message come from the system you run in, not from the user."
-)
+_NOTES = "Notes in [square brackets] around a message come from the system you run in, not from the user."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

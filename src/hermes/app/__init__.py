@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,8 +23,15 @@ from hermes.agent.loop import AgentLoop, LoopLimits
 from hermes.agent.models import Models
 from hermes.agent.pictures import Illustrated
 from hermes.agent.routes import Route, RoutedProvider
-from hermes.agent.tools import Workbench, default_tools
-from hermes.app.accounts import StoreLease, adapter_maker, is_enabled, ready_maker
+from hermes.agent.tools import Workbench
+from hermes.app.accounts import (
+    StoreLease,
+    adapter_maker,
+    credential,
+    is_enabled,
+    ready_maker,
+    told_apart,
+)
 from hermes.app.commands import commands_around
 from hermes.app.hooks import HookPart
 from hermes.app.http import Around, HttpPart
@@ -31,11 +39,14 @@ from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
 from hermes.app.messaging import Messaging
 from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt, zone_of
+from hermes.app.tools import Inject, Injecting, added_tools, own_tools
+from hermes.app.tools import Toolsets as Toolsets
 from hermes.app.vitals import Vitals
 from hermes.control.gates import agent_chooser, gate_tools
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
 from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
+from hermes.control.upkeep import HOURLY, Chore
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import UserError
@@ -44,8 +55,6 @@ from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
 from hermes.domain.ports import (
     Backend,
     Media,
-    ModelPiece,
-    ModelRequest,
     Platform,
     ProcessView,
     Provider,
@@ -60,9 +69,10 @@ from hermes.entry.http.door import AgentFacts
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 from hermes.state.aliases import ChannelAliases
 from hermes.state.engine import StoreOptions
+from hermes.state.locks import MachineLock, lock_folder
 from hermes.state.media import MediaFiles
 from hermes.state.model_settings import model_of, model_routes
-from hermes.state.profiles import DATABASE_FILE, agent_home
+from hermes.state.profiles import DATABASE_FILE, INSIDE, agent_home
 from hermes.state.repair import open_checked
 from hermes.state.search import recall_from
 from hermes.state.session_log import FOLDER as LOG_FOLDER
@@ -74,7 +84,6 @@ from hermes.state.upkeep import Upkeep
 log = logging.getLogger("hermes.app")
 WORKSPACE = "workspace"
 MEDIA = "media"
-Inject = Callable[[ModelRequest], ModelRequest]
 
 
 class Watch(Protocol):
@@ -83,15 +92,6 @@ class Watch(Protocol):
     def tell(self, state: str, **facts: Any) -> None: ...
 
     def tell_platform(self, account: str, state: HostState, why: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolsets:
-    """Which toolsets an agent has: those enabled (all if none is named, nothing for `none`), without those
-    disabled."""
-
-    enabled: tuple[str, ...] = ()
-    disabled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +124,8 @@ class App:
         self._version = version
         self._environ = environ
         self._given = given or Given()
+        self.restarting = False
+        """Whether it was stopped in order to begin anew."""
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._manifests = plugins.platform_manifests() if self._given.platforms is None else ()
@@ -138,6 +140,7 @@ class App:
         self._routes: dict[str, Route] = {}
         self._waking: set[asyncio.Task[Turn | None]] = set()
         self._backends: list[Backend] = []
+        self._chores: list[Chore] = []
         self._hooks: HookPart | None = None
         self._messaging = Messaging(home, environ, lambda: self.gateway.courier)
 
@@ -168,6 +171,12 @@ class App:
             self._hurry.set()
         self._stop.set()
 
+    def restart(self) -> None:
+        """Drain and end, to begin anew; whoever runs this sees to that."""
+        if not self._stop.is_set():
+            self.restarting = True
+            self._stop.set()
+
     async def live(self, watch: Watch) -> None:
         """Run until `stop`. What a person must mend first is raised as a `UserError`."""
         watch.tell("starting")
@@ -177,7 +186,8 @@ class App:
             log.error("app.failed why=%s", error)
             watch.tell("startup_failed", exit_reason=str(error))
             raise
-        watch.tell("stopped", exit_reason="asked to stop")
+        why = "asked to restart" if self.restarting else "asked to stop"
+        watch.tell("stopped", exit_reason=why, restart_requested=self.restarting)
 
     async def _with_store(self, watch: Watch) -> None:
         if self._given.in_memory:
@@ -188,8 +198,10 @@ class App:
         spare = self.loaded.settings.gateway.reserve_mb * 1024 * 1024
         opened = await open_checked(path, clock, StoreOptions(reserve_bytes=spare))
         watch.tell("starting", notices=list(opened.notices))
-        upkeep = Upkeep(store=opened.store, path=path, clock=clock, check=opened.check_later)
-        caring = asyncio.create_task(upkeep.live(), name="database upkeep")
+        upkeep = Upkeep(store=opened.store, path=path, clock=clock)
+        self._chores.append(Chore(name="database backup", every=HOURLY, run=upkeep.back_up))
+        checking = upkeep.examine() if opened.check_later else asyncio.sleep(0)
+        caring = asyncio.create_task(checking, name="database check")
         self._store = opened.store
         try:
             await self._serve(opened.store, watch)
@@ -233,7 +245,13 @@ class App:
                 select=agent_chooser(self._own_hooks),
                 owner=str(self._home),
                 aliases={name: route.model for name, route in self._routes.items()},
-                around=commands_around(settings, self._version, self._home),
+                around=replace(
+                    commands_around(settings, self._version, self._home),
+                    can_restart=self._given.boots,
+                    offered=lambda agent: self._models.offered.get(agent, ()),
+                ),
+                restart=self.restart,
+                chores=self._chores,
                 accounts=[account.name for account in self._accounts(store)],
                 channel_names=ChannelAliases(self._home).read,
                 committed=_tell_nobody if logs is None else logs.committed,
@@ -249,10 +267,10 @@ class App:
         http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
         if not self._given.in_memory:
             await http.open(self._around_http(gateway, runtimes), vitals.facts)
-        hosts = [
-            asyncio.create_task(Host(account, gateway, clock, vitals.tell_platform).live(), name=account.name)
-            for account in accounts
-        ]
+        tell = told_apart(vitals.tell_platform)
+        kept = {one.name: Host(one, gateway, clock, tell) for one in accounts}
+        vitals.watch(kept, gateway)
+        hosts = [asyncio.create_task(host.live(), name=name) for name, host in kept.items()]
         names = [account.name for account in accounts]
         told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
         told["workspace"] = str(self._workspace(runtimes[MAIN_AGENT].profile))
@@ -292,7 +310,8 @@ class App:
         )
 
     async def _drain(self, gateway: Gateway, hosts: list[asyncio.Task[None]]) -> None:
-        stopping = asyncio.create_task(gateway.stop(STOP_SECONDS), name="drain")
+        grace = self.loaded.settings.agent.restart_drain_timeout
+        stopping = asyncio.create_task(gateway.stop(grace, restarts=self.restarting), name="drain")
         hurrying = asyncio.create_task(self._hurry.wait(), name="hurry")
         await asyncio.wait((stopping, hurrying), return_when=asyncio.FIRST_COMPLETED)
         hurrying.cancel()
@@ -323,6 +342,8 @@ class App:
         for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
             self._choices[agent] = await self._models.choose(model_of(agent, self.loaded))
         self._routes = await self._models.routes(routes)
+        refresh = partial(self._models.refresh, self._choices)
+        self._chores.append(Chore(name="model list", every=HOURLY, run=refresh))
         log.info("model.chosen %s", self.model_line)
 
     def _model_facts(self) -> dict[str, str]:
@@ -370,7 +391,9 @@ class App:
         backend: Backend | None = None
         if tools is None:
             backend = LocalBackend(
-                home=profile.home, environ=self._environ, options=LocalOptions(workspace=workspace)
+                home=profile.home,
+                environ={**self._environ, INSIDE: "1"},
+                options=LocalOptions(workspace=workspace, passthrough=(INSIDE,)),
             )
             self._backends.append(backend)
             tools = self._tools(profile, store, backend, workspace, added)
@@ -429,7 +452,7 @@ class App:
         hosted = profile.settings.agents.get(profile.agent)
         if hosted is not None:
             chosen = Toolsets(enabled=hosted.enabled_toolsets, disabled=hosted.disabled_toolsets)
-        return [*_own_tools(bench, chosen, added), *_added_tools(chosen, added)]
+        return [*own_tools(bench, chosen, added), *added_tools(chosen, added)]
 
     def _tell_ended(self, context: ToolContext, view: ProcessView) -> None:
         """A background process is over: its session hears of it in a turn of its own."""
@@ -454,38 +477,16 @@ class App:
         for manifest in self._manifests:
             if is_enabled(manifest, self.loaded):
                 make = adapter_maker(manifest, self.loaded)
-                yield Account(name=manifest.name, make=make, lease=self._lease(store, manifest.name))
+                lease = self._lease(store, manifest.name, credential(manifest, self.loaded))
+                yield Account(name=manifest.name, make=make, lease=lease)
 
-    def _lease(self, store: Store, account: str) -> StoreLease:
-        owner = str(self._home)
-        return StoreLease(store=store, clock=self._given.clock, name=f"account:{account}", owner=owner)
-
-
-class Injecting:
-    """A provider whose model is told more than the transcript says. What is injected is stored nowhere."""
-
-    def __init__(self, provider: Provider, inject: Inject) -> None:
-        self._provider = provider
-        self._inject = inject
-
-    def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
-        return self._provider.call(self._inject(request))
-
-
-def _own_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
-    """The tools Hermes brings along; toolsets that only plugins have are not its business."""
-    foreign = {tool.toolset for tool in added}
-    enabled = [name for name in chosen.enabled if name not in foreign]
-    if chosen.enabled and not enabled:
-        return []
-    return default_tools(
-        bench, enabled=enabled, disabled=[name for name in chosen.disabled if name not in foreign]
-    )
-
-
-def _added_tools(chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
-    allowed = set(chosen.enabled) or {tool.toolset for tool in added}
-    return [tool for tool in added if tool.toolset in allowed - set(chosen.disabled)]
+    def _lease(self, store: Store, account: str, secret: str = "") -> StoreLease:
+        owner, lock = str(self._home), None
+        if secret:
+            folder, told = lock_folder(self._environ), {"home": owner}
+            lock = MachineLock(folder=folder, scope=account, identity=secret, owner=told)
+        name = f"account:{account}"
+        return StoreLease(store=store, clock=self._given.clock, name=name, owner=owner, lock=lock)
 
 
 async def _forget_nothing(agent: AgentId, session: SessionId) -> None:

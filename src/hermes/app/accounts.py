@@ -1,4 +1,5 @@
-"""The platform accounts of a gateway: which are enabled, how their adapters are made, and their leases."""
+"""The platform accounts of a gateway: which are enabled, how their adapters are made, and their leases: a row
+in the store, and for a credential the lock that all homes on this machine share."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ports import Platform, Store
 from hermes.domain.settings import PlatformSettings, Secret
+from hermes.entry.host import HostState, Report
+from hermes.state.locks import MachineLock
 from hermes.state.settings import Loaded
 
 
@@ -23,14 +26,28 @@ class StoreLease:
     clock: Clock
     name: str
     owner: str
+    lock: MachineLock | None = None
 
     async def take(self, seconds: float) -> bool:
+        if self.lock is not None and not await asyncio.to_thread(self.lock.take):
+            return False
         now = self.clock.now()
         epoch = await self.store.write(lambda tx: tx.leases.take(self.name, self.owner, now, seconds))
         return epoch is not None
 
     async def release(self) -> None:
-        await self.store.write(lambda tx: tx.leases.release(self.name, self.owner))
+        try:
+            await self.store.write(lambda tx: tx.leases.release(self.name, self.owner))
+        finally:
+            if self.lock is not None:
+                self.lock.release()
+
+    def holder(self) -> str:
+        """Who else uses the account, for a sentence."""
+        said = {} if self.lock is None else self.lock.holder()
+        if not said.get("home"):
+            return "another gateway uses this account"
+        return f"the gateway of {said['home']} (process {said.get('pid')}) uses the same credential"
 
 
 def is_enabled(manifest: Manifest, loaded: Loaded) -> bool:
@@ -41,13 +58,24 @@ def is_enabled(manifest: Manifest, loaded: Loaded) -> bool:
         return block.enabled
     if any(field.required for field in manifest.settings):
         return not missing_settings(manifest, loaded)
-    return any(loaded.find(manifest.name, field.env) for field in manifest.settings)
+    trees = {} if block is None else block.trees
+    return any(
+        loaded.find(manifest.name, field.env)
+        or trees.get(field.env.lower().removeprefix(f"{manifest.name}_"))
+        for field in manifest.settings
+    )
 
 
 def missing_settings(manifest: Manifest, loaded: Loaded) -> list[str]:
     """The variables that a platform requires and nobody has set."""
     wanted = (field.env for field in manifest.settings if field.required)
     return [name for name in wanted if not loaded.find(manifest.name, name)]
+
+
+def credential(manifest: Manifest, loaded: Loaded) -> str:
+    """What no two gateways may use at once; empty if the platform was told no secret."""
+    found = [loaded.find(manifest.name, field.env) for field in manifest.settings if field.secret]
+    return "\0".join(secret.reveal() for secret in found if secret is not None)
 
 
 def adapter_maker(manifest: Manifest, loaded: Loaded) -> Callable[[], Awaitable[Platform]]:
@@ -73,3 +101,12 @@ def ready_maker(platform: Platform) -> Callable[[], Awaitable[Platform]]:
         return platform
 
     return make
+
+
+def told_apart(tell: Report) -> Report:
+    """Incoming webhooks are a door of the same name as the account that sends some."""
+
+    def told(account: str, state: HostState, why: str) -> None:
+        tell("webhook targets" if account == "webhook" else account, state, why)
+
+    return told

@@ -10,8 +10,11 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any, Protocol
 
+from hermes.control.cron import LONGEST_SLEEP
+from hermes.control.gateway import Gateway
+from hermes.control.upkeep import ChoreState
 from hermes.domain.clock import Clock
-from hermes.entry.host import HostState
+from hermes.entry.host import Host, HostState
 from hermes.state.settings import Loaded
 from hermes.state.sqlite import StoreFacts
 
@@ -36,6 +39,12 @@ class Vitals:
         self._said: dict[str, Any] = {"gateway_state": "starting", "started_at": clock.now().timestamp()}
         self._platforms: dict[str, dict[str, str]] = {}
         self.store: StoreFacts | None = None
+        self._hosts: Mapping[str, Host] = {}
+        self._gateway: Gateway | None = None
+
+    def watch(self, hosts: Mapping[str, Host], gateway: Gateway) -> None:
+        """Whose progress is looked up when somebody asks."""
+        self._hosts, self._gateway = hosts, gateway
 
     def tell(self, state: str, **facts: Any) -> None:
         self._facts = facts
@@ -55,7 +64,8 @@ class Vitals:
         return {
             **self._said,
             "pid": os.getpid(),
-            "platforms": self._platforms,
+            "platforms": {name: told | self._heard(name) for name, told in self._platforms.items()},
+            "chores": self._chores(),
             "config_problems": len(self._loaded.problems),
             "disk_free_bytes": shutil.disk_usage(self._home).free,
             "store_trouble": store.trouble,
@@ -64,5 +74,24 @@ class Vitals:
             "store_seconds": store.seconds,
         }
 
+    def _heard(self, account: str) -> dict[str, str]:
+        """When its adapter last gave a sign of life."""
+        host = self._hosts.get(account)
+        heard = None if host is None else host.heard_at
+        return {"heard_at": "" if heard is None else heard.isoformat()}
+
+    def _chores(self) -> list[dict[str, Any]]:
+        if self._gateway is None:
+            return []
+        ticked = self._gateway.cron.ticked_at
+        cron = ChoreState(name="cron", every=LONGEST_SLEEP, last_at=ticked, outcome="looked for due jobs")
+        return [_told(state) for state in (cron, *self._gateway.chores.states.values())]
+
     def _moment(self) -> str:
         return self._clock.now().astimezone(UTC).isoformat()
+
+
+def _told(state: ChoreState) -> dict[str, Any]:
+    at = None if state.last_at is None else state.last_at.astimezone(UTC).isoformat()
+    outcome = state.outcome if at is not None else ""
+    return {"name": state.name, "every": state.every, "last_at": at, "outcome": outcome, "ok": state.ok}

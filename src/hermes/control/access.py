@@ -32,7 +32,8 @@ class Outcome(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knock:
     """What is known of a message when it is decided on. `joined` is a thread in which we already speak;
-    `called` a command of ours or a button under a message of ours."""
+    `called` a command of ours or a button under a message of ours, `continued` the next piece of a message
+    to us."""
 
     source: Source
     text: str = ""
@@ -41,6 +42,7 @@ class Knock:
     replied: bool = False
     joined: bool = False
     called: bool = False
+    continued: bool = False
     able: Capabilities = _NO_ABILITIES
 
 
@@ -55,12 +57,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The decision. A `stranger` is somebody in a private chat whom no rule knows: a code may let them in."""
+    """The decision. A `stranger` is somebody in a private chat whom no rule knows: a code may let them in.
+    `unaddressed` is what somebody who may write here said without speaking to us."""
 
     outcome: Outcome
     reason: str
     steps: tuple[Step, ...] = ()
     stranger: bool = False
+    unaddressed: bool = False
 
     @property
     def allowed(self) -> bool:
@@ -102,15 +106,19 @@ def decide(knock: Knock, settings: Settings) -> Verdict:
     block = settings.platforms.get(source.address.platform, PlatformSettings())
     case = _Case(knock=knock, settings=settings, block=block)
     steps: list[Step] = []
+    unaddressed = False
     end = _ask(_OF_THE_PLACE, case, steps)
     if end is None:
         end = _ask(_OF_THE_PERSON, case, steps) or _ask((_stranger,), case, steps)
         assert end is not None
         if end.outcome is Outcome.ALLOWED and not case.private:
-            end = _ask((_spoken_to,), case, steps) or end
+            unheard = _ask((_spoken_to,), case, steps)
+            unaddressed, end = unheard is not None, unheard or end
     stranger = steps[-1].rule == _STRANGERS and case.private
     assert end.outcome is not None
-    return Verdict(outcome=end.outcome, reason=end.said, steps=tuple(steps), stranger=stranger)
+    return Verdict(
+        outcome=end.outcome, reason=end.said, steps=tuple(steps), stranger=stranger, unaddressed=unaddressed
+    )
 
 
 Rule = Callable[[_Case], Step | None]
@@ -348,6 +356,8 @@ def _addressed(case: _Case) -> str:
         return "it mentions us"
     if knock.replied:
         return "it replies to us"
+    if knock.continued:
+        return "it goes on with a message to us"
     if knock.called:
         return "it uses one of our commands or buttons"
     if _listed(_spots(case), block.free_response_channels):

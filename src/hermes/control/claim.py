@@ -31,6 +31,7 @@ from hermes.domain.event import (
     Verdict,
 )
 from hermes.domain.ids import CallId, SessionId, TurnId, new_question_id
+from hermes.domain.message import Attachment
 from hermes.domain.ports import Tx
 from hermes.domain.session import Session, SessionKey, begin_session
 from hermes.domain.tool import Effect, ToolCall
@@ -51,6 +52,7 @@ class Next(StrEnum):
     NOTHING = "nothing"
     WAIT = "wait"
     ASK = "ask"
+    FETCH = "fetch"
     SUSPECT = "suspect"
     RUN = "run"
     ENDED = "ended"
@@ -78,6 +80,8 @@ class Claiming:
     epoch: int
     conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
     prompt: str | None = None
+    place: Callable[[Session, Turn], str] = lambda session, turn: ""
+    """What the session's prompt says of the place it was begun from."""
     suspects_too: bool = False
     born: datetime | None = None
     gated: Callable[[Turn], bool] = lambda turn: False
@@ -108,6 +112,8 @@ class Claiming:
         denied = self.rulings.get(turn.id)
         if denied is None and turn.stop is None and self.gated(turn):
             return Claim(next=Next.ASK, turn=turn)
+        if not denied and turn.stop is None and any(file.pending for file in turn.input.attachments):
+            return Claim(next=Next.FETCH, turn=turn)
         said: list[Record]
         if denied:
             said = [Failed(reason=denied)]
@@ -116,7 +122,9 @@ class Claiming:
         reason = turn.stop or ("interrupted" if _interrupts(behind) else None)
         if reason is not None and not ended_by(said):
             said = [*said, Stopped(reason=reason)]
-        prompt = self.prompt if session.system_prompt is None else session.system_prompt
+        prompt = session.system_prompt
+        if prompt is None and self.prompt is not None:
+            prompt = "\n\n".join(words for words in (self.prompt, self.place(session, turn)) if words)
         session = replace(session, updated_at=self.now, system_prompt=prompt)
         tx.sessions.save(session)
         return self._start(tx, session, turn, said, behind)
@@ -224,8 +232,16 @@ def claim_first(session: Session, turn: Turn, now: datetime) -> Claim:
 def _said(turn: Turn) -> UserSaid:
     given = turn.input
     return UserSaid(
-        text=given.text, author=given.author, attachments=given.attachments, context=given.context
+        text=given.text,
+        author=given.author,
+        attachments=tuple(map(_settled, given.attachments)),
+        context=given.context,
     )
+
+
+def _settled(file: Attachment) -> Attachment:
+    """A file as the transcript may speak of it: one that was not got by now is not got any more."""
+    return replace(file, pending=False, problem="the turn was stopped first") if file.pending else file
 
 
 def next_session(tx: Tx, key: SessionKey, source: Source, now: datetime) -> Session:

@@ -29,6 +29,7 @@ from hermes.control.job_runs import (
     settle,
     speak,
     start_script,
+    stop_idle,
 )
 from hermes.control.job_targets import ResolveTargets, resolve_targets
 from hermes.control.job_words import output_name, output_text
@@ -77,6 +78,11 @@ class Cron:
         self._looked: tuple[datetime, float] | None = None
 
     # --- what others may do ---
+
+    @property
+    def ticked_at(self) -> datetime | None:
+        """When it last looked for what is due."""
+        return None if self._looked is None else self._looked[0]
 
     def ring(self) -> None:
         """A job was changed, or a run has ended."""
@@ -252,7 +258,7 @@ class Cron:
         store, moment, parts = self._store(agent), self._moment(), self._world.parts
         state = await store.read(look)
         if state is not None and state.open:
-            if state is TurnState.ACCEPTED:
+            if state is TurnState.ACCEPTED or await store.write(lambda tx: stop_idle(tx, run.slot, moment)):
                 self._begun(agent, run)
             return
         settled = await store.write(lambda tx: settle(tx, run.slot, moment, parts))

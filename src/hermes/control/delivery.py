@@ -8,6 +8,7 @@ from hermes.control.draft import Draft
 from hermes.control.feed import Feed
 from hermes.control.hooks import Hooks
 from hermes.control.lane import Lane, LaneWorld
+from hermes.control.menus import Menus
 from hermes.control.tally import Tally
 from hermes.control.targets import home_channel
 from hermes.control.workers import Workers
@@ -34,6 +35,8 @@ class Delivery:
         self._tally = tally
         self._hooks = hooks
         self._platforms: dict[str, Platform] = {}
+        self._arrival = asyncio.Event()
+        self._menus = Menus(store, settings)
         world = LaneWorld(
             store=store,
             clock=clock,
@@ -52,16 +55,33 @@ class Delivery:
     def attach(self, account: str, platform: Platform) -> None:
         """The account is up: its lanes run, beginning with what earlier lives left unsent."""
         self._platforms[account] = platform
+        self._menus.offer(account, platform)
         self._lanes.search()
+        self._arrival.set()
+        self._arrival.clear()
 
     def detach(self, account: str) -> None:
         self._platforms.pop(account, None)
+
+    def sends(self, to: Address) -> bool:
+        return to.credential in self._platforms or self._lanes.get(to) is not None
+
+    def platform(self, account: str) -> Platform | None:
+        """The platform of an account that is up."""
+        return self._platforms.get(account)
 
     @property
     def accounts(self) -> tuple[str, ...]:
         return tuple(self._platforms)
 
+    async def connected(self, account: str) -> Platform:
+        """The account's platform, as soon as it is up."""
+        while account not in self._platforms:
+            await self._arrival.wait()
+        return self._platforms[account]
+
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
+        await self._menus.close()
         await self._lanes.close(grace, hurry)
 
     # --- work ---

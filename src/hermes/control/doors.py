@@ -18,7 +18,7 @@ from hermes.domain.ids import AgentId, SessionId, new_turn_id
 from hermes.domain.ports import Store, Tx
 from hermes.domain.session import Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import Settings
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, storable
 from hermes.domain.transcript import visible
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
 
@@ -52,6 +52,7 @@ class Replied:
     turn: Turn | None = None
     wakes: tuple[SessionId, ...] = ()
     news: tuple[Told, ...] = ()
+    handoff: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +117,12 @@ def open_turns(tx: Tx, caller: Caller, session: SessionId | None) -> list[Turn]:
     return []
 
 
-def wake_session(tx: Tx, session: Session, text: str, now: datetime) -> Turn:
+def wake_session(tx: Tx, wanted: SessionId, text: str, now: datetime) -> Turn | None:
     """A turn that nobody spoke: something the session waited for has happened. Its answer goes to the chat
-    that the session is bound to, if it is one that is written to."""
+    that the session is bound to, if it is one that is written to. None if the session is no more."""
+    session = tx.sessions.get(wanted)
+    if session is None:
+        return None
     bound = tx.bindings.of(session.id)
     source = bound[0][1] if bound else None
     written_to = source is not None and source.address.platform != LOCAL_DOOR
@@ -127,7 +131,7 @@ def wake_session(tx: Tx, session: Session, text: str, now: datetime) -> Turn:
         session=session.id,
         agent=session.agent,
         cause=Cause.CHILD,
-        input=TurnInput(text=text),
+        input=TurnInput(text=storable(text)),
         created_at=now,
         source=source,
         reply=ReplyPlace(to=source.address) if source is not None and written_to else None,
@@ -184,7 +188,13 @@ def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
     if reply.begun is not None:
         news += session_replaced(caller.source, session, reply.begun, caller.key)
     return Replied(
-        text=reply.text, session=bound, before=session.id, turn=reply.turn, news=news, wakes=reply.wakes
+        text=reply.text,
+        session=bound,
+        before=session.id,
+        turn=reply.turn,
+        news=news,
+        wakes=reply.wakes,
+        handoff=reply.handoff,
     )
 
 

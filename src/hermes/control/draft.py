@@ -174,7 +174,7 @@ class Draft:
     async def leave(self, platform: Platform) -> None:
         """The turn is over. If no final takes the draft's place, it is removed or left without its cursor."""
         rows = await self._store.read(lambda tx: tx.outbox.of_turn(self._turn.id))
-        if any(not row.draft for row in rows):
+        if any(not row.draft and row.part // PARTS_PER_SEGMENT == self._segment for row in rows):
             return
         for part in self._parts.values():
             if part.row.receipt is None:

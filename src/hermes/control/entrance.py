@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from hermes.control.prepare import is_chat
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
 from hermes.control.submission import Opening, Submission, Submitted, Submitting
@@ -52,10 +53,12 @@ class Entrance:
         return submitted
 
     async def _opening(self, runtime: Runtime, words: Submission) -> Opening | None:
-        """None where the turn is to be taken by itself: its session is there, or hooks come first."""
+        """None where the turn is to be taken by itself: its session is there already, files or hooks come
+        first, or its prompt is to tell of a chat."""
         given = words.input
         speaks = given.action is Action.SAY and not given.confirm
-        if not (words.place.begins and speaks) or self.around.hooks.follows(GATE_TURN):
+        waits = self.around.hooks.follows(GATE_TURN) or any(file.pending for file in given.attachments)
+        if not (words.place.begins and speaks) or waits or is_chat(words.source):
             return None
         prompt = None if runtime.prompt is None else await runtime.prompt()
         return Opening(prompt=prompt, epoch=self.around.epoch)

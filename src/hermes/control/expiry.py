@@ -15,6 +15,7 @@ from functools import partial
 
 from hermes.control.resets import last_used, over_since, policy_of, why_over, zone_of
 from hermes.control.runtime import Runtime
+from hermes.control.upkeep import Chore
 from hermes.domain.address import Source
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError
@@ -49,10 +50,12 @@ class SessionExpiry:
         self._flush = flush
         self._failures: Counter[SessionId] = Counter()
 
-    async def live(self) -> None:
-        while True:
-            await self.sweep()
-            await self._clock.sleep(EVERY)
+    @property
+    def chore(self) -> Chore:
+        async def expire() -> str:
+            return f"{await self.sweep()} sessions ended"
+
+        return Chore(name="session expiry", every=EVERY, run=expire)
 
     async def sweep(self) -> int:
         """End what is over; how many that were."""

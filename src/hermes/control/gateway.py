@@ -2,7 +2,7 @@
 
 Start: a new epoch → intake, expiry and upkeep → actors and lanes look for what earlier lives left. Nothing
 waits for anything else: a turn that resumes holds up no new message. Stop: intake closes → running turns
-reach a record → lanes drain → the epoch is closed as clean."""
+reach a record → chats whose answer is unfinished are told → lanes drain → the epoch is closed as clean."""
 
 from __future__ import annotations
 
@@ -36,19 +36,25 @@ from hermes.control.doors import (
 from hermes.control.entrance import ActorKey, Entrance
 from hermes.control.expiry import SessionExpiry
 from hermes.control.explain import explain
-from hermes.control.feed import Feed, Feeds
+from hermes.control.feed import Feeds
+from hermes.control.fetching import Fetching
+from hermes.control.handoff import Carriers, HandoffWorld, handoff_words
 from hermes.control.intake import Intake, IntakeWorld, storable_item
+from hermes.control.job_targets import named_targets
 from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
 from hermes.control.parts import Parts as Parts
-from hermes.control.questions import Expiry, Outcome, answer
+from hermes.control.prepare import place_prompt
+from hermes.control.questions import Expiry, Outcome, answer, settled_of
+from hermes.control.restart import begin_life, tell_unfinished
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
-from hermes.control.submission import Submission, Submitted
+from hermes.control.submission import Submission, Submitted, check_size
 from hermes.control.tally import Tally
-from hermes.control.upkeep import forget_old_rows
+from hermes.control.upkeep import Chores, forgetting, tidying
 from hermes.control.warm import WarmSession, WarmSessions
+from hermes.control.watching import watch_turn
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
@@ -60,11 +66,13 @@ from hermes.domain.ports import Platform, Tx
 from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
 from hermes.domain.text import storable
-from hermes.domain.turn import Answer, Turn, TurnState
+from hermes.domain.turn import Answer, Turn
 
 log = logging.getLogger("hermes.gateway")
 T = TypeVar("T")
+Going = TypeVar("Going", Submitted, Continued | None)
 STOP_SECONDS = 10.0
+HANDOFF_SECONDS = 20.0
 _MEGABYTE = 1024 * 1024
 
 
@@ -100,7 +108,22 @@ class Gateway:
             ring=self._delivery.ring,
             wake=self._ring_known,
         )
-        self.cron = Cron(
+        self._job_targets = named_targets(parts.channel_names)
+        self.cron = self._make_cron(parts)
+        self.handoffs = self._make_carriers(parts)
+        forget, tidy = forgetting(parts.store, parts.clock, self.keeps), tidying(parts.runtimes, parts.clock)
+        self.chores = Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
+        self._around: Surroundings | None = None
+        self._intake: Intake | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._epoch = 0
+        self._closing = False
+        self._hurry = asyncio.Event()
+        self._listeners: list[Callable[[Turn], None]] = []
+        self._entrance: Entrance | None = None
+
+    def _make_cron(self, parts: Parts) -> Cron:
+        return Cron(
             CronWorld(
                 store=parts.store,
                 runtimes=parts.runtimes,
@@ -112,24 +135,29 @@ class Gateway:
                 ring_session=self._ring_known,
                 ring_lane=self._delivery.ring,
                 owner=parts.owner,
-                targets=parts.targets,
+                targets=self._job_targets,
             )
         )
-        self._around: Surroundings | None = None
-        self._intake: Intake | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._epoch = 0
-        self._closing = False
-        self._hurry = asyncio.Event()
-        self._listeners: list[Callable[[Turn], None]] = []
-        self._entrance: Entrance | None = None
+
+    def _make_carriers(self, parts: Parts) -> Carriers:
+        return Carriers(
+            HandoffWorld(
+                runtimes=parts.runtimes,
+                settings=parts.settings,
+                clock=parts.clock,
+                platform=self._delivery.platform,
+                ring_session=self._ring_known,
+                ring_lane=self._delivery.ring,
+                select=parts.select,
+            )
+        )
 
     # --- its life ---
 
     async def start(self) -> None:
         parts = self._parts
         now = parts.clock.now()
-        boot = await parts.store.write(lambda tx: tx.recovery.boot(now))
+        boot = await parts.store.write(lambda tx: begin_life(tx, parts.settings, now))
         self._epoch = boot.epoch
         log.info("gateway.start epoch=%d unclean=%s", boot.epoch, boot.unclean)
         self._around = Surroundings(
@@ -139,6 +167,8 @@ class Gateway:
             clock=parts.clock,
             epoch=boot.epoch,
             committed=self._committed,
+            fetching=Fetching(connected=self._delivery.connected, clock=parts.clock, settings=parts.settings),
+            place=partial(place_prompt, self.capabilities),
             hooks=parts.hooks,
         )
         self._entrance = Entrance(
@@ -157,6 +187,7 @@ class Gateway:
             ring_session=self._ring_session,
             ring_lane=self._delivery.ring,
             ring_jobs=self.cron.ring,
+            restart=parts.restart,
             select=parts.select,
             around=self._commands_around,
             hooks=parts.hooks,
@@ -166,13 +197,14 @@ class Gateway:
         self._tasks = [
             asyncio.create_task(self._intake.live(), name="intake"),
             asyncio.create_task(expiry.live(), name="expiry"),
-            asyncio.create_task(forget_old_rows(parts.store, parts.clock, self.keeps), name="upkeep"),
-            asyncio.create_task(self.sessions_expiry.live(), name="session expiry"),
             asyncio.create_task(self.cron.live(), name="cron"),
+            asyncio.create_task(self.handoffs.live(), name="handoffs"),
+            *self.chores.begin(),
         ]
         self._actors.search()
 
-    async def stop(self, grace: float = STOP_SECONDS) -> None:
+    async def stop(self, grace: float = STOP_SECONDS, *, restarts: bool = False) -> None:
+        """Come to rest; `restarts` says that another life is to follow at once, and people are told so."""
         if self._closing or self._intake is None:
             return
         self._closing = True
@@ -180,7 +212,11 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._intake.close()
+        await self.handoffs.close()
+        busy = self._actors.keys
         await self._actors.close(grace, self._hurry)
+        for to in await tell_unfinished(self._parts, busy, self._epoch, restarts=restarts):
+            self._delivery.ring(to)
         await self.cron.close()
         await self._delivery.close(grace, self._hurry)
         now = self._parts.clock.now()
@@ -210,6 +246,7 @@ class Gateway:
 
     def attach(self, account: str, platform: Platform) -> None:
         self._delivery.attach(account, platform)
+        self.handoffs.ring()
 
     def detach(self, account: str) -> None:
         self._delivery.detach(account)
@@ -224,6 +261,10 @@ class Gateway:
     def reaches(self, to: Address) -> bool:
         """Whether its account is up now; if not, what is sent there waits."""
         return to.credential in self._delivery.accounts
+
+    def sends(self, to: Address) -> bool:
+        """Whether somebody sends to this chat now, or will by himself."""
+        return self._delivery.sends(to)
 
     def _accounts(self) -> Collection[str]:
         said = self._parts.accounts
@@ -250,15 +291,9 @@ class Gateway:
     async def ask(self, words: Submission) -> Submitted:
         """As `submit`, telling also whether this was asked before."""
         runtime = self._runtime(words.agent)
-        self._check_size(words.input.text)
+        check_size(words.input.text, self._parts.settings.gateway.max_message_chars)
         assert self._entrance is not None
         return await self._entrance.ask(runtime, words)
-
-    def _check_size(self, text: str) -> None:
-        most = self._parts.settings.gateway.max_message_chars
-        if len(text) > most:
-            size = f"{len(text):,} characters; {most:,} are the most"
-            raise UserError(f"Your message has {size}.", hint="Put it into a file and name the file.")
 
     @property
     def keeps(self) -> timedelta:
@@ -299,17 +334,20 @@ class Gateway:
         for session in {replied.before, replied.session, *replied.wakes}:
             self._ring_known(caller.agent, session)
         self.cron.ring()
-        return replied
+        return await self._handed_over(caller.agent, replied) if replied.handoff else replied
+
+    async def _handed_over(self, agent: AgentId, replied: Replied) -> Replied:
+        """Wait a moment for the hand-off, so that its door can say where the conversation went."""
+        self.handoffs.ring()
+        known = await self.handoffs.settled(agent, replied.handoff, HANDOFF_SECONDS)
+        if known is None:
+            return replied
+        return replace(replied, text=handoff_words(known), session=known.left or replied.session)
 
     async def wake(self, agent: AgentId, session: SessionId, text: str) -> Turn | None:
         """Something a session waited for has happened: it hears of it in a turn of its own."""
-        runtime, now = self._runtime(agent), self._parts.clock.now()
-
-        def wake(tx: Tx) -> Turn | None:
-            known = tx.sessions.get(session)
-            return None if known is None else wake_session(tx, known, storable(text), now)
-
-        turn = await runtime.store.write(wake)
+        now = self._parts.clock.now()
+        turn = await self._runtime(agent).store.write(lambda tx: wake_session(tx, session, text, now))
         if turn is not None:
             self.feeds.open(turn.id)
             for listener in list(self._listeners):
@@ -340,50 +378,14 @@ class Gateway:
 
     async def settled(self, agent: AgentId, turns: Sequence[Turn]) -> frozenset[QuestionId]:
         """The questions of these turns that are answered or withdrawn, on record yet or not."""
+        return await self._runtime(agent).store.read(lambda tx: settled_of(tx, turns))
 
-        def look(tx: Tx) -> frozenset[QuestionId]:
-            asked = (question for turn in turns for question in tx.questions.of_turn(turn.id))
-            return frozenset(question.id for question in asked if question.verdict is not None)
-
-        return await self._runtime(agent).store.read(look)
-
-    async def watch(
+    def watch(
         self, agent: AgentId, turn: TurnId, after: int = 0, *, live: bool = True
     ) -> AsyncIterator[Seen]:
         """A turn from record `after` on: what is stored, then what happens (without `live` only what is
         stored of it), to its end."""
-        runtime = self._runtime(agent)
-        wanted: TurnId | None = turn
-        while wanted is not None:
-            feed = self.feeds.open(wanted)
-            state = None if feed.driven else await self._join(runtime, feed)
-            if state is None or (not feed.ended and state.state.open):
-                async for seen in feed.watch(after, live=live):
-                    yield seen
-                self.feeds.release(wanted)
-                wanted = feed.follow
-                continue
-            self.feeds.release(wanted)
-            for entry in await runtime.store.read(partial(_records, wanted)):
-                if entry.seq > after:
-                    yield entry
-            wanted = state.absorbed_by or feed.follow
-
-    async def _join(self, runtime: Runtime, feed: Feed) -> Turn:
-        """The turn of a feed as it is; if nobody runs it now, the feed is filled from the store."""
-        feed.watchers += 1  # an actor that parks the turn meanwhile must not throw the feed away
-        try:
-            state = await runtime.store.read(lambda tx: tx.turns.get(feed.turn))
-            if state is not None and state.state is TurnState.WAITING and not feed.entries:
-                entries = await runtime.store.read(partial(_records, feed.turn))
-                if not feed.entries:
-                    feed.preload(entries)
-        finally:
-            feed.watchers -= 1
-        if state is None:
-            self.feeds.release(feed.turn)
-            raise UserError(f"There is no turn “{feed.turn}”.")
-        return state
+        return watch_turn(self.feeds, self._runtime(agent).store, turn, after, live=live)
 
     async def answer(self, agent: AgentId, given: Answer) -> Outcome:
         now = self._parts.clock.now()
@@ -392,19 +394,13 @@ class Gateway:
             self._ring_known(agent, outcome.session)
         return outcome
 
-    async def resume(self, agent: AgentId, unit: Callable[[Tx], Submitted]) -> Submitted:
-        """Write what lets a parked turn go on, and wake its session."""
-        submitted = await self._runtime(agent).store.write(unit)
-        if submitted.fresh:
-            self._ring_known(agent, submitted.turn.session)
-        return submitted
-
-    async def go_on(self, agent: AgentId, unit: Callable[[Tx], Continued | None]) -> Continued | None:
-        """Go on with a turn that waits; `unit` is a method of `Continuing` with what the client brings."""
-        continued = await self._runtime(agent).store.write(unit)
-        if continued is not None:
-            self._ring_known(agent, continued.turn.session)
-        return continued
+    async def go_on(self, agent: AgentId, unit: Callable[[Tx], Going]) -> Going:
+        """Write what lets a turn that waits go on, and wake its session; `unit` is one of `Bringing` or
+        `Continuing`, with what the client brings."""
+        going = await self._runtime(agent).store.write(unit)
+        if going is not None:
+            self._ring_known(agent, going.turn.session)
+        return going
 
     async def stop_turn(self, agent: AgentId, turn: TurnId, reason: str) -> bool:
         """Ask a turn to stop; False if it had ended already."""
@@ -437,7 +433,12 @@ class Gateway:
 
     @property
     def _commands_around(self) -> Around:
-        return replace(self._parts.around, models=self._parts.aliases)
+        return replace(
+            self._parts.around,
+            models=self._parts.aliases,
+            accounts=self._accounts(),
+            targets=self._job_targets,
+        )
 
     def _committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
         self.tally.see(entries)
@@ -477,7 +478,3 @@ class Gateway:
 
 
 _NO_ABILITIES = Capabilities()
-
-
-def _records(turn: TurnId, tx: Tx) -> list[Entry]:
-    return tx.journal.of_turn(turn)

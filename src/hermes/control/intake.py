@@ -26,6 +26,7 @@ from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_comma
 from hermes.control.hook_context import Told, session_began, session_replaced
 from hermes.control.hooks import Hooks
 from hermes.control.pairing import is_paired, meet
+from hermes.control.prepare import Preparing, as_pending, busy_mode, overhear, speaker
 from hermes.control.questions import answer, as_answer, pressed, questions_here, was_asked_at
 from hermes.control.resets import Renewing, policy_of
 from hermes.control.routing import SelectAgent, route
@@ -42,7 +43,7 @@ from hermes.domain.rows import InboxRow, OutboxRow
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import ResetMode, Settings
 from hermes.domain.text import storable
-from hermes.domain.turn import BusyMode, Cause, Guidance, ReplyPlace, Turn, TurnInput, TurnState
+from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.stream.split import split
 
 log = logging.getLogger("hermes.intake")
@@ -61,6 +62,7 @@ class Taken:
     replied: bool = False
     wakes: tuple[SessionId, ...] = ()
     news: tuple[Told, ...] = ()
+    restart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,7 @@ class IntakeWorld:
     ring_session: Callable[[AgentId, SessionId, bool], None]
     ring_lane: Callable[[Address], None]
     ring_jobs: Callable[[], None] = lambda: None
+    restart: Callable[[], None] = lambda: None
     select: SelectAgent | None = None
     around: Around = NOTHING_AROUND
     hooks: Hooks = field(default_factory=Hooks)
@@ -165,6 +168,8 @@ class Intake:
             world.ring_jobs()
         if taken.replied:
             world.ring_lane(row.inbound.source.address)
+        if taken.restart:
+            world.restart()
 
     async def _has_processes(self, taking: Taking, runtime: Runtime) -> bool:
         """Whether something runs in the background for the row's session; asked only where it could end."""
@@ -235,12 +240,20 @@ class Taking:
             replied=inbound.reply_to is not None and inbound.reply_to.mine,
             joined=source.kind is Kind.THREAD and tx.bindings.get(self.key) is not None,
             called=inbound.what is What.BUTTON or (line is not None and is_command(line[0])),
+            continued=source.kind is not Kind.PRIVATE and self._goes_on(tx),
             able=able,
         )
+
+    def _goes_on(self, tx: Tx) -> bool:
+        bound = tx.bindings.get(self.key)
+        session = None if bound is None else tx.sessions.get(bound)
+        return session is not None and self._unfinished_piece(tx, session) is not None
 
     def _turn_away(self, tx: Tx, verdict: Verdict) -> Taken:
         """Nobody hears of it, but a stranger in a private chat, who may be given a code or bring one."""
         met = None
+        if verdict.unaddressed and self.inbound.what is What.MESSAGE:
+            overhear(tx, self.inbound, self.world.settings, self.world.clock.now())
         if verdict.stranger and self.inbound.what is What.MESSAGE:
             offer = verdict.outcome is Outcome.NEEDS_PAIRING
             now = self.world.clock.now()
@@ -320,7 +333,9 @@ class Taking:
         if reply.begun is not None:
             news = session_replaced(self.inbound.source, session, reply.begun, key)
         outcome = "" if turn is not None else f"command: {name}"
-        taken = Taken(outcome=outcome, session=session.id, news=news, wakes=reply.wakes)
+        taken = Taken(
+            outcome=outcome, session=session.id, news=news, wakes=reply.wakes, restart=reply.restart
+        )
         return self._say(tx, taken, reply.text, fleeting=reply.fleeting)
 
     def _press(self, tx: Tx) -> Taken:
@@ -358,7 +373,7 @@ class Taking:
     def _turn(self, tx: Tx, session: Session, fresh: bool, note: str = "") -> Taken:
         """A turn of its own, or, for the next piece of a message, more of the turn before."""
         before = None if fresh else self._unfinished_piece(tx, session)
-        piece = replace(self._input(), guidance=Guidance(instructions=note))
+        piece = self._input()
         now = self.world.clock.now()
         more = piece.cut or piece.group is not None
         ready = now + timedelta(seconds=self.world.settings.gateway.gather_seconds) if more else None
@@ -372,6 +387,10 @@ class Taking:
             tx.turns.save(replace(before, input=joined, ready_at=ready), attempt=before.attempt)
             turn_id = before.id
         else:
+            told = Preparing(
+                inbound=self.inbound, session=session, settings=self.world.settings, fresh=fresh, note=note
+            )
+            piece = replace(piece, context=told.context(tx), guidance=told.guidance)
             turn = self._new_turn(session, piece)
             tx.turns.add(replace(turn, ready_at=ready))
             turn_id = turn.id
@@ -389,7 +408,7 @@ class Taking:
             created_at=self.world.clock.now(),
             source=self.inbound.source,
             reply=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
-            busy=BusyMode(busy),
+            busy=busy_mode(BusyMode(busy), piece.attachments),
         )
 
     def _unfinished_piece(self, tx: Tx, session: Session) -> Turn | None:
@@ -407,8 +426,8 @@ class Taking:
         able = self.world.capabilities(self.inbound.source.address)
         return TurnInput(
             text=self.inbound.text,
-            author=self.inbound.source.user_name,
-            attachments=self.inbound.attachments,
+            author=speaker(self.inbound.source),
+            attachments=as_pending(self.inbound.attachments),
             group=self.inbound.group,
             cut=able.unit.measure(self.inbound.text) >= able.max_text * _NEAR_LIMIT,
         )

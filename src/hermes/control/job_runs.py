@@ -12,6 +12,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from hermes.control.job_targets import ResolveTargets, resolve_targets
 from hermes.control.job_words import INTERRUPTED, Context, ended, prompt_words, title, wakes
+from hermes.control.library import stop_turn
 from hermes.control.schedule import Schedule, grace, read_schedule
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import UserError
@@ -22,7 +23,7 @@ from hermes.domain.rows import OutboxRow, Slot
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.text import storable
-from hermes.domain.turn import Action, Cause, Guidance, ReplyPlace, Turn, TurnInput
+from hermes.domain.turn import Action, Cause, Guidance, ReplyPlace, Turn, TurnInput, TurnState
 
 PLATFORM = "cron"
 WITHHELD = ("cronjob", "clarify", "messaging", "send_message")
@@ -286,6 +287,20 @@ def settle(tx: Tx, slot: Slot, moment: Moment, parts: Parts) -> JobRun | None:
     if job is not None:
         _remember(tx, job, run, end.answer)
     return run
+
+
+def stop_idle(tx: Tx, slot: Slot, moment: Moment) -> bool:
+    """Stop a run in which nothing was written down for long; whether it was. A step is any record: words of
+    the model, a tool that began or ended."""
+    run, limit = tx.job_runs.get(slot), moment.settings.cron.timeout
+    turn = None if run is None or run.turn is None or not limit else tx.turns.get(run.turn)
+    if turn is None or turn.state not in (TurnState.RUNNING, TurnState.WAITING) or turn.stop is not None:
+        return False
+    entries = tx.journal.of_turn(turn.id)
+    last = entries[-1].at if entries else moment.now
+    if (moment.now - last).total_seconds() <= limit:
+        return False
+    return stop_turn(tx, turn.id, f"nothing happened for {limit:g} seconds") is not None
 
 
 def _remember(tx: Tx, job: Job, run: JobRun, answer: str) -> None:

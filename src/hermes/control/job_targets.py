@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes.control.targets import LOCAL, ORIGIN, known_targets
+from hermes.control.targets import LOCAL, ORIGIN, Aliases, known_targets
 from hermes.control.targets import resolve_targets as resolve
 from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
 from hermes.domain.ports import Tx
 from hermes.domain.settings import Settings
 
-__all__ = ["LOCAL", "ORIGIN", "ResolveTargets", "resolve_targets"]
+__all__ = ["LOCAL", "ORIGIN", "ResolveTargets", "named_targets", "resolve_targets"]
 
 ResolveTargets = Callable[[Tx, str, Source | None, Settings], tuple[Address, ...]]
 """The addresses that `deliver` means, for who made the job; a `UserError` says what is wrong with it."""
@@ -19,8 +19,24 @@ _CHATS = (Kind.PRIVATE, Kind.GROUP, Kind.CHANNEL, Kind.THREAD)
 
 
 def resolve_targets(tx: Tx, deliver: str, origin: Source | None, settings: Settings) -> tuple[Address, ...]:
+    """With the names that chats have by themselves."""
+    return _resolve(tx, deliver, origin, settings, {})
+
+
+def named_targets(names: Callable[[], Aliases]) -> ResolveTargets:
+    """With the names of a file, too. Jobs are looked at in the store's own thread, where that may wait."""
+
+    def look_up(tx: Tx, deliver: str, origin: Source | None, settings: Settings) -> tuple[Address, ...]:
+        return _resolve(tx, deliver, origin, settings, names())
+
+    return look_up
+
+
+def _resolve(
+    tx: Tx, deliver: str, origin: Source | None, settings: Settings, names: Aliases
+) -> tuple[Address, ...]:
     chat = _chat(origin)
-    known = known_targets(tx, settings, frozenset(settings.platforms), {}, chat)
+    known = known_targets(tx, settings, frozenset(settings.platforms), names, chat)
     words = [word.strip() for word in deliver.split(",") if word.strip()]
     if chat is None and any(word.lower() == ORIGIN for word in words):
         words = [word for word in words if word.lower() != ORIGIN] or [LOCAL]

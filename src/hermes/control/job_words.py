@@ -168,13 +168,6 @@ def told_schedule(job: Job, zone: tzinfo) -> str:
     return f"once at {_local(datetime.fromisoformat(job.schedule), zone)}" if job.schedule else "(none)"
 
 
-def run_line(run: JobRun, zone: tzinfo) -> str:
-    status = run.status.value or run.state.value
-    asked = ", asked for" if run.manual else ""
-    why = f": {one_line(run.error, 120)}" if run.error else ""
-    return f"{_local(run.due, zone)} {run.job} “{run.name}” {status}{asked}{why}"
-
-
 def _local(at: datetime | None, zone: tzinfo) -> str:
     return "–" if at is None else f"{at.astimezone(zone):%Y-%m-%d %H:%M}"
 

@@ -4,8 +4,10 @@ transaction each."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
+from hermes.domain.address import Address
 from hermes.domain.errors import UserError
 from hermes.domain.ports import Tx
 from hermes.domain.rows import OutboxRow, OutState
@@ -20,19 +22,32 @@ def list_outbox(tx: Tx, limit: int, states: Sequence[OutState] = UNSETTLED) -> l
     return tx.post.find(states, limit)
 
 
-def retry_messages(tx: Tx, wanted: Sequence[str], now: datetime) -> list[OutboxRow]:
-    """Send these again, or all that were given up if none is named."""
-    return _change(tx, wanted, lambda key: tx.post.retry(key, now))
+def _nobody(to: Address) -> bool:
+    return False
 
 
-def drop_messages(tx: Tx, wanted: Sequence[str]) -> list[OutboxRow]:
-    """Give these up for good, or all that were given up already if none is named."""
-    return _change(tx, wanted, lambda key: tx.post.drop(key, DROPPED))
+def retry_messages(
+    tx: Tx, wanted: Sequence[str], now: datetime, sends: Callable[[Address], bool] = _nobody
+) -> list[OutboxRow]:
+    """Send these again, or all that were given up if none is named. `sends`: somebody sends there now."""
+    return _change(tx, wanted, lambda key: tx.post.retry(key, now), sends)
 
 
-def _change(tx: Tx, wanted: Sequence[str], change: Callable[[str], bool]) -> list[OutboxRow]:
+def drop_messages(
+    tx: Tx, wanted: Sequence[str], sends: Callable[[Address], bool] = _nobody
+) -> list[OutboxRow]:
+    """Give these up for good, or all that were given up already if none is named. `sends` as above."""
+    return _change(tx, wanted, lambda key: tx.post.drop(key, DROPPED), sends)
+
+
+def _change(
+    tx: Tx, wanted: Sequence[str], change: Callable[[str], bool], sends: Callable[[Address], bool]
+) -> list[OutboxRow]:
     rows = [_find(tx, key) for key in wanted] if wanted else tx.post.find((OutState.DEAD,), _MOST)
     for row in rows:
+        if row.state is OutState.ATTEMPTING and not sends(row.to):
+            # An earlier life began the attempt, and this one has nobody who would end it.
+            tx.outbox.save(replace(row, state=OutState.UNKNOWN))
         if not change(row.key):
             raise UserError(
                 f"The message {row.key} is being sent at this moment.", hint="Look again: hermes outbox list"

@@ -5,7 +5,7 @@ Made from the records alone, before the commit that ends or parks the turn, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from hermes.control.attachments import fit_files
@@ -22,9 +22,10 @@ from hermes.domain.settings import Settings
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
 from hermes.stream.drafts import is_silence
-from hermes.stream.fold import answer_text, choices, for_people, question_text
+from hermes.stream.fold import Fold, answer_text, choices, for_people, question_text
 from hermes.stream.split import split
 
+STOPPED_HERE = "⏹ (stopped here)"
 REPEAT_MARK = "↻ (this may be a repeat)"
 PARTS_PER_SEGMENT = 1000
 CONFIRM_SECONDS = 300
@@ -37,6 +38,9 @@ class Conclusion:
     """Rows for the commit that ends or parks a turn."""
 
     rows: tuple[OutboxRow, ...] = ()
+    over_draft: tuple[OutboxRow, ...] = ()
+    """What takes the place of a draft, perhaps of an earlier life, where there are no words to do so."""
+    prompts: tuple[OutboxRow, ...] = ()
     questions: tuple[Question, ...] = ()
     withdraw: TurnId | None = None
 
@@ -46,7 +50,8 @@ class Conclusion:
                 tx.questions.close(Answer(question=question.id, verdict=Verdict.WITHDRAWN))
         for question in self.questions:
             tx.questions.add(question)
-        for row in self.rows:
+        said = self.rows or tuple(row for row in self.over_draft if _has_draft(tx, row))
+        for row in said + self.prompts:
             tx.outbox.add(row)
 
 
@@ -79,16 +84,35 @@ class Outcomes:
         with the files that go with them, where somebody has looked for files."""
         open_now = _asked_last(entries)
         if open_now:
-            return Conclusion(
-                rows=tuple(row for asked in open_now for row in self._prompt(turn, asked)),
+            before = entries[: -len(open_now)]
+            return replace(
+                self._said_before(turn, before),
+                prompts=tuple(row for asked in open_now for row in self._prompt(turn, asked)),
                 questions=tuple(self._question(turn, asked) for asked in open_now),
             )
         asked = [entry for entry in entries if isinstance(entry.record, Asked)]
         rows: tuple[OutboxRow, ...] = ()
+        over_draft: tuple[OutboxRow, ...] = ()
         if turn.reply is not None:
             said = said or Body(text=closing_words(entries, turn.id))
             rows = self.parts(turn.reply, said, turn=turn.id, segment=len(asked))
-        return Conclusion(rows=rows, withdraw=turn.id if asked else None)
+            if isinstance(entries[-1].record, Stopped):
+                over_draft = self.parts(turn.reply, Body(text=STOPPED_HERE), turn=turn.id, segment=len(asked))
+        return Conclusion(rows=rows, withdraw=turn.id if asked else None, over_draft=over_draft)
+
+    def _said_before(self, turn: Turn, entries: Sequence[Entry]) -> Conclusion:
+        """What was said since the last question stays above the next one, without a draft's cursor."""
+        if turn.reply is None:
+            return Conclusion()
+        places = [n for n, entry in enumerate(entries) if isinstance(entry.record, Asked)]
+        fold = Fold()
+        for entry in entries[places[-1] + 1 if places else 0 :]:
+            fold.see(entry)
+        rows, over_draft = (
+            self.parts(turn.reply, Body(text=text), turn=turn.id, segment=len(places))
+            for text in (fold.text, fold.draft())
+        )
+        return Conclusion(rows=rows, over_draft=over_draft)
 
     def parts(
         self, reply: ReplyPlace, said: Body, *, turn: TurnId, segment: int = 0
@@ -181,6 +205,12 @@ def cut_body(said: Body, able: Capabilities) -> list[Body]:
     return words + [Body(attachments=(file,)) for file in fitted.attachments]
 
 
+def _has_draft(tx: Tx, row: OutboxRow) -> bool:
+    assert row.turn is not None
+    segment = row.part // PARTS_PER_SEGMENT
+    return any(one.draft and one.part // PARTS_PER_SEGMENT == segment for one in tx.outbox.of_turn(row.turn))
+
+
 def _asked_last(entries: Sequence[Entry]) -> list[Asked]:
     """The questions that the turn is parked with: what it asked in one commit stands together at its end."""
     asked: list[Asked] = []
@@ -204,7 +234,7 @@ def closing_words(entries: Sequence[Entry], turn: TurnId) -> str:
         return ""
     view = view_turn(entries, turn)
     partial = view.last is not None and view.last.partial
-    words = [view.answer_text.strip(), "⏹ (stopped here)"] if partial else []
+    words = [view.answer_text.strip(), STOPPED_HERE] if partial else []
     if view.unknown:
         names = ", ".join(dict.fromkeys(view.unknown))
         words.append(f"⚠️ Stopped while it ran, so it may or may not have happened: {names}.")

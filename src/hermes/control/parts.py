@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from hermes.control.commands.registry import NOTHING_AROUND, Around
 from hermes.control.expiry import Flush, flush_nothing
 from hermes.control.hooks import Hooks
-from hermes.control.job_targets import ResolveTargets, resolve_targets
 from hermes.control.routing import SelectAgent
 from hermes.control.runtime import Runtime
 from hermes.control.targets import Aliases
+from hermes.control.upkeep import Chore
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.event import Entry
@@ -35,8 +35,6 @@ class Parts:
     capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
     select: SelectAgent | None = None
     hooks: Hooks = field(default_factory=Hooks)
-    targets: ResolveTargets = resolve_targets
-    """Where the answers of jobs go."""
     owner: str = "gateway"
     """Who holds the lease of the ticker."""
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -51,5 +49,9 @@ class Parts:
     """Told of every session that somebody deleted, to delete what it keeps of it."""
     around: Around = NOTHING_AROUND
     """What commands may know; the models are filled in from `aliases`."""
+    chores: Sequence[Chore] = ()
+    """Further upkeep: what only the composition root knows how to do."""
+    restart: Callable[[], None] = lambda: None
+    """Called when somebody who may has asked that the process begin anew; must return at once."""
     flush: Flush = flush_nothing
     """Told of every session that is over by itself, before it is marked as ended."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -19,7 +19,7 @@ from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.ids import AgentId, QuestionId, SessionId
 from hermes.domain.ports import Store, Tx
 from hermes.domain.session import BACKGROUND
-from hermes.domain.turn import Answer, Question, TurnState
+from hermes.domain.turn import Answer, Question, Turn, TurnState
 
 log = logging.getLogger("hermes.questions")
 _FOR_PEOPLE = (QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM)
@@ -207,3 +207,9 @@ def _expire(question: Question, tx: Tx) -> bool:
         return False
     resume(tx, question)
     return True
+
+
+def settled_of(tx: Tx, turns: Sequence[Turn]) -> frozenset[QuestionId]:
+    """The questions of these turns that have a verdict."""
+    asked = (question for turn in turns for question in tx.questions.of_turn(turn.id))
+    return frozenset(question.id for question in asked if question.verdict is not None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hermes.control.attachments import TakeFile
 from hermes.domain.job import JobWorld
+from hermes.domain.message import Attachment
 from hermes.domain.ports import Agent, Media, ProcessView, Store
 from hermes.domain.settings import Profile
 from hermes.domain.tool import Tool
@@ -31,3 +32,5 @@ class Runtime:
     """Where the scripts, folders and outputs of its jobs are."""
     take_file: TakeFile | None = None
     """Lets a file go out with an answer, or says why it may not."""
+    transcribe: Callable[[Attachment], Awaitable[str]] | None = None
+    """Writes down what is said in a voice message; None where nothing can."""

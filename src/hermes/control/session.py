@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from hermes.control.attachments import collect_files
 from hermes.control.claim import Claim, Claiming, Next, absorb_steering, cut_off, ended_by, number
 from hermes.control.feed import Feed, Feeds
+from hermes.control.fetching import Fetching, write_down
 from hermes.control.gates import gates_turn, rule_turn
 from hermes.control.grants import standing_of
 from hermes.control.hook_context import tell_turn
@@ -29,15 +31,16 @@ from hermes.control.scope import RunScope
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.domain.clock import Clock
 from hermes.domain.errors import Lost
-from hermes.domain.event import AgentEvent, Asked, Entry, Failed, Finished, Record, Reset, Stopped
+from hermes.domain.event import Asked, Entry, Failed, Finished, Record, Reset, Stopped
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.message import Body
+from hermes.domain.message import Attachment, Body
 from hermes.domain.ports import Run, Tx
 from hermes.domain.session import Session
 from hermes.domain.transcript import turn_entries, view_turn
 from hermes.domain.turn import BusyMode, Turn, TurnState
 
 log = logging.getLogger("hermes.session")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,8 @@ class Surroundings:
     clock: Clock
     epoch: int
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None]
+    fetching: Fetching
+    place: Callable[[Session, Turn], str]
     hooks: Hooks = field(default_factory=Hooks)
     suspects: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -81,6 +86,7 @@ class SessionActor:
         self._looking: asyncio.Task[None] | None = None
         self._suspect = False
         self._idle = False
+        self._fetching = False
         self._prompt: str | None = None
         self._rulings: dict[TurnId, str] = {}
 
@@ -95,6 +101,8 @@ class SessionActor:
     def wind_down(self) -> None:
         """Come to rest at the next record; the turn goes on after the restart."""
         self._stopping = True
+        if self._fetching:
+            self._cancel_pull("stopping")
 
     # --- its life ---
 
@@ -136,6 +144,9 @@ class SessionActor:
             case Next.ASK:
                 assert claim.turn is not None
                 self._rulings = {claim.turn.id: await rule_turn(self._around.hooks, claim.turn)}
+            case Next.FETCH:
+                assert claim.turn is not None
+                await self._fetch(claim.turn)
             case Next.RUN | Next.STOP | Next.ENDED | Next.PARKED | Next.SUSPECT:
                 await self._take(claim)
         return self._rung or not self._idle
@@ -162,6 +173,7 @@ class SessionActor:
             epoch=self._around.epoch,
             conclude=self._around.outcomes.write,
             prompt=self._prompt,
+            place=self._around.place,
             suspects_too=self._suspect,
             born=self._warm.born,
             gated=self._gated,
@@ -203,6 +215,33 @@ class SessionActor:
             self._running = None
             self._around.feeds.release(turn.id)
 
+    # --- what came with a turn ---
+
+    async def _fetch(self, turn: Turn) -> None:
+        """Get the files of a turn, each written down before the next. A message that would interrupt waits
+        for them, since they belong to what was said; only a stop does not."""
+        self._running, self._interrupt, self._fetching = turn, None, True
+        if self._rung:
+            self.ring()
+        try:
+            for file in turn.input.attachments:
+                if file.pending:
+                    got = await self._pull(lambda file=file: self._got(turn, file))  # type: ignore[misc]
+                    told = await self._runtime.store.write(write_down(turn, file, got, self._around.clock))
+                    if told:
+                        self._around.outcomes.ring(turn)
+        except _Interrupted as interrupted:
+            log.info("turn.not_fetched turn=%s why=%s", turn.id, interrupted.reason)
+        finally:
+            self._running, self._fetching = None, False
+
+    async def _got(self, turn: Turn, file: Attachment) -> Attachment:
+        try:
+            return await self._around.fetching.get(turn, file, self._runtime)
+        except Exception as error:  # a broken adapter must not keep the words from being answered
+            log.exception("turn.fetch_broke turn=%s", turn.id)
+            return replace(file, pending=False, problem=f"something went wrong ({type(error).__name__})")
+
     # --- a turn ---
 
     async def _drive(self, turn: Turn, session: Session, feed: Feed) -> None:
@@ -237,7 +276,7 @@ class SessionActor:
         )
         events = aiter(self._runtime.agent.run(run))
         while True:
-            event = await self._pull(events)
+            event = await self._pull(lambda: anext(events, None))
             if event is None:
                 return
             if not isinstance(event, tuple):
@@ -254,13 +293,13 @@ class SessionActor:
             if self._stopping:
                 return
 
-    async def _pull(self, events: AsyncIterator[AgentEvent]) -> AgentEvent | None:
-        """The next event, None at the end of the run. The only await that an interruption may cancel."""
+    async def _pull(self, work: Callable[[], Awaitable[T]]) -> T:
+        """The only await that an interruption may cancel: of the next event, or of a file."""
         if self._interrupt is not None:
             raise _Interrupted(self._interrupt)
         self._pulling = asyncio.current_task()
         try:
-            return await anext(events, None)
+            return await work()
         except asyncio.CancelledError:
             reason = self._why_cancelled()
             if reason is None:
@@ -334,7 +373,7 @@ class SessionActor:
                 self._steered = True
             if turns[0].stop is not None:
                 self._cancel_pull(turns[0].stop)
-            elif any(turn.busy is BusyMode.INTERRUPT for turn in turns[1:]):
+            elif any(turn.busy is BusyMode.INTERRUPT for turn in turns[1:]) and not self._fetching:
                 self._cancel_pull("interrupted")
 
     def _cancel_pull(self, reason: str) -> None:

@@ -332,3 +332,10 @@ def _free_title(tx: Tx, title: str) -> str:
     while tx.sessions.find(f"{title} ({number})"):
         number += 1
     return f"{title} ({number})"
+
+
+def check_size(text: str, most: int) -> None:
+    """What is longer than a message may be is refused before anything is stored."""
+    if len(text) > most:
+        size = f"{len(text):,} characters; {most:,} are the most"
+        raise UserError(f"Your message has {size}.", hint="Put it into a file and name the file.")

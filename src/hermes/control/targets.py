@@ -49,7 +49,7 @@ def known_targets(
     return Known(
         accounts=accounts,
         homes=home_channels(tx, settings),
-        channels=with_aliases(tx.directory.channels(), aliases),
+        channels=[*webhook_targets(settings), *with_aliases(tx.directory.channels(), aliases)],
         origin=origin,
     )
 
@@ -82,18 +82,28 @@ def _resolve(word: str, known: Known) -> tuple[Address, ...]:
         return tuple(known.homes.values())
     named, colon, rest = word.partition(":")
     platform, account = read_platform(named.strip())
-    if platform == _WEBHOOK:
-        raise UserError(
-            "Messages to webhooks are not sent from here yet.", hint=f"There is: {_what_there_is(known)}."
-        )
     credential = spell_platform(platform, account)
     if credential not in known.accounts:
         raise UserError(
             f"There is no platform “{one_line(named, _SHOWN)}”.", hint=f"There is: {_what_there_is(known)}."
         )
+    if platform == _WEBHOOK:
+        return (_webhook(rest.strip(), known),)
     if not colon:
         return (_home(credential, known),)
     return (_chat(rest.strip(), platform, account, known),)
+
+
+def _webhook(name: str, known: Known) -> Address:
+    """Only what the operator named: an address is never made of a word."""
+    there = {one.address.chat: one.address for one in known.channels if one.address.platform == _WEBHOOK}
+    if name not in there:
+        listed = ", ".join(f"{_WEBHOOK}:{one}" for one in sorted(there)) or "none yet"
+        raise UserError(
+            f"There is no webhook target “{one_line(name, _SHOWN)}”.",
+            hint=f"There is: {listed}. They are named in platforms.webhook.targets.",
+        )
+    return there[name]
 
 
 def _home(credential: str, known: Known) -> Address:
@@ -228,6 +238,16 @@ def seen_channel(source: Source, at: datetime) -> Channel:
         guild=source.guild or "",
         seen_at=at,
     )
+
+
+def webhook_targets(settings: Settings) -> list[Channel]:
+    """The addresses that messages can be posted to, by their names."""
+    block = settings.platforms.get(_WEBHOOK)
+    named = None if block is None else block.trees.get("targets")
+    names = [str(name) for name in named] if isinstance(named, Mapping) else []
+    return [
+        Channel(address=Address(platform=_WEBHOOK, chat=name), name=name, kind=Kind.WEBHOOK) for name in names
+    ]
 
 
 def with_aliases(channels: Sequence[Channel], aliases: Aliases) -> list[Channel]:

@@ -1,22 +1,103 @@
-"""Upkeep of the store: what is settled is forgotten by its age."""
+"""Maintenance: chores that the gateway does by itself now and then. Each is known by name, says when it last
+ran and how that ended, and can be run by hand; one that fails is tried again at its next time."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
+from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock
+from hermes.domain.ids import AgentId
 from hermes.domain.ports import Store, Tx
 
-_EVERY_SECONDS = 3600.0
+log = logging.getLogger("hermes.upkeep")
+HOURLY = 3600.0
+DAILY = 24 * HOURLY
+MEDIA_KEPT = timedelta(days=1)
+"""How old a file must be before it can be missing from everything: until then it may be on its way."""
 
 
-async def forget_old_rows(store: Store, clock: Clock, age: timedelta) -> None:
-    """For ever: in bites, so that no bite holds up the writer for long."""
-    while True:
-        now = clock.now()
-        pruned = await store.write(partial(_prune, now - age, now))
-        await clock.sleep(0 if pruned else _EVERY_SECONDS)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chore:
+    """Something to be done every so many seconds; `run` says in a few words what it did."""
+
+    name: str
+    every: float
+    run: Callable[[], Awaitable[str]]
+    first: float = 0.0
+    """Seconds after the start until it is done for the first time."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ChoreState:
+    """How a chore is: when it last ended, what it did or what was wrong, and how often it ran since the
+    start."""
+
+    name: str
+    every: float
+    last_at: datetime | None = None
+    outcome: str = ""
+    ok: bool = True
+    runs: int = 0
+
+
+class Chores:
+    def __init__(self, clock: Clock, chores: Sequence[Chore]) -> None:
+        self._clock = clock
+        self._chores = {chore.name: chore for chore in chores}
+        self.states = {chore.name: ChoreState(name=chore.name, every=chore.every) for chore in chores}
+
+    def begin(self) -> list[asyncio.Task[None]]:
+        """A task for each, until it is cancelled."""
+        return [asyncio.create_task(self._keep(one), name=one.name) for one in self._chores.values()]
+
+    async def run(self, name: str) -> ChoreState:
+        """Do one now."""
+        chore, state = self._chores[name], self.states[name]
+        try:
+            state.outcome, state.ok = await chore.run(), True
+        except Exception as error:  # whatever it was, it is told of, and the other chores go on
+            log.warning("upkeep.failed chore=%s why=%s", name, error, exc_info=True)
+            state.outcome, state.ok = str(error) or type(error).__name__, False
+        state.runs += 1
+        state.last_at = self._clock.now()
+        return state
+
+    async def _keep(self, chore: Chore) -> None:
+        if chore.first:
+            await self._clock.sleep(chore.first)
+        while True:
+            await self.run(chore.name)
+            await self._clock.sleep(chore.every)
+
+
+def forgetting(store: Store, clock: Clock, age: timedelta) -> Chore:
+    """What is settled is forgotten by its age: deliveries and requests that counted once, messages sent."""
+
+    async def forget() -> str:
+        now, gone = clock.now(), 0
+        while pruned := await store.write(partial(_prune, now - age, now)):
+            gone += pruned  # in bites, so that none holds up the writer for long
+        return f"{gone} rows forgotten"
+
+    return Chore(name="retention", every=HOURLY, run=forget)
+
+
+def tidying(runtimes: Mapping[AgentId, Runtime], clock: Clock) -> Chore:
+    """Files that nothing names any more, those of deleted sessions among them."""
+
+    async def tidy() -> str:
+        before, gone = clock.now() - MEDIA_KEPT, 0
+        for runtime in runtimes.values():
+            gone += 0 if runtime.media is None else await runtime.media.sweep(before)
+        return f"{gone} files removed"
+
+    return Chore(name="media clean-up", every=DAILY, run=tidy, first=300.0)
 
 
 def _prune(before: datetime, now: datetime, tx: Tx) -> int:

@@ -52,6 +52,11 @@ class Workers(Generic[K]):
     def __len__(self) -> int:
         return len(self._active)
 
+    @property
+    def keys(self) -> tuple[K, ...]:
+        """Who has work at this moment."""
+        return tuple(self._active)
+
     def get(self, key: K) -> Worker | None:
         return self._active.get(key)
 

@@ -51,6 +51,26 @@ class MediaLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MenuLimits:
+    """What a platform's menu of commands takes; `dash` is how it writes the “-” of a name."""
+
+    most: int = 100
+    name: int = 32
+    summary: int = 100
+    dash: str = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MenuEntry:
+    """One command of a menu. `takes_text`: something may follow it; `admin`: not everybody may use it."""
+
+    name: str
+    summary: str
+    takes_text: bool = False
+    admin: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """The facts that the control plane needs to know of a platform."""
 
@@ -62,19 +82,28 @@ class Capabilities:
     threads: Grade = Grade.NONE
     buttons: Grade = Grade.NONE
     media: dict[MediaKind, MediaLimit] = field(default_factory=dict)
+    fetches: bool = False
+    """Whether files that come with messages can be got."""
     typing: bool = False
     reactions: bool = False
     history: bool = False
     dedupe_seconds: float = 0.0
     sends_per_second: float = 0.0
     push: bool = False
+    silence_seconds: float = 0.0
+    """How long a healthy connection can be without any sign of life (a poll that came back, a heartbeat that
+    was answered: each an `accept`, if only of nothing); longer, and it is rebuilt. 0 = for ever."""
     command_prefix: str = "/"
+    menu: MenuLimits | None = None
     called_by_name: bool = False
     """In groups it is called by its name (`require_mention`), unless the operator says otherwise."""
     knows_people: bool = False
     """It lets nobody through whom the operator has not let in there; no list of ours is asked."""
     answers_strangers: bool = True
     """Whether strangers may be sent a pairing code; not where an address is easily forged (email)."""
+
+    hint: str = ""
+    """A sentence for the model about writing there, where there is more to say than the facts above."""
 
     @property
     def edits(self) -> bool:

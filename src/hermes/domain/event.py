@@ -6,6 +6,7 @@ them from the fold, and nothing is ever rewritten.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -66,6 +67,10 @@ class Usage:
     completion: int = 0
     cached: int = 0
     reasoning: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.prompt + self.completion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +223,17 @@ class Entry:
     turn: TurnId
     at: datetime
     record: Record
+
+
+def usage_of(records: Iterable[Record]) -> Usage:
+    """What all model calls among these records took together."""
+    used = [record.usage for record in records if isinstance(record, ModelSaid)]
+    return Usage(
+        prompt=sum(one.prompt for one in used),
+        completion=sum(one.completion for one in used),
+        cached=sum(one.cached for one in used),
+        reasoning=sum(one.reasoning for one in used),
+    )
 
 
 # --- what a watcher of a feed sees ---------------------------------------------------------------

@@ -39,8 +39,10 @@ def media_kind(mime: str) -> MediaKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """A file that came with a message or goes with one. `ref` is the platform's own until fetched;
-    `sha256` names it in the media store afterwards, and `problem` says why it could not be fetched."""
+    """A file that came with a message or goes with one. `ref` is the platform's own until fetched, and what
+    is told of it is only a claim while it is `pending`. Afterwards `sha256` names it in the media store and
+    `path` is where it lies, or `problem` says why it could not be fetched. `text` are its words, if they are
+    few enough to be told or were heard in it; `note` is what else the model has to know of it."""
 
     kind: MediaKind
     ref: str
@@ -49,6 +51,10 @@ class Attachment:
     size: int | None = None
     sha256: str | None = None
     problem: str | None = None
+    pending: bool = False
+    path: str | None = None
+    text: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

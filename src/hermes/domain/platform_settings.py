@@ -155,6 +155,26 @@ class PlatformSettings:
             "Regular expressions that count as a mention.", env=("<P>_MENTION_PATTERNS",), form="patterns"
         ),
     )
+    observe_unmentioned_group_messages: bool = field(
+        default=True,
+        metadata=closed(
+            False,
+            about(
+                "Keep what people who may write say in groups without speaking to it, and tell the model of "
+                "it with the next message that does.",
+                env=("<P>_OBSERVE_UNMENTIONED_GROUP_MESSAGES", "<P>_HISTORY_BACKFILL"),
+            ),
+        ),
+    )
+    history_backfill_limit: int = field(
+        default=50,
+        metadata=about(
+            "How many such messages of a chat are kept.",
+            env=("<P>_HISTORY_BACKFILL_LIMIT",),
+            least=0,
+            most=500,
+        ),
+    )
     allow_admin_from: tuple[str, ...] = field(
         default=(),
         metadata=closed(
@@ -187,6 +207,10 @@ class PlatformSettings:
         metadata=about(
             "What others may use there beside /help and /whoami.", env=("<P>_GROUP_USER_ALLOWED_COMMANDS",)
         ),
+    )
+    gateway_restart_notification: bool = field(
+        default=True,
+        metadata=about("Tell chats that a stop or a restart holds up their answer, and that it is back."),
     )
     extra: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, Secret] = field(default_factory=dict)

@@ -12,16 +12,17 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hermes.domain.address import Address, Source
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.capabilities import Capabilities, MenuEntry
 from hermes.domain.clock import Clock as Clock
 from hermes.domain.directory import DeliveryTables
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
 from hermes.domain.grants import Grants, Standing, no_standing
+from hermes.domain.handoff import Handoffs
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.job import JobRuns, Jobs
 from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.pairing import PairingCodes, Pairings
-from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow
+from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow, Overheard
 from hermes.domain.session import EVERY_SESSION, Among, Session, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall
 from hermes.domain.turn import Answer, Earlier, Question, Request, Turn, TurnState
@@ -63,6 +64,9 @@ from hermes.domain.world import (
 )
 from hermes.domain.world import (
     ProcessView as ProcessView,
+)
+from hermes.domain.world import (
+    Sink as Sink,
 )
 
 T = TypeVar("T")
@@ -188,6 +192,27 @@ class MediaIndex(Protocol):
 
     def get(self, sha256: str) -> MediaItem | None: ...
 
+    def unused(self, before: datetime, limit: int) -> list[MediaItem]:
+        """Files stored before a moment that nothing names: no message, turn, record or job."""
+
+    def remove(self, sha256: str, before: datetime) -> bool:
+        """Forget a file, unless it was stored again since."""
+
+    def kept(self, sha256: str) -> bool: ...  # by whichever agent
+
+
+class Talk(Protocol):
+    """What was said in shared chats and not to us, the latest of each place; and what we said there."""
+
+    def keep(self, to: Address, said: Overheard, most: int) -> None: ...
+
+    def take(self, session: SessionId, to: Address, since: datetime | None = None) -> list[Overheard]:
+        """What a session has not been given yet, oldest first; now it has. One that was given nothing before
+        gets what was said `since` then."""
+
+    def sent(self, to: Address, ref: str) -> str | None:
+        """The words of a message of ours, if it is among the latest there."""
+
 
 class Leases(Protocol):
     def take(self, name: str, owner: str, now: datetime, seconds: float) -> int | None:
@@ -246,6 +271,8 @@ class Tx(DeliveryTables, Protocol):
     @property
     def media(self) -> MediaIndex: ...
     @property
+    def talk(self) -> Talk: ...
+    @property
     def leases(self) -> Leases: ...
     @property
     def pairings(self) -> Pairings: ...
@@ -255,6 +282,8 @@ class Tx(DeliveryTables, Protocol):
     def recovery(self) -> Recovery: ...
     @property
     def census(self) -> Census: ...
+    @property
+    def handoffs(self) -> Handoffs: ...
 
 
 class Store(Protocol):
@@ -272,7 +301,8 @@ class Store(Protocol):
 # --- platforms -----------------------------------------------------------------------------------
 
 Accept = Callable[[Sequence[Inbound], str | None], Awaitable[None]]
-"""Await this with what came and the platform's cursor; acknowledge when it returns, not before."""
+"""Await this with what came and the platform's cursor; acknowledge when it returns, not before. With nothing
+at all (`accept((), None)`) it is a sign of life: a poll came back empty, a heartbeat was answered."""
 
 
 class Platform(Protocol):
@@ -302,6 +332,14 @@ class History(Protocol):
 
 
 @runtime_checkable
+class Fetches(Protocol):
+    async def fetch(self, ref: str, sink: Sink) -> None:
+        """Put the file that an attachment's `ref` stands for into the sink, piece by piece, from the
+        platform's own hosts alone. A `Refused` says why it is not to be had, in words that the person and
+        the model are shown (“the link has expired”): no address and no token in them."""
+
+
+@runtime_checkable
 class Typing(Protocol):
     async def typing(self, to: Address) -> None: ...
 
@@ -314,6 +352,12 @@ class Reactions(Protocol):
 @runtime_checkable
 class Threads(Protocol):
     async def open_thread(self, parent: Address, name: str) -> Address: ...
+
+
+@runtime_checkable
+class Menu(Protocol):
+    async def show_menu(self, entries: Sequence[MenuEntry]) -> None:
+        """Put these commands into the platform's own menu, in place of those that were there."""
 
 
 # --- the agent -----------------------------------------------------------------------------------

@@ -113,6 +113,15 @@ class MediaItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Overheard:
+    """Something that was said in a shared chat, and not to us."""
+
+    author: str
+    text: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenWork:
     """How much is not done yet: turns and messages on their way by state, happenings nobody has looked at,
     questions without an answer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import unquote
 
@@ -157,6 +157,15 @@ class Among:
 
 
 EVERY_SESSION = Among()
+
+
+def heard_by(session: Session, source: Source) -> Session:
+    """The session as a view on others: where one of the terminal was handed over to a chat, who speaks there
+    sees what they could see before, not what the terminal can."""
+    local = (session.owner or "").partition(":")[0].partition("@")[0] == LOCAL_DOOR
+    if not local or source.address.platform == LOCAL_DOOR:
+        return session
+    return replace(session, owner=owner_of(source), place=str(source.address))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,25 @@ class AgentSettings:
         default=1800.0,
         metadata=about("Seconds without any sign of life before a turn is given up; 0 = never.", least=0),
     )
+    restart_drain_timeout: float = field(
+        default=10.0,
+        metadata=about(
+            "Seconds that running turns get at a stop or a restart to come to rest; what is unfinished goes "
+            "on after the next start.",
+            env=("HERMES_RESTART_DRAIN_TIMEOUT",),
+            least=0,
+            most=3600,
+        ),
+    )
     system_prompt: str = field(default="", metadata=about("Text added to the system prompt."))
+    image_input_mode: str = field(
+        default="auto",
+        metadata=about(
+            "Images of chats: shown to the model (`auto`, `native`), or only named to it (`text`, for one "
+            "that cannot see).",
+            choices=("auto", "native", "text"),
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +147,14 @@ class CronSettings:
         default=0,
         metadata=about(
             "Runs at the same time; 0 = as many as are due.", env=("HERMES_CRON_MAX_PARALLEL",), least=0
+        ),
+    )
+    timeout: float = field(
+        default=600.0,
+        metadata=about(
+            "Seconds without a step after which a run is stopped; 0 = never.",
+            env=("HERMES_CRON_TIMEOUT",),
+            least=0,
         ),
     )
     script_timeout: float = field(
@@ -179,6 +205,21 @@ class GatewaySettings:
         metadata=about(
             "Folders besides the agent's workspace that files may be sent from.",
             env=("HERMES_MEDIA_ALLOW_DIRS",),
+        ),
+    )
+    max_inbound_media_bytes: int = field(
+        default=134_217_728, metadata=about("The largest file that is taken from a message.", least=0)
+    )
+    message_timestamps: bool = field(
+        default=True,
+        metadata=about("Tell the model when a message of a chat was written, in the zone of `timezone`."),
+    )
+    stuck_seconds: float = field(
+        default=60.0,
+        metadata=about(
+            "Seconds without any turn of the event loop after which the process ends, to be started again; "
+            "0 = never.",
+            least=0,
         ),
     )
     cache_mb: int = field(default=32, metadata=about("Memory for warm sessions.", least=1))

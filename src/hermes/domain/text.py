@@ -43,3 +43,11 @@ def one_line(text: str, limit: int = 80) -> str:
     """The text on one line, at most `limit` characters, with an ellipsis where it was cut."""
     flat = _BLANKS.sub(" ", showable(text)).strip()
     return flat if len(flat) <= limit else flat[: limit - 1].rstrip() + "…"
+
+
+def size_told(size: int) -> str:
+    """A size as people say it."""
+    for unit, of in (("MiB", 1024 * 1024), ("KiB", 1024)):
+        if size >= of:
+            return f"{size / of:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{size} bytes"

@@ -3,8 +3,9 @@ that came from outside. `domain.ports` gives these names too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from hermes.domain.rows import MediaItem
@@ -148,12 +149,28 @@ class Backend(Protocol):
         """End every process; nothing is left afterwards."""
 
 
+Sink = Callable[[bytes], Awaitable[None]]
+"""Takes a file piece by piece; raises where there is to be no more of it."""
+
+
 class Media(Protocol):
     """Files by content hash, in the agent's home."""
 
     async def put(self, data: bytes, mime: str) -> MediaItem: ...
 
+    async def receive(self, pour: Callable[[Sink], Awaitable[None]], *, limit: int) -> MediaItem:
+        """Keep what `pour` puts into the sink, whole or not at all, a `UserError` if it is more than `limit`
+        bytes. Its type is told by its own bytes, never by who sends it."""
+        ...
+
     async def open(self, sha256: str) -> bytes: ...
+
+    def locate(self, item: MediaItem) -> str:
+        """The absolute path of a file, for the agent's tools."""
+        ...
+
+    async def sweep(self, before: datetime) -> int:
+        """Remove what was stored before a moment and is named nowhere; how many files that were."""
 
 
 class Memory(Protocol):

@@ -2,7 +2,9 @@
 
 Its life: it takes the account's lease and waits while somebody else has it; makes the adapter; runs it from
 the stored cursor, attached to delivery for as long as it runs; and when the adapter ends or breaks, backs off
-and begins again. What only an operator can mend (no login, a missing package) parks it: it says so and ends.
+and begins again. An adapter that stays connected and hears nothing any more is rebuilt, too: its platform
+declares how long a healthy line can be silent, and every `accept`, also of nothing, is a sign of life. What
+only an operator can mend (no login, a missing package) parks it: it says so and ends.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -28,7 +31,7 @@ LONGEST_DELAY = 300.0
 HEALTHY_SECONDS = 60.0
 _RENEW_SECONDS = 20.0
 _SETTLED_SECONDS = 3.0
-_LEASE_DELAY = 5.0
+_LEASE_DELAY = 1.0
 _GOODBYE_SECONDS = 5.0
 
 
@@ -49,6 +52,9 @@ class Lease(Protocol):
     async def take(self, seconds: float) -> bool: ...
 
     async def release(self) -> None: ...
+
+    def holder(self) -> str:
+        """Who else has it, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +79,9 @@ class Host:
         self._told: tuple[HostState, str] | None = None
         self._failures = 0
         self._began = 0.0
+        self._heard = 0.0
+        self.heard_at: datetime | None = None
+        """When the adapter last gave a sign of life."""
 
     async def live(self) -> None:
         try:
@@ -101,7 +110,7 @@ class Host:
 
     async def _own(self) -> None:
         while not await self._account.lease.take(LEASE_SECONDS):
-            self._tell(HostState.WAITING, "another gateway uses this account")
+            self._tell(HostState.WAITING, self._account.lease.holder())
             await self._clock.sleep(_LEASE_DELAY)
 
     async def _connect(self) -> None:
@@ -111,15 +120,20 @@ class Host:
         platform = await self._account.make()
         cursor = await self._gateway.cursor(name)
         self._gateway.attach(name, platform)
+        self._heard = self._clock.monotonic()
+        bound = platform.capabilities.silence_seconds
         running = asyncio.create_task(platform.run(self._accept, cursor), name=f"adapter {name}")
         keeping = asyncio.create_task(self._keep(), name=f"lease {name}")
+        tasks = [running, keeping]
+        if bound > 0:
+            tasks.append(asyncio.create_task(self._listen(bound), name=f"progress {name}"))
         try:
-            done, _ = await asyncio.wait((running, keeping), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._gateway.detach(name)
-            running.cancel()
-            keeping.cancel()
-            await asyncio.wait((running, keeping), timeout=_GOODBYE_SECONDS)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=_GOODBYE_SECONDS)
         for task in done:
             if task.cancelled():
                 raise Unreachable("the adapter gave up by itself")
@@ -134,8 +148,19 @@ class Host:
             if not await self._account.lease.take(LEASE_SECONDS):
                 raise Lost("another gateway has taken the account")
 
+    async def _listen(self, bound: float) -> None:
+        """End the connection of an adapter that is deaf: nothing came, not even a sign of life."""
+        while True:
+            silent = self._clock.monotonic() - self._heard
+            if silent >= bound:
+                log.warning("host.deaf account=%s silent=%.0f", self._account.name, silent)
+                raise Unreachable(f"it was connected and heard nothing for {silent:.0f} s")
+            await self._clock.sleep(bound - silent)
+
     async def _accept(self, items: Sequence[Inbound], cursor: str | None) -> None:
-        await self._gateway.accept(self._account.name, items, cursor)
+        if items or cursor is not None:
+            await self._gateway.accept(self._account.name, items, cursor)
+        self._heard, self.heard_at = self._clock.monotonic(), self._clock.now()
         self._tell(HostState.CONNECTED)
 
     async def _back_off(self, error: HermesError) -> None:

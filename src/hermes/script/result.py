@@ -8,7 +8,7 @@ from typing import Any
 
 from hermes.app import App
 from hermes.domain.chat_format import as_messages
-from hermes.domain.event import Entry, Failed, ModelSaid, Record, Stopped, Usage
+from hermes.domain.event import Entry, Failed, ModelSaid, Record, Stopped, Usage, usage_of
 from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.transcript import visible
 from hermes.stream.fold import answer_text
@@ -58,18 +58,17 @@ class Told:
         return f"max_iterations_reached({replies}/{most})" if replies > most else "text_response(stop)"
 
     def _tokens(self, replies: Sequence[ModelSaid]) -> dict[str, Any]:
-        used = [entry.record.usage for entry in self.entries if isinstance(entry.record, ModelSaid)]
-        prompt, completion = sum(one.prompt for one in used), sum(one.completion for one in used)
+        used = usage_of(entry.record for entry in self.entries)
         last = replies[-1].usage if replies else Usage()
         return {
-            "input_tokens": prompt,
-            "output_tokens": completion,
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": prompt + completion,
-            "cache_read_tokens": sum(one.cached for one in used),
+            "input_tokens": used.prompt,
+            "output_tokens": used.completion,
+            "prompt_tokens": used.prompt,
+            "completion_tokens": used.completion,
+            "total_tokens": used.total,
+            "cache_read_tokens": used.cached,
             "cache_write_tokens": 0,
-            "reasoning_tokens": sum(one.reasoning for one in used),
+            "reasoning_tokens": used.reasoning,
             "last_prompt_tokens": last.prompt,
             "estimated_cost_usd": None,
             "cost_status": "unknown",

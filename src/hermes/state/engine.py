@@ -20,6 +20,7 @@ from hermes.state.db import Damaged, Row
 from hermes.state.directory import DirectoryTable, PostTable
 from hermes.state.facts import FactsTable
 from hermes.state.grants import GrantsTable
+from hermes.state.handoffs import HandoffsTable
 from hermes.state.inbox import InboxTable
 from hermes.state.jobs import JobRunsTable, JobsTable
 from hermes.state.journal import JournalTable
@@ -35,6 +36,7 @@ from hermes.state.reserve import SIZE as SPARE_BYTES
 from hermes.state.reserve import Reserve
 from hermes.state.search import SearchTable
 from hermes.state.sessions import BindingsTable, SessionsTable
+from hermes.state.talk import TalkTable
 from hermes.state.turns import TurnsTable
 from hermes.state.walfile import has_log
 
@@ -123,6 +125,7 @@ class SqliteTx:
         self.facts = FactsTable(db)
         self.search = SearchTable(db, agent)
         self.media = MediaTable(db, agent)
+        self.talk = TalkTable(db, agent)
         self.leases = LeasesTable(db)
         self.pairings = PairingsTable(db)
         self.pairing_codes = PairingCodesTable(db)
@@ -130,6 +133,7 @@ class SqliteTx:
         self.census = CensusTable(db)
         self.directory = DirectoryTable(db, agent)
         self.post = PostTable(db)
+        self.handoffs = HandoffsTable(db, agent)
 
 
 def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:

@@ -150,6 +150,26 @@ GRANTS = (
         PRIMARY KEY (agent, person, digest)) WITHOUT ROWID""",
 )
 
+PREPARING = (
+    """CREATE TABLE overheard (
+        n INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, place TEXT NOT NULL, body BLOB NOT NULL,
+        at REAL NOT NULL)""",
+    "CREATE INDEX overheard_place ON overheard (agent, place, n)",
+    "CREATE INDEX overheard_age ON overheard (at)",
+    """CREATE TABLE told (
+        agent TEXT NOT NULL, session TEXT NOT NULL, place TEXT NOT NULL, n INTEGER NOT NULL,
+        PRIMARY KEY (session, place)) WITHOUT ROWID""",
+    "CREATE INDEX outbox_receipts ON outbox (lane, n) WHERE receipt IS NOT NULL AND draft = 0",
+)
+
+HANDOFFS = (
+    """CREATE TABLE handoffs (
+        id TEXT PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, state TEXT NOT NULL,
+        attempts INTEGER NOT NULL, created_at REAL NOT NULL, body BLOB NOT NULL) WITHOUT ROWID""",
+    "CREATE UNIQUE INDEX handoffs_open ON handoffs (session) WHERE state IN ('pending', 'running')",
+    "CREATE INDEX handoffs_age ON handoffs (agent, created_at)",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -158,6 +178,8 @@ MIGRATIONS = (
     Migration(number=5, oldest=5, statements=JOBS),
     Migration(number=6, oldest=5, statements=CHANNELS),
     Migration(number=7, oldest=7, statements=GRANTS),
+    Migration(number=9, oldest=9, statements=PREPARING),
+    Migration(number=10, oldest=9, statements=HANDOFFS),
 )
 NEWEST = MIGRATIONS[-1].number
 
@@ -177,7 +199,8 @@ def check_version(db: Db, file: str) -> int:
                 f"{file} was written by a newer Hermes (schema {number}, this one knows {NEWEST}).",
                 hint="Update Hermes, or point HERMES_HOME at another home.",
             )
-    missing = _TABLES[min(number, NEWEST)] - tables if number > 0 else {"its version"}
+    step = max((known for known in _TABLES if known <= number), default=0)
+    missing = _TABLES[step] - tables if step > 0 else {"its version"}
     if missing:
         raise Damaged(f"{file} is damaged: it lacks {', '.join(sorted(missing))}.")
     return number
@@ -186,7 +209,7 @@ def check_version(db: Db, file: str) -> int:
 def migrate(db: Db, file: str) -> None:
     """Bring the file up to date, or say why this program must not touch it. Runs in one transaction."""
     number = check_version(db, file)
-    for step in MIGRATIONS[number:]:
+    for step in (step for step in MIGRATIONS if step.number > number):
         for statement in step.statements:
             db.run(statement)
         db.run("INSERT OR REPLACE INTO facts VALUES ('oldest_program', ?)", str(step.oldest))

@@ -19,6 +19,8 @@ ACTIVE_FILE = "active_profile"
 DEFAULT_PROFILE = "default"
 DATABASE_FILE = "gateway.db"
 """Not `state.db`: a home of the older product has a file of that name, and it is not ours to touch."""
+INSIDE = "_HERMES_GATEWAY"
+"""Set for what an agent runs, so that it does not end the gateway that it lives in."""
 HOME_FOLDERS = ("logs", "cache", "memories", "skills", "hooks")
 
 

@@ -82,7 +82,11 @@ class RecoveryTable:
             moment,
             _PRUNED_AT_ONCE,
         )
+        gone += self._db.run("DELETE FROM overheard WHERE at < ?", moment)
         gone += self._db.run("DELETE FROM job_slots WHERE due < ? AND state = 'over'", moment)
+        gone += self._db.run(
+            "DELETE FROM handoffs WHERE created_at < ? AND state IN ('completed', 'failed')", moment
+        )
         gone += self._db.run(
             "DELETE FROM requests WHERE rowid IN"
             " (SELECT rowid FROM requests WHERE created_at < ? ORDER BY created_at LIMIT ?)",

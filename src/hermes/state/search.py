@@ -11,7 +11,7 @@ from datetime import tzinfo
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import Hit
-from hermes.domain.session import EVERY_SESSION, Among, Viewer
+from hermes.domain.session import EVERY_SESSION, Among, Viewer, heard_by
 from hermes.domain.text import storable
 from hermes.domain.tool import ToolContext
 from hermes.state.codec import unstamp
@@ -107,7 +107,9 @@ def recall_from(store: Store, zone: tzinfo | None) -> Callable[[str, int, ToolCo
             session = tx.sessions.get(context.session)
             if session is None:
                 return []
-            return tx.search.find(query, limit, Viewer(session=session, turn=context.turn))
+            turn = tx.turns.get(context.turn)
+            heard = session if turn is None or turn.source is None else heard_by(session, turn.source)
+            return tx.search.find(query, limit, Viewer(session=heard, turn=context.turn))
 
         return [replace(hit, at=hit.at.astimezone(zone)) for hit in await store.read(find)]
 

@@ -120,7 +120,7 @@ class SessionsTable:
                 session,
             )
         self._db.run("DELETE FROM journal WHERE session = ?", session)
-        for table in ("turns", "guidance", "questions", "bindings", "requests"):
+        for table in ("turns", "guidance", "questions", "bindings", "requests", "told", "handoffs"):
             self._db.run(f"DELETE FROM {table} WHERE session = ? AND agent = ?", session, self._agent)
         self._db.run("DELETE FROM sessions WHERE id = ?", session)
 

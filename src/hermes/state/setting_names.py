@@ -25,7 +25,7 @@ _TOKENS = {
     "sms": "TWILIO_AUTH_TOKEN",
 }
 # Keys of a platform block that every platform may have; adapters find them in `extra`.
-_PLATFORM_KEYS = """token api_key extra reply_to_mode gateway_restart_notification typing_indicator
+_PLATFORM_KEYS = """token api_key extra reply_to_mode typing_indicator
     typing_status_text channel_overrides channel_prompts channel_skill_bindings
     cron_continuable_surface notice_delivery"""
 PLATFORM_KEYS = frozenset(_PLATFORM_KEYS.split())
@@ -52,8 +52,8 @@ _LATER_IN = {
     "model": "api_mode",
     "agent": """reasoning_effort reasoning_overrides service_tier tool_use_enforcement
         task_completion_guidance parallel_tool_call_guidance environment_probe coding_context
-        verify_on_stop max_verify_nudges image_input_mode disabled_toolsets gateway_timeout_warning
-        gateway_notify_interval restart_drain_timeout gateway_auto_continue_freshness""",
+        verify_on_stop max_verify_nudges disabled_toolsets gateway_timeout_warning
+        gateway_notify_interval gateway_auto_continue_freshness""",
     "approvals": "deny mcp_reload_confirm",
     "display": """compact personality skin language streaming show_reasoning reasoning_full tool_progress
         tool_preview_length friendly_tool_labels inline_diffs bell_on_complete show_cost resume_display
@@ -64,8 +64,8 @@ _LATER_IN = {
     "logging": "max_size_mb backup_count",
     "sessions": "auto_prune retention_days vacuum_after_prune min_interval_hours",
     "gateway": """multiplex_profiles profile_routes platform_connect_timeout delivery_ledger
-        max_inbound_media_bytes strict trust_recent_files
-        trust_recent_files_seconds message_timestamps restart_loop_guard respawn_storm
+        strict trust_recent_files
+        trust_recent_files_seconds restart_loop_guard respawn_storm
         systemd_watchdog_seconds proxy_url proxy_key scale_to_zero write_sessions_json""",
 }
 # Dotted keys; a section here covers everything below it.

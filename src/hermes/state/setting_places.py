@@ -26,6 +26,8 @@ ALSO_UNDER_GATEWAY = (
     "quick_commands",
 )
 
+_SWITCHES = ("message_timestamps",)
+
 
 def arrange(root: Mapping, platforms: frozenset[str], found: Findings) -> Mapping:
     """The same settings, each in its own place. `root` itself stays as it was read."""
@@ -43,6 +45,7 @@ def arrange(root: Mapping, platforms: frozenset[str], found: Findings) -> Mappin
     for name in sorted(platforms & pairs.keys()):
         _move(pairs, name, "platforms", found)
     _arrange_model(pairs)
+    _arrange_switches(pairs)
     return Mapping(pairs=pairs, line=root.line)
 
 
@@ -56,6 +59,19 @@ def _arrange_model(pairs: dict[str, tuple[int, Node]]) -> None:
         alias = inner.pop("model")
         inner.setdefault("default", alias)
         pairs["model"] = (line, Mapping(pairs=inner, line=model.line))
+
+
+def _arrange_switches(pairs: dict[str, tuple[int, Node]]) -> None:
+    """`name: {enabled: …}` is `name: …`."""
+    line, gateway = pairs.get("gateway", (1, None))
+    if not isinstance(gateway, Mapping):
+        return
+    inner = dict(gateway.pairs)
+    for name in _SWITCHES:
+        switch = inner.get(name, (1, None))[1]
+        if isinstance(switch, Mapping) and switch.pairs.keys() == {"enabled"}:
+            inner[name] = switch.pairs["enabled"]
+    pairs["gateway"] = (line, Mapping(pairs=inner, line=gateway.line))
 
 
 def _move(pairs: dict[str, tuple[int, Node]], name: str, section: str, found: Findings) -> None:

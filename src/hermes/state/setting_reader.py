@@ -444,6 +444,16 @@ class Reader:
         self.keep_extra(values, name, node, path)
         if not isinstance(node, Scalar):
             values["trees"][name] = self.tree(node, name)
+        if name == "model_routes" and isinstance(node, Mapping):
+            self.check_model_routes(node, path)
+
+    def check_model_routes(self, node: Mapping, path: str) -> None:
+        """A name for a model leads to one."""
+        for alias, (line, said) in node.pairs.items():
+            model = said.get("model") if isinstance(said, Mapping) else None
+            if not isinstance(model, Scalar) or model.empty:
+                remedy = "Write {model: <name>}, or remove it."
+                self.found.problem(line, f"{path}.{one_line(alias)} names no model.", remedy)
 
     def tree(self, node: Node, name: str) -> Any:
         """A node as it was written, with its types. Whatever is wrong in it was reported by `keep_extra`."""

@@ -461,10 +461,3 @@ def answer_text(entries: Iterable[Entry], *, footer: bool = True) -> str:
     entries = tuple(entries)
     answer = next((text.strip() for text, calls in reversed(_texts(entries)) if not calls), "")
     return "\n\n".join(part for part in (answer, _footer(entries) if footer else "") if part)
-
-
-def transcript_text(entries: Iterable[Entry]) -> str:
-    """Everything the model said in a turn, the texts between tool calls included, as paragraphs."""
-    entries = tuple(entries)
-    parts = [text.strip() for text, _ in _texts(entries)]
-    return "\n\n".join(part for part in (*parts, _footer(entries)) if part)

@@ -123,11 +123,13 @@ Block = Paragraph | Heading | CodeBlock | Quote | ItemList | Table | Rule
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """The blocks of a text. `source` holds its lines and `spans` the half-open line range of each block,
-    or None for a block that its lines, read alone, would not give again."""
+    or None for a block that its lines, read alone, would not give again. `items` holds the first line of
+    each item of a list whose items can be read alone too; else, and for other blocks, it has no lines."""
 
     blocks: tuple[Block, ...]
     source: tuple[str, ...] = field(default=(), compare=False, repr=False)
     spans: tuple[tuple[int, int] | None, ...] = field(default=(), compare=False, repr=False)
+    items: tuple[tuple[int, ...], ...] = field(default=(), compare=False, repr=False)
 
     def lines(self, start: int, end: int) -> str:
         """The source from one line up to another, without the blank lines at its end."""
@@ -269,6 +271,19 @@ def _merged(run: list[Inline]) -> list[Inline]:
             return run
         case _:
             assert_never(first)
+
+
+def without_styles(inlines: Sequence[Inline]) -> list[Inline]:
+    """The inlines with nothing bold, slanted or struck out; words, code and links stay."""
+    bare: list[Inline] = []
+    for inline in inlines:
+        if isinstance(inline, Style):
+            bare.extend(without_styles(inline.children))
+        elif isinstance(inline, Link):
+            bare.append(Link(url=inline.url, children=joined(without_styles(inline.children))))
+        else:
+            bare.append(inline)
+    return bare
 
 
 def trimmed(inlines: Sequence[Inline]) -> tuple[Inline, ...]:

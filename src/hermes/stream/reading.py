@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -51,6 +51,8 @@ MAX_DEPTH = 20
 # Markup characters that one paragraph, and one text, may hold before it counts as hostile.
 MAX_MARKS_OF_PARAGRAPH = 10_000
 MAX_MARKS = 150_000
+# How long a text or paragraph may be that is remembered once it is read.
+MAX_REMEMBERED = 4_096
 
 _MARKS = re.compile(r"[\\`*_\[\]!&<~]")
 _STYLES: dict[str, type[Style]] = {"strong": Strong, "em": Emphasis, "s": Strike}
@@ -60,6 +62,12 @@ def read(text: str) -> Document:
     """Read a text whose line ends are newlines."""
     if text.count("\n") > MAX_LINES:
         return Document(blocks=plain_blocks(text))
+    return _remembered_document(text) if len(text) <= MAX_REMEMBERED else _Reading(text).document()
+
+
+@lru_cache(maxsize=256)
+def _remembered_document(text: str) -> Document:
+    """Read a text of the size of a message: it is read when it is split off, and again to be printed."""
     return _Reading(text).document()
 
 
@@ -102,6 +110,7 @@ class _Reading:
         source = tuple(self._text.split("\n"))
         blocks: list[Block] = []
         spans: list[tuple[int, int] | None] = []
+        items: list[tuple[int, ...]] = []
         for group in _top_level(tokens):
             assert group[0].map is not None
             start, end = group[0].map
@@ -110,7 +119,8 @@ class _Reading:
             alone = self._stands_alone and len(found) == 1
             blocks += found
             spans += [(start, end) if alone else None] * len(found)
-        return Document(blocks=tuple(blocks), source=source, spans=tuple(spans))
+            items += [_item_lines(group, source) if alone else ()] * len(found)
+        return Document(blocks=tuple(blocks), source=source, spans=tuple(spans), items=tuple(items))
 
     def _top_block(self, group: Sequence[Token], source: Sequence[str]) -> tuple[Block, ...]:
         # The parser drops what is nested deeper than it goes; here nothing may be lost.
@@ -202,10 +212,22 @@ class _Reading:
         if marks > MAX_MARKS_OF_PARAGRAPH or self._marks_left < 0:
             self._stands_alone = False
             return plain_inlines(content)
-        tokens: list[Token] = []
-        parser = _parser()
-        parser.inline.parse(content, parser, self._env, tokens)
-        return trimmed(_Inlines().read(tokens))
+        if self._env.get("references") or len(content) > MAX_REMEMBERED:
+            return _inlines(content, self._env)
+        return _remembered_inlines(content)
+
+
+def _inlines(content: str, env: dict[str, object]) -> tuple[Inline, ...]:
+    tokens: list[Token] = []
+    parser = _parser()
+    parser.inline.parse(content, parser, env, tokens)
+    return trimmed(_Inlines().read(tokens))
+
+
+@lru_cache(maxsize=1024)
+def _remembered_inlines(content: str) -> tuple[Inline, ...]:
+    """Read a paragraph, or remember it: a growing answer is read again and again, and so are its parts."""
+    return _inlines(content, {})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -315,6 +337,20 @@ def _top_level(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
         if token.level == 0 and token.nesting <= 0:
             yield tokens[start : number + 1]
             start = number + 1
+
+
+def _item_lines(group: Sequence[Token], source: Sequence[str]) -> tuple[int, ...]:
+    """The first lines of the items of a list if any run of them is a list of the same items: each has its
+    marker at the margin, and the number that it counts up to."""
+    opening = group[0]
+    if opening.type not in ("bullet_list_open", "ordered_list_open"):
+        return ()
+    items = [token for token in group if token.level == 1 and token.type == "list_item_open"]
+    lines = tuple(token.map[0] for token in items if token.map is not None)
+    first = opening.attrGet("start")
+    numbered = enumerate(items, 1 if first is None else int(first))
+    counted = all(not item.info or int(item.info) == number for number, item in numbered)
+    return lines if counted and not any(source[line][:1].isspace() for line in lines) else ()
 
 
 def _up_to(tokens: Iterator[Token], close: str, level: int) -> Iterator[Token]:

@@ -36,6 +36,7 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
     Verdict,
+    usage_of,
 )
 from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.tool import ToolCall
@@ -372,14 +373,13 @@ class ResponseFold:
                 assert_never(self.end)
 
     def _usage(self) -> ResponseUsage:
-        spent = [said.usage for said in self._said]
-        sent, got = sum(one.prompt for one in spent), sum(one.completion for one in spent)
+        used = usage_of(self._said)
         return ResponseUsage(
-            input_tokens=sent,
-            input_tokens_details=InputTokens(cached_tokens=sum(one.cached for one in spent)),
-            output_tokens=got,
-            output_tokens_details=OutputTokens(reasoning_tokens=sum(one.reasoning for one in spent)),
-            total_tokens=sent + got,
+            input_tokens=used.prompt,
+            input_tokens_details=InputTokens(cached_tokens=used.cached),
+            output_tokens=used.completion,
+            output_tokens_details=OutputTokens(reasoning_tokens=used.reasoning),
+            total_tokens=used.total,
         )
 
     def _ending(self) -> ResponseEvent:

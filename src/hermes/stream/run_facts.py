@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
 from hermes.domain.event import (
@@ -21,12 +21,6 @@ from hermes.domain.event import (
     UserSaid,
 )
 from hermes.stream.fold import for_people, has_words, is_internal
-
-
-def tokens_spent(entries: Iterable[Entry]) -> tuple[int, int]:
-    """Tokens in prompts and in answers, over all model calls."""
-    said = [entry.record for entry in entries if isinstance(entry.record, ModelSaid)]
-    return sum(one.usage.prompt for one in said), sum(one.usage.completion for one in said)
 
 
 def last_event(entries: Sequence[Entry]) -> str | None:

@@ -45,8 +45,7 @@ from hermes.stream.fold import (
     settled,
     was_cut,
 )
-from hermes.stream.run_facts import tokens_spent
-from hermes.stream.sse import json_event
+from hermes.stream.sse import json_event, usage_named
 
 
 class SessionEvents:
@@ -168,8 +167,7 @@ class SessionEvents:
     def _end(self, *, completed: bool, interrupted: bool = False, **more: str) -> bytes:
         self.ended = True
         text = answer_text(self._entries, footer=False)
-        prompt, completion = tokens_spent(self._entries)
-        usage = {"input_tokens": prompt, "output_tokens": completion, "total_tokens": prompt + completion}
+        usage = usage_named((entry.record for entry in self._entries), "input_tokens", "output_tokens")
         extra = {name: words for name, words in more.items() if words}
         answer = self._event(
             "assistant.completed",

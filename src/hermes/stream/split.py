@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from hermes.domain.capabilities import Flavour, TextUnit
-from hermes.stream.cut import Blocks, Ribbon, cut, front, loosened
+from hermes.stream.cut import Blocks, Ribbon, cut, front, loosened, unstyled
 from hermes.stream.flavours.plain import PlainPrinter
 from hermes.stream.markdown import (
     Block,
@@ -21,12 +22,12 @@ from hermes.stream.markdown import (
     CodeBlock,
     Document,
     Heading,
+    ItemList,
     Paragraph,
     Text,
     parse,
-    plain_blocks,
+    trimmed,
     visible,
-    visible_block,
 )
 from hermes.stream.print import printer
 
@@ -39,6 +40,8 @@ _SENTENCE_FILL = 1 / 2
 
 _SENTENCE_END = re.compile(r"[.!?…][\"')\]»”’]*(?=\s)|[。！？][」』）]*")
 _MAX_GUESSES = 6
+_MAX_AFTER_REACH = 3
+_FEW_SEAMS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +71,35 @@ def split(text: str, *, limit: int, unit: TextUnit, flavour: Flavour) -> tuple[P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    """A block that waits for its message; `span` is its lines in the source while it is still whole."""
+    """A block that waits for its message; `span` is its lines in the source while these give it, and
+    `items` the line of each item of a list that may be taken apart along its lines. A piece that is `begun`
+    goes on in the next message, so nothing may follow it in its own."""
 
     block: Block
     span: tuple[int, int] | None = None
+    items: tuple[int, ...] = ()
+    begun: bool = False
+
+    def pieces(self, blocks: Blocks, *, begun: bool | None = None) -> list[_Piece]:
+        """Blocks made from this one as pieces. A run of whole items from either end of a list keeps its
+        lines; the last piece is begun as this one is, unless one says otherwise."""
+        pieces = [self._run(block) or _Piece(block=block) for block in blocks]
+        if pieces:
+            pieces[-1] = replace(pieces[-1], begun=self.begun if begun is None else begun)
+        return pieces
+
+    def _run(self, run: Block) -> _Piece | None:
+        if not self.items or self.span is None or not isinstance(run, ItemList):
+            return None
+        assert isinstance(self.block, ItemList)
+        count, items = len(run.items), self.block.items
+        for start in {0, max(0, len(items) - count)}:
+            same = start + count <= len(items) and run.items[0] is items[start]
+            # An empty item is no sign, as all empty tuples are one.
+            if same and run.items[-1] is items[start + count - 1] and run.items[0] and run.items[-1]:
+                lines = (*self.items[start : start + count + 1], self.span[1])
+                return _Piece(block=run, span=(lines[0], lines[count]), items=lines[:count])
+        return None
 
 
 class _Splitting:
@@ -84,8 +112,9 @@ class _Splitting:
         self._prints = prints
         self._gap = unit.measure(prints.gap)
         spans = doc.spans or (None,) * len(doc.blocks)
-        pieces = [_Piece(block=block, span=span) for block, span in zip(doc.blocks, spans, strict=True)]
-        self._waiting = pieces[::-1]
+        items = doc.items or ((),) * len(doc.blocks)
+        found = zip(doc.blocks, spans, items, strict=True)
+        self._waiting = [_Piece(block=block, span=span, items=lines) for block, span, lines in found][::-1]
         self._current: list[_Piece] = []
         self._used = 0
         self._parts: list[Part] = []
@@ -99,6 +128,8 @@ class _Splitting:
             size = self._size_of_piece(piece)
             if size <= self._room():
                 self._add(piece, size)
+                if piece.begun:
+                    self._finish()
             elif self._current and self._used >= self._limit * _BLOCK_FILL:
                 self._finish_before(piece)
             else:
@@ -112,8 +143,8 @@ class _Splitting:
         return self._measure(self._prints.block(block))
 
     def _size_of_piece(self, piece: _Piece) -> int:
-        """The size of a piece; of a long rest only that it is too long, as it comes by once per message."""
-        if piece.span is None and Ribbon.length((piece.block,), 2 * self._limit) > 2 * self._limit:
+        """The size of a piece; of a long one only that it is too long, as it comes by once per message."""
+        if Ribbon.length((piece.block,), 2 * self._limit) > 2 * self._limit:
             return 2 * self._limit
         return self._size(piece.block)
 
@@ -131,14 +162,14 @@ class _Splitting:
         if halves is None:
             halves = search.between_characters() or _forced(piece.block, search)
         head, tail = halves
-        self._wait(tail)
-        for begun in head:
-            self._add(_Piece(block=begun), self._size(begun))
+        self._wait(piece, tail)
+        for first in piece.pieces(head, begun=True):
+            self._add(first, self._size(first.block))
         if head:
             self._finish()
 
-    def _wait(self, blocks: Iterable[Block]) -> None:
-        self._waiting.extend(_Piece(block=block) for block in reversed(tuple(blocks)))
+    def _wait(self, piece: _Piece, blocks: Blocks) -> None:
+        self._waiting += reversed(piece.pieces(blocks))
 
     def _size_of_all(self, blocks: Blocks) -> int:
         return sum(map(self._size, blocks)) + self._gap * (len(blocks) - 1) if blocks else 0
@@ -158,18 +189,54 @@ class _Splitting:
             self._parts.append(Part(text=self._doc.lines(spans[0][0], spans[-1][1])))
             return
         source = printer(Flavour.COMMONMARK).document(blocks)
-        if not self._is_faithful(parse(source).blocks, blocks):
-            # No markdown gives these blocks: rather lose their markup than any of their text.
-            plain = tuple(bare for block in blocks for bare in plain_blocks(visible_block(block)))
-            if plain != blocks:
-                self._wait(plain)
-                return
-        self._parts.append(Part(text=source))
+        if self._is_faithful(source, blocks):
+            self._parts.append(Part(text=source))
+        else:
+            self._mend(pieces)
 
-    def _is_faithful(self, again: Blocks, blocks: Blocks) -> bool:
+    def _is_faithful(self, source: str, blocks: Blocks) -> bool:
         """Whether what is read back still fits and shows the same; styles may get lost in rare cases."""
+        again = parse(source).blocks
         fitting = self._size_of_all(again) <= self._limit
         return fitting and (again == blocks or _words(again) == _words(blocks))
+
+    def _stands(self, block: Block) -> bool:
+        """Whether markdown gives this block when it is a message of its own."""
+        return self._is_faithful(printer(Flavour.COMMONMARK).block(block), (block,))
+
+    def _mend(self, pieces: list[_Piece]) -> None:
+        """Part with some of a message that no markdown gives: first with the company of its blocks, then
+        with the markup of the first one, never with text. Each step leaves less, so this ends."""
+        sound = next((n for n, piece in enumerate(pieces) if not self._stands(piece.block)), len(pieces) - 1)
+        if sound:
+            self._waiting += reversed(pieces[sound:])
+            self._current = pieces[:sound]
+            self._finish()
+            return
+        self._waiting += reversed(pieces[1:])
+        block = pieces[0].block
+        bare = unstyled(block)
+        if bare != block:
+            self._wait(pieces[0], (bare,))
+        elif isinstance(block, Paragraph):
+            self._mend_paragraph(pieces[0], block)
+        else:
+            self._wait(pieces[0], loosened(block) or ())
+
+    def _mend_paragraph(self, piece: _Piece, block: Paragraph) -> None:
+        """Give the first inlines a message of their own, as many as can stand together."""
+        for count in range(len(block.children) - 1, 0, -1):
+            head = Paragraph(children=trimmed(block.children[:count]))
+            if head.children and self._stands(head):
+                self._parts.append(Part(text=printer(Flavour.COMMONMARK).block(head)))
+                rest = trimmed(block.children[count:])
+                self._wait(piece, (Paragraph(children=rest),) if rest else ())
+                return
+        looser = loosened(block)
+        if looser is None:
+            self._parts.append(Part(text=printer(Flavour.COMMONMARK).block(block)))
+        else:
+            self._wait(piece, looser)
 
 
 def _words(blocks: Blocks) -> list[str]:
@@ -195,10 +262,18 @@ class _Search:
         self._size_of = size_of
         self._ribbon = Ribbon.of(block, room)
         self._starts: Sequence[int] | None = None
-        self._reach = self._furthest()
+
+    @cached_property
+    def _reach(self) -> int:
+        """The last place on the ribbon up to which the block fits."""
+        return self._furthest(range(min(len(self._ribbon.text), self._room) + 1))
 
     def gentle(self) -> tuple[Blocks, Blocks] | None:
         """Cut between blocks, lines, sentences or words, in this order of liking."""
+        # With many seams the last one that fits is found sooner than the reach, and mostly it is the place.
+        seam = self._furthest((0, *self._ribbon.seams)) if len(self._ribbon.seams) > _FEW_SEAMS else 0
+        if seam >= self._room * _BLOCK_FILL and (halves := self._cut(seam)):
+            return halves
         for place in (self._last_seam(), self._last_line(), self._last_sentence(), self._last_blank()):
             if place and (halves := self._cut(place)):
                 return halves
@@ -206,11 +281,11 @@ class _Search:
 
     def between_characters(self) -> tuple[Blocks, Blocks] | None:
         """Cut between two characters as a reader sees them."""
-        return self._cut_before_reach([*self._ribbon.solid, *self._ribbon.dear])
+        return self._cut_near_reach([*self._ribbon.solid, *self._ribbon.dear])
 
     def through_dear(self) -> tuple[Blocks, Blocks] | None:
         """Cut between two characters even of inline code or an address."""
-        return self._cut_before_reach(self._ribbon.solid)
+        return self._cut_near_reach(self._ribbon.solid)
 
     def anywhere(self) -> tuple[Blocks, Blocks]:
         """Cut even through a character that has more marks than the message has room."""
@@ -218,28 +293,34 @@ class _Search:
         assert halves is not None, "a message of the least size holds at least one code point"
         return halves
 
-    def _cut_before_reach(self, stretches: Sequence[tuple[int, int]]) -> tuple[Blocks, Blocks] | None:
-        place = self._reach
-        while place > 0 and (earlier := self._earlier_if_not_free(place, stretches)) < place:
-            place = earlier
-        return self._cut(place)
+    def _cut_near_reach(self, stretches: Sequence[tuple[int, int]]) -> tuple[Blocks, Blocks] | None:
+        """Cut at the last free place that fits. A shorter text is not always printed shorter (a mark at its
+        end may need an escape), so what is before the reach may not fit, and what is after it may."""
+        before = range(self._reach, 0, -1)
+        after = range(self._reach + 1, len(self._ribbon.text) + 1)
+        free = (place for place in before if self._earlier_if_not_free(place, stretches) == place)
+        next_free = (place for place in after if self._earlier_if_not_free(place, stretches) == place)
+        for place in itertools.chain(free, itertools.islice(next_free, _MAX_AFTER_REACH)):
+            if halves := self._cut(place):
+                return halves
+        return None
 
-    def _furthest(self) -> int:
-        """The last place on the ribbon up to which the block fits."""
-        low, high = 0, min(len(self._ribbon.text), self._room) + 1
+    def _furthest(self, places: Sequence[int]) -> int:
+        """The last of these places up to which the block fits; the first of them is its beginning."""
+        low, high = 0, len(places)
         size_low, size_high = 0, self._room + 1
-        place = high - 1
+        guessed = high - 1
         for guess in itertools.count():
             if high - low <= 1:
-                return low
-            size = self._size_of(cut(self._front, place)[0])
+                return places[low]
+            size = self._size_of(cut(self._front, places[guessed])[0])
             if size <= self._room:
-                low, size_low = place, size
+                low, size_low = guessed, size
             else:
-                high, size_high = place, size
+                high, size_high = guessed, size
             # Sizes grow almost evenly, so interpolation is near at once; halving ends what it does not.
             share = (self._room - size_low) / (size_high - size_low) if guess < _MAX_GUESSES else 0.5
-            place = min(max(low + int((high - low) * share), low + 1), high - 1)
+            guessed = min(max(low + int((high - low) * share), low + 1), high - 1)
         raise AssertionError("the search ends when its bounds meet")
 
     def _cut(self, place: int) -> tuple[Blocks, Blocks] | None:
@@ -281,13 +362,19 @@ class _Search:
             if start < place < end:
                 return start
         if self._starts is None:
-            text = self._ribbon.text
-            self._starts = range(len(text) + 1) if text.isascii() else _character_starts(text)
+            self._starts = _character_starts(self._ribbon)
         return self._starts[bisect_right(self._starts, place) - 1]
 
 
-def _character_starts(text: str) -> Sequence[int]:
-    """Where the characters that a reader sees (grapheme clusters) begin, and where the last one ends."""
+def _character_starts(ribbon: Ribbon) -> Sequence[int]:
+    """Where the characters that a reader sees (grapheme clusters) begin, and where the last one ends. A mark
+    on the other side of an edge of code or of a link is a character of its own: it is shown apart, and else
+    code and links that fit could not be kept whole."""
+    text = ribbon.text
+    if text.isascii():
+        return range(len(text) + 1)
     import regex
 
-    return [*(found.start() for found in regex.finditer(r"\X", text)), len(text)]
+    starts = {found.start() for found in regex.finditer(r"\X", text)}
+    edges = (place for stretch in (*ribbon.solid, *ribbon.dear) for place in stretch if place < len(text))
+    return sorted({*starts, *edges, len(text)})

@@ -36,6 +36,7 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
     Verdict,
+    usage_of,
 )
 from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.tool import ToolCall
@@ -111,10 +112,10 @@ class _Running:
     since: float | None = None
 
 
-def _usage(said: Iterable[ModelSaid], prompt: str, completion: str) -> dict[str, int]:
-    spent = [(one.usage.prompt, one.usage.completion) for one in said]
-    sent, got = (sum(column) for column in zip(*spent, strict=True)) if spent else (0, 0)
-    return {prompt: sent, completion: got, "total_tokens": sent + got}
+def usage_named(records: Iterable[Record], prompt: str, completion: str) -> dict[str, int]:
+    """What the model calls took, under the names that a format has for it."""
+    used = usage_of(records)
+    return {prompt: used.prompt, completion: used.completion, "total_tokens": used.total}
 
 
 class RunEvents:
@@ -257,8 +258,7 @@ class RunEvents:
         return self._event("approval.request", at, **data)
 
     def _complete(self, at: float, note: str) -> bytes:
-        said = (entry.record for entry in self._entries if isinstance(entry.record, ModelSaid))
-        usage = _usage(said, "input_tokens", "output_tokens")
+        usage = usage_named((entry.record for entry in self._entries), "input_tokens", "output_tokens")
         output = answer_text(self._entries, footer=False)
         extra = {"note": note} if note else {}
         return self._event("run.completed", at, output=output, usage=usage, **extra)
@@ -339,7 +339,7 @@ class ChatChunks:
         if self.ended:
             return b""
         self.ended = True
-        usage = {"usage": _usage(self._said, "prompt_tokens", "completion_tokens")}
+        usage = {"usage": usage_named(self._said, "prompt_tokens", "completion_tokens")}
         choice = {"index": 0, "delta": {}, "finish_reason": reason}
         extra = {"hermes": trouble} if trouble else {}
         last = {"choices": [choice], **({} if self._usage_apart else usage), **extra}

@@ -160,10 +160,12 @@ class StoppingStore:
     """Lets `writes` units through and then stops for good: what comes later never returns, as in a process
     that is no more. `stopped` tells the test; `kill()` ends those that still wait."""
 
-    def __init__(self, store: Store, writes: int, *, after: bool = True) -> None:
+    def __init__(
+        self, store: Store, writes: int, *, after: bool = True, stopped: asyncio.Event | None = None
+    ) -> None:
         self._store = store
         self._after = after
-        self._state = _Stop(left=writes)
+        self._state = _Stop(left=writes, stopped=stopped or asyncio.Event())
 
     @property
     def stopped(self) -> asyncio.Event:
@@ -171,6 +173,10 @@ class StoppingStore:
 
     def kill(self) -> None:
         self._state.dead = True
+
+    def allow(self, writes: int) -> None:
+        """From now on so many."""
+        self._state.left = writes
 
     async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
         await self._state.gate()

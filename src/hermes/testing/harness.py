@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hermes.agent.context import Role, messages
 from hermes.agent.loop import AgentLoop, LoopLimits
 from hermes.agent.pictures import Illustrated
 from hermes.control.commands.registry import Around
@@ -16,11 +17,13 @@ from hermes.control.gates import agent_chooser, gate_tools
 from hermes.control.gateway import Gateway, Parts
 from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
+from hermes.control.targets import Aliases
 from hermes.domain.address import Source
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
 from hermes.domain.job import JobWorld
+from hermes.domain.message import Attachment
 from hermes.domain.ports import Agent, ModelRequest, ProcessView, Store, Tx
 from hermes.domain.settings import PlatformSettings, Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
@@ -34,7 +37,12 @@ from hermes.testing.platform import KINDS, PlainFake, fake_platform
 from hermes.testing.tools import world_tools
 from hermes.testing.world import World
 
-PATIENCE = 8.0
+PATIENCE = 40.0
+SYSTEM = "You are a test."
+
+
+async def _prompt() -> str:
+    return SYSTEM
 
 
 def open_settings(**changes: object) -> Settings:
@@ -65,7 +73,10 @@ class Journey:
     wrap_store: Callable[[Store], Store] = lambda store: store
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     is_admin: Callable[[Source], bool] = lambda source: False
+    restart: Callable[[], None] | None = None
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
+    transcribe: Callable[[Attachment], Awaitable[str]] | None = None
+    channel_names: Callable[[], Aliases] = dict
     model: ScriptedModel = field(init=False)
     database: SqliteStore = field(init=False)
     store: Store = field(init=False)
@@ -89,8 +100,10 @@ class Journey:
                 settings=self.settings,
                 clock=self.clock,
                 capabilities={"fake": KINDS[self.kind]},
-                around=Around(is_admin=self.is_admin),
+                around=Around(is_admin=self.is_admin, can_restart=self.restart is not None),
+                restart=self.restart or _nobody,
                 hooks=self.hooks,
+                channel_names=self.channel_names,
                 select=agent_chooser(self.hooks),
             )
         )
@@ -125,7 +138,7 @@ class Journey:
             provider=Illustrated(self.model, media),
             tools=gate_tools(self.hooks, tools),
             model="scripted",
-            system="You are a test.",
+            system=SYSTEM,
             clock=self.clock,
             limits=self.limits,
         )
@@ -146,6 +159,8 @@ class Journey:
             processes=self.processes,
             jobs=self.jobs,
             take_file=files.take,
+            prompt=_prompt,
+            transcribe=self.transcribe,
         )
 
     # --- the platform's connection ---
@@ -182,6 +197,12 @@ class Journey:
                 raise AssertionError(f"it did not come to it; people see {self.world.seen()}")
             await asyncio.sleep(0.003)
 
+    def heard(self, nth: int = -1) -> str:
+        """The last message of a person as the model was told it, in the latest request or the nth."""
+        request = self.model.requests[nth]
+        told = messages(request.entries, shared=request.shared)
+        return [message for message in told if message.role is Role.USER][-1].text
+
     async def until_seen(self, *texts: str, chat: str | None = None) -> list[str]:
         """Wait until each text stands in some message that people see."""
         await self.until(lambda: all(any(text in seen for seen in self.world.seen(chat)) for text in texts))
@@ -212,3 +233,7 @@ class Journey:
                 raise AssertionError("the inbox did not become empty")
             await asyncio.sleep(0.003)
         await settle()
+
+
+def _nobody() -> None:
+    """Stands where nobody begins the gateway anew."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from hermes.domain.errors import HermesError
@@ -17,7 +17,8 @@ from hermes.domain.tool import ToolCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Say:
-    """One reply: its words, its calls, and how it goes wrong. `hold` is waited for before the last word."""
+    """One reply: its words, its calls, and how it goes wrong. `hold` is waited for at the end of its
+    words, and `beat` after each piece of them."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -26,6 +27,7 @@ class Say:
     breaks_after: int | None = None
     ending: Ending = Ending.STOP
     hold: asyncio.Event | None = None
+    beat: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
 
 
 def say(text: str, *, pieces: int = 1) -> Say:
@@ -64,7 +66,7 @@ class ScriptedModel:
             raise reply.error or HermesError("the script says so")
         for piece in _pieces(text, reply.pieces):
             yield TextDelta(text=piece)
-            await asyncio.sleep(0)
+            await reply.beat()
         if reply.hold is not None:
             await reply.hold.wait()
         usage = Usage(prompt=len(request.entries), completion=len(text.split()))

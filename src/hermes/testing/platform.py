@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
 from hermes.domain.address import Address, Kind, Source
-from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit
+from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit, MenuEntry, MenuLimits
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Body, Inbound, MediaKind, Receipt, ReplyTo, What
-from hermes.domain.ports import Accept
-from hermes.testing.world import Update
+from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt, ReplyTo, What
+from hermes.domain.ports import Accept, Sink
+from hermes.testing.world import DOWNLOADS, INSIDE, Update
 
 MEDIA = {kind: MediaLimit() for kind in (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VOICE, MediaKind.FILE)}
 EDITS = Capabilities(
@@ -22,6 +24,8 @@ EDITS = Capabilities(
     buttons=Grade.FULL,
     threads=Grade.FULL,
     media=MEDIA,
+    fetches=True,
+    menu=MenuLimits(),
 )
 PLAIN = Capabilities(flavour=Flavour.PLAIN)
 KEYED = Capabilities(
@@ -57,6 +61,12 @@ class EditableService(ChatService, Protocol):
 
     async def find(self, chat: str, key: str) -> str | None: ...
 
+    async def download(self, ref: str, part: int = 0) -> str: ...
+
+    async def open_thread(self, chat: str, name: str) -> str: ...
+
+    async def set_menu(self, names: list[str]) -> None: ...
+
 
 class PlainFake:
     """Sends, and nothing else."""
@@ -84,12 +94,13 @@ class PlainFake:
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         buttons = [button.value for button in body.buttons]
         files = [f"{file.kind.value}: {file.name}" for file in body.attachments]
-        ref = await self._service.send(to.chat, body.text, key, buttons, reply_to, files)
+        place = to.chat if to.thread is None else f"{to.chat}{INSIDE}{to.thread}"
+        ref = await self._service.send(place, body.text, key, buttons, reply_to, files)
         return Receipt(to=to, ref=ref)
 
 
 class EditingFake(PlainFake):
-    """Edits, deletes, and can look back at what it sent."""
+    """Edits, deletes, gets files, opens threads, has a menu, and can look back at what it sent."""
 
     def __init__(
         self, service: EditableService, capabilities: Capabilities = EDITS, name: str = "fake"
@@ -103,9 +114,19 @@ class EditingFake(PlainFake):
     async def delete(self, receipt: Receipt) -> None:
         await self._editable.delete(receipt.ref)
 
+    async def fetch(self, ref: str, sink: Sink) -> None:
+        for part in range(DOWNLOADS):
+            await sink(b64decode(await self._editable.download(ref, part)))
+
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
         ref = await self._editable.find(to.chat, key)
         return None if ref is None else Receipt(to=to, ref=ref)
+
+    async def open_thread(self, parent: Address, name: str) -> Address:
+        return replace(parent, thread=await self._editable.open_thread(parent.chat, name))
+
+    async def show_menu(self, entries: Sequence[MenuEntry]) -> None:
+        await self._editable.set_menu([entry.name for entry in entries])
 
 
 def fake_platform(kind: str, service: EditableService, name: str = "fake") -> PlainFake:
@@ -122,16 +143,39 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
             address=address,
             kind=Kind(update.kind),
             user=update.user,
-            user_name=update.user,
+            user_name=update.name or update.user,
             chat_name=update.chat_name,
             guild=update.guild,
         ),
         at=datetime(2026, 1, 5, tzinfo=UTC),
-        what=What.BUTTON if update.button is not None else What.MESSAGE,
+        what=_what(update),
         ref=update.delivery,
         text=update.text,
-        reply_to=ReplyTo(ref="x", mine=True) if update.reply_to_us else None,
+        reply_to=_reply_to(update),
+        attachments=tuple(
+            Attachment(
+                kind=MediaKind(file.kind), ref=file.ref, name=file.name, mime=file.mime, size=file.size
+            )
+            for file in update.uploads
+        ),
         button=update.button,
         mentions_me=update.mentions_us,
         group=update.group,
     )
+
+
+def _reply_to(update: Update) -> ReplyTo | None:
+    if update.reply_to is None and not update.reply_to_us:
+        return None
+    return ReplyTo(
+        ref=update.reply_to or "x",
+        mine=update.reply_to_us,
+        text=update.reply_text,
+        author=update.reply_author,
+    )
+
+
+def _what(update: Update) -> What:
+    if update.button is not None:
+        return What.BUTTON
+    return What.EDIT if update.edited else What.MESSAGE

@@ -15,9 +15,9 @@ from typing import Protocol
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.message import Body, Inbound, Receipt
-from hermes.domain.ports import Deletes, Edits, History, Platform
+from hermes.domain.ports import Deletes, Edits, Fetches, History, Menu, Platform
 
-_PATIENCE = 10.0
+_PATIENCE = 40.0
 
 
 class Stage(Protocol):
@@ -57,6 +57,8 @@ async def check_declared_abilities_are_there(make: MakeSetting) -> None:
         _same("edits", able.edits, isinstance(platform, Edits))
         _same("deletes", able.deletes, isinstance(platform, Deletes))
         _same("history", able.history, isinstance(platform, History))
+        _same("fetches", able.fetches, isinstance(platform, Fetches))
+        _same("a menu", able.menu is not None, isinstance(platform, Menu))
         assert able.max_text >= 20, "no platform takes so little text"
 
 

@@ -27,7 +27,7 @@ from hermes.testing.model_server import Ended, FakeModelServer, refusing_address
 
 QUICK = 0.4
 """Seconds a provider under test may wait for anything."""
-PATIENCE = 10.0
+PATIENCE = 40.0
 KEY = "sk-test-0123456789abcdef"
 
 

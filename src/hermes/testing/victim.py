@@ -25,6 +25,7 @@ from hermes.domain.ports import Provider
 from hermes.domain.settings import DisplaySettings, Profile
 from hermes.domain.turn import BusyMode
 from hermes.state.engine import StoreOptions
+from hermes.state.media import MediaFiles
 from hermes.state.sqlite import SqliteStore
 from hermes.testing.crash import KillingProvider, KillingService, KillingStore, KillSwitch
 from hermes.testing.harness import open_settings
@@ -50,7 +51,8 @@ async def live(folder: Path, port: int, kind: str, switch: KillSwitch, model_url
         clock=clock,
     )
     profile = Profile(agent=MAIN_AGENT, home=folder, settings=settings)
-    runtime = Runtime(profile=profile, agent=agent, store=store.scoped(MAIN_AGENT))
+    media = MediaFiles(folder / "media", store.scoped(MAIN_AGENT), clock)
+    runtime = Runtime(profile=profile, agent=agent, store=store.scoped(MAIN_AGENT), media=media)
     gateway = Gateway(
         Parts(
             store=store,

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.testing.world import Update, World
+from hermes.testing.world import Update, Upload, World
 
-_CALLS = ("poll", "ack", "send", "edit", "delete", "find", "effect")
+_CALLS = ("poll", "ack", "send", "edit", "delete", "find", "download", "effect", "open_thread", "set_menu")
 _LINE = 16 * 1024 * 1024
 
 
@@ -79,7 +79,9 @@ class RemoteWorld:
     async def poll(self, after: int, limit: int = 100) -> Sequence[Update]:
         rows = await self._ask("poll", after=after, limit=limit)
         assert isinstance(rows, list)
-        return [Update(**row) for row in rows]
+        return [
+            Update(**{**row, "uploads": tuple(Upload(**upload) for upload in row["uploads"])}) for row in rows
+        ]
 
     async def ack(self, upto: int) -> None:
         await self._ask("ack", upto=upto)
@@ -105,6 +107,15 @@ class RemoteWorld:
     async def find(self, chat: str, key: str) -> str | None:
         found = await self._ask("find", chat=chat, key=key)
         return None if found is None else str(found)
+
+    async def download(self, ref: str, part: int = 0) -> str:
+        return str(await self._ask("download", ref=ref, part=part))
+
+    async def open_thread(self, chat: str, name: str) -> str:
+        return str(await self._ask("open_thread", chat=chat, name=name))
+
+    async def set_menu(self, names: list[str]) -> None:
+        await self._ask("set_menu", names=names)
 
     async def effect(self, name: str, key: str, token: str) -> None:
         await self._ask("effect", name=name, key=key, token=token)

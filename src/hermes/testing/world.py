@@ -6,11 +6,18 @@ killed process did: every delivery, acknowledgement, effect and send, in the ord
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hermes.domain.errors import HermesError, Refused
+
+DOWNLOADS = 4
+"""In how many parts the service hands out a file."""
+
+INSIDE = "/"
+"""A thread is written as `chat/thread` where something is sent."""
 
 
 class Deed(StrEnum):
@@ -18,8 +25,10 @@ class Deed(StrEnum):
     ACKED = "acked"
     EFFECT = "effect"
     SENT = "sent"
+    OPENED = "opened"
     EDITED = "edited"
     DELETED = "deleted"
+    FETCHED = "fetched"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +43,17 @@ class Logged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A file that a person sends. What is said of it is the sender's claim; `ref` leads to its bytes."""
+
+    ref: str
+    kind: str = "file"
+    name: str | None = None
+    mime: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
     """Something a person did. `delivery` stays the same when the service delivers it again."""
 
@@ -45,11 +65,17 @@ class Update:
     kind: str = "private"
     thread: str | None = None
     button: str | None = None
+    edited: bool = False
     reply_to_us: bool = False
     group: str | None = None
     mentions_us: bool = False
     chat_name: str | None = None
     guild: str | None = None
+    uploads: tuple[Upload, ...] = ()
+    reply_to: str | None = None
+    reply_text: str = ""
+    reply_author: str | None = None
+    name: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,6 +91,7 @@ class Message:
     buttons: tuple[str, ...] = ()
     reply_to: str | None = None
     files: tuple[str, ...] = ()
+    thread: str | None = None
 
     @property
     def shown(self) -> str:
@@ -79,9 +106,14 @@ class World:
     log: list[Logged] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
     messages: dict[str, Message] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+    holding: asyncio.Event | None = None
+    """While it is not set, the second half of every file is still on its way."""
+    menus: list[list[str]] = field(default_factory=list)
     trouble: Callable[[str, str], HermesError | None] | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _acked: int = 0
+    _uploaded: int = 0
 
     # --- people ---
 
@@ -93,6 +125,21 @@ class World:
         self._news.set()
         return update
 
+    def photo(self, data: bytes, name: str = "photo.jpg", **claims: object) -> Upload:
+        """A picture to be sent; `claims` are what the sender says of it."""
+        return self.upload(data, name, kind="image", **claims)
+
+    def upload(self, data: bytes, name: str | None = None, **claims: object) -> Upload:
+        self._uploaded += 1
+        ref = f"file{self._uploaded}"
+        self.files[ref] = data
+        return Upload(ref=ref, name=name, **claims)  # type: ignore[arg-type]
+
+    def expire(self, upload: Upload) -> Upload:
+        """The service no longer hands out this file."""
+        del self.files[upload.ref]
+        return upload
+
     def repeat(self, update: Update) -> None:
         """The service delivers something once more, as services do."""
         copy = Update(
@@ -102,16 +149,19 @@ class World:
             user=update.user,
             text=update.text,
             kind=update.kind,
+            uploads=update.uploads,
         )
         self.updates.append(copy)
         self._news.set()
 
-    def seen(self, chat: str | None = None) -> list[str]:
+    def seen(self, chat: str | None = None, thread: str | None = None) -> list[str]:
         """What people see now, in the order the messages first appeared."""
         return [
             message.shown
             for message in self.messages.values()
-            if not message.deleted and (chat is None or message.chat == chat)
+            if not message.deleted
+            and (chat is None or message.chat == chat)
+            and (thread is None or message.thread == thread)
         ]
 
     @property
@@ -147,6 +197,7 @@ class World:
         reply_to: str | None = None,
         files: list[str] | None = None,
     ) -> str:
+        chat, _, thread = chat.partition(INSIDE)
         self._fail("send", chat)
         if self.keyed:
             for message in self.messages.values():
@@ -161,6 +212,7 @@ class World:
             buttons=tuple(buttons or ()),
             reply_to=reply_to,
             files=tuple(files or ()),
+            thread=thread or None,
         )
         self._note(Deed.SENT, chat=chat, key=key, text=text)
         self._fail("sent", chat)
@@ -187,6 +239,30 @@ class World:
             if message.chat == chat and message.key == key and not message.deleted:
                 return message.ref
         return None
+
+    async def download(self, ref: str, part: int = 0) -> str:
+        """A quarter of a file, in base64."""
+        self._fail("fetch", ref)
+        data = self.files.get(ref)
+        if data is None:
+            raise Refused("the link has expired")
+        if part == 0:
+            self._note(Deed.FETCHED, key=ref)
+        if part == DOWNLOADS // 2 and self.holding is not None:
+            await self.holding.wait()
+        size = -(-len(data) // DOWNLOADS)
+        return b64encode(data[part * size : (part + 1) * size]).decode()
+
+    async def open_thread(self, chat: str, name: str) -> str:
+        self._fail("open", chat)
+        thread = f"t{len(self.did(Deed.OPENED)) + 1}"
+        self._note(Deed.OPENED, chat=chat, key=thread, text=name)
+        self._fail("opened", chat)
+        return thread
+
+    async def set_menu(self, names: list[str]) -> None:
+        self._fail("menu", "")
+        self.menus.append(names)
 
     async def effect(self, name: str, key: str, token: str) -> None:
         """A tool did something to the world."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
 import subprocess
@@ -22,6 +21,8 @@ from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.state.profiles import DATABASE_FILE
 from hermes.state.sqlite import SqliteStore
 from hermes.stream.sse import Parser
+from tests import nursery
+from tests.cli.command import ROOT, environment
 from tests.entry.http.talking import CHAT, content, words
 
 CHILD = Path(__file__).with_name("api_child.py")
@@ -48,14 +49,12 @@ def port() -> int:
 @contextlib.contextmanager
 def life(home: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     environ = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home.parent),
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "HERMES_RESERVE_MB": "0",
+        **environment(home),
+        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
         "API_SERVER_KEY": KEY,
         "API_SERVER_PORT": str(port),
     }
-    with subprocess.Popen([sys.executable, CHILD, home], env=environ) as process:
+    with nursery.Popen([sys.executable, str(CHILD), str(home)], env=environ) as process:
         try:
             yield process
         finally:

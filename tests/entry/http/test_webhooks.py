@@ -18,6 +18,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings import PlatformSettings, Secret
@@ -35,7 +36,7 @@ from tests.platforms.fake_github import fake_github
 SECRET = "the secret of the route"
 CONFIG = """
 platforms:
-  fake: {allow_all_users: true}
+  fake: {allow_all_users: true, allowed_users: [u1]}
   webhook:
     extra:
       routes:
@@ -51,6 +52,7 @@ platforms:
         scripted: {secret: the secret of the route, script: change.sh, prompt: "{word} {output}"}
         open: {secret: INSECURE_NO_AUTH}
         chat: {secret: the secret of the route, deliver: "fake:77", prompt: "{text}"}
+        narrow: {secret: the secret of the route, prompt: "{text}", toolsets: [file]}
         relay: {secret: the secret of the route, deliver: fake, deliver_only: true, prompt: "Build {text}",
                 deliver_extra: {chat_id: "{room}"}}
         home: {secret: the secret of the route, deliver: fake, deliver_only: true, prompt: "Build {text}"}
@@ -102,7 +104,7 @@ async def turns(api: ApiWorld) -> list[Any]:
 
 
 async def said_to(model: ScriptedModel, count: int = 1) -> list[str]:
-    end = time.monotonic() + 8
+    end = time.monotonic() + 40
     while len(model.requests) < count:
         assert time.monotonic() < end, "the agent was not woken"
         await _moment()
@@ -149,6 +151,17 @@ def _sha(payload: object) -> str:
 def _turn(tx: Any) -> Any:
     (known,) = tx.requests.find("webhook:gh", key=f"id:d-1:{_sha(EVENT)}")
     return tx.turns.get(known.turn)
+
+
+async def test_a_route_may_have_few_toolsets(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with world(tmp_path, provider=model) as api:
+        assert (await send(api, "narrow", {"text": "look"})).status == 202
+        await said_to(model)
+        assert (await send(api, "gh", delivery="2")).status == 202
+        await said_to(model, 2)
+        narrow, wide = ({tool.toolset for tool in request.tools} for request in model.requests)
+        assert narrow == {"file"} < wide
 
 
 async def test_the_same_delivery_to_two_routes_is_two_events(tmp_path: Path) -> None:
@@ -432,8 +445,16 @@ class Trouble:
         return self._errors.pop(0) if what == "send" and self._errors else None
 
 
+async def until_reached(api: ApiWorld, platform: str = "fake") -> None:
+    """The gateway answers before its accounts are connected; what comes then is queued."""
+    end = time.monotonic() + 40
+    while not api.app.gateway.reaches(Address(platform=platform, chat="9")):
+        assert time.monotonic() < end, "it was not connected"
+        await _moment()
+
+
 async def until_seen(chat: World, text: str) -> None:
-    end = time.monotonic() + 8
+    end = time.monotonic() + 40
     while not any(text in seen for seen in chat.seen()):
         assert time.monotonic() < end, chat.seen()
         await _moment()
@@ -450,6 +471,7 @@ async def test_the_answer_goes_to_the_chat_of_the_route(tmp_path: Path) -> None:
 async def test_what_is_only_delivered_needs_no_agent(tmp_path: Path) -> None:
     chat, model = World(), ScriptedModel()
     async with world(tmp_path, provider=model, accounts={"fake": fake_platform("plain", chat)}) as api:
+        await until_reached(api)
         heard = await send(api, "relay", {"text": "is *green*", "room": "9"})
         assert heard.status == 200
         assert (heard.json["status"], heard.json["target"]) == ("delivered", "fake:9")
@@ -475,6 +497,7 @@ async def test_events_go_to_the_home_channel_and_to_chats_by_name(tmp_path: Path
 async def test_what_cannot_be_delivered_is_told(tmp_path: Path) -> None:
     chat = World(trouble=Trouble(Refused("blocked"), Unreachable("slow", after=0.2)))
     async with world(tmp_path, accounts={"fake": fake_platform("plain", chat)}) as api:
+        await until_reached(api)
         refused = await send(api, "relay", {"text": "one", "room": "9"}, delivery="1")
         assert (refused.status, refused.json["error"]["code"]) == (502, "not_delivered")
         queued = await send(api, "relay", {"text": "two", "room": "9"}, delivery="2")
@@ -517,7 +540,7 @@ async def test_the_answer_becomes_a_comment_on_github(tmp_path: Path) -> None:
         async with world(tmp_path, accounts={"github": adapter}) as api:
             change(api.home, "review", route)
             assert (await send(api, "review", event)).status == 202
-            end = time.monotonic() + 8
+            end = time.monotonic() + 40
             while not stage.seen():
                 assert time.monotonic() < end, "there is no comment"
                 await _moment()
@@ -556,7 +579,7 @@ async def test_the_port_opens_where_there_is_no_other_server(tmp_path: Path) -> 
 async def test_a_turn_of_a_webhook_ends(tmp_path: Path) -> None:
     async with world(tmp_path) as api:
         await send(api, "gh")
-        end = time.monotonic() + 8
+        end = time.monotonic() + 40
         while True:
             turn = await api.app.store.read(_turn)
             if turn.state is TurnState.DONE:

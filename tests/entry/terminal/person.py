@@ -10,7 +10,6 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import sys
 import termios
 import time
@@ -18,9 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.cli.command import ROOT, environment
+from tests.nursery import Popen
 
 CHILD = ROOT / "tests" / "cli" / "chat_child.py"
-PATIENCE = 20.0
+PATIENCE = 60.0
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 HERMES = "hermes.cli"
 _REAL = (
@@ -40,7 +40,7 @@ class Person:
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(follower)
         self._follower = follower
-        self.process = subprocess.Popen(
+        self.process = Popen(
             command,
             env=env,
             cwd=cwd,
@@ -60,11 +60,11 @@ class Person:
         self.bytes(text.encode())
 
     def bytes(self, data: bytes) -> None:
-        while data:
+        done = 0
+        while done < len(data):
             self._read(0)
             if select.select([], [self._leader], [], 1.0)[1]:
-                written = os.write(self._leader, data[:512])
-                data = data[written:]
+                done += os.write(self._leader, data[done : done + 512])
 
     def type(self, line: str) -> None:
         self.keys(line + "\r")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import nursery
 from tests.cli.chat_child import COUNTED
 from tests.cli.command import PATIENCE, ROOT, Running, environment, gateway, hermes
 from tests.entry.terminal.person import CHILD as CHAT
@@ -211,7 +212,7 @@ def test_in_a_pipe_words_are_continued_and_not_said_again(home: Path, option: st
     command = [sys.executable, str(CHAT), str(home), option, "count"]
     env = environment(home, PYTHONPATH=f"{ROOT / 'src'}:{ROOT}")
     with words_gateway(home, pause="0.1") as running:
-        script = subprocess.Popen(
+        script = nursery.Popen(
             command,
             env=env,
             stdin=subprocess.DEVNULL,

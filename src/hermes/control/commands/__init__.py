@@ -13,7 +13,9 @@ _MODULES = (
     "people",
     "jobs",
     "places",
+    "process",
     "quick",
+    "handing",
 )
 
 

@@ -11,24 +11,28 @@ from hermes.domain.text import one_line
 from hermes.domain.turn import BusyMode
 
 _DEFAULT = "default"
+_MOST_LISTED = 30
 
 
 @command("model", "show or choose this session's model", usage="[name|default]", mid_turn=False)
 def model(call: Call) -> Reply:
     default = call.model or call.settings.model.default or "not set"
     known = sorted({*call.around.models, *filter(None, (call.settings.model.default,))})
+    offered = sorted({*call.around.offered(call.session.agent)} - {*known})
     if not call.args:
-        names = ", ".join([*known, _DEFAULT])
-        return Reply(text=f"Model: {call.session.model or default}\nTo choose from: {names}")
+        names = ", ".join([*known, *offered[:_MOST_LISTED], _DEFAULT])
+        more = len(offered) - _MOST_LISTED
+        also = f" and {more} more that the provider offers" if more > 0 else ""
+        return Reply(text=f"Model: {call.session.model or default}\nTo choose from: {names}{also}")
     wanted = call.args.casefold()
     if wanted == _DEFAULT:
         call.tx.sessions.save(replace(call.session, model=None))
         return Reply(text=f"This session answers with the default again: {default}.")
-    for name in known:
+    for name in (*known, *offered):
         if wanted == name.casefold():
             call.tx.sessions.save(replace(call.session, model=name))
             return Reply(text=f"This session answers with {name} from now on.")
-    near = get_close_matches(call.args, known, n=1)
+    near = get_close_matches(call.args, [*known, *offered], n=1)
     hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join([*known, _DEFAULT])}."
     raise UserError(f"There is no model “{one_line(call.args, 60)}” here.", hint=hint)
 

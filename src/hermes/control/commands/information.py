@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from hermes.control.access import Knock, decide
-from hermes.control.commands.registry import COMMANDS, Call, Reply, command, resolve, usable
+from hermes.control.commands.registry import Call, Reply, command, resolve, usable
 from hermes.control.pairing import is_paired
 from hermes.control.tiers import tier_of
 from hermes.control.trace import trace_message
 from hermes.domain.errors import UserError
-from hermes.domain.event import ModelSaid
+from hermes.domain.event import ModelSaid, usage_of
 from hermes.domain.text import one_line
 from hermes.domain.turn import TurnState
 
@@ -58,16 +58,14 @@ def profile(call: Call) -> Reply:
 
 @command("usage", "how many tokens this session has used")
 def usage(call: Call) -> Reply:
-    said = [entry.record for entry in call.tx.journal.read(call.session.id)]
-    used = [record.usage for record in said if isinstance(record, ModelSaid)]
-    if not used:
+    records = [entry.record for entry in call.tx.journal.read(call.session.id)]
+    calls = sum(isinstance(record, ModelSaid) for record in records)
+    if not calls:
         return Reply(text="The model was not asked yet.")
-    prompt, completion = sum(one.prompt for one in used), sum(one.completion for one in used)
-    cached = sum(one.cached for one in used)
-    again = f", {cached:,} of them cached" if cached else ""
-    return Reply(
-        text=f"{len(used)} model calls in this session: {prompt:,} tokens read{again}, {completion:,} said."
-    )
+    used = usage_of(records)
+    again = f", {used.cached:,} of them cached" if used.cached else ""
+    read, said = f"{used.prompt:,} tokens read{again}", f"{used.completion:,} said"
+    return Reply(text=f"{calls} model calls in this session: {read}, {said}.")
 
 
 @command("status", "what is running here")
@@ -104,7 +102,7 @@ def whoami(call: Call) -> Reply:
         f"Here: {source.address} ({source.kind.value})",
         f"Access: {verdict}",
         f"Tier: {tier.name}, because {tier.reason}",
-        f"Commands: {'all' if len(may) == len(COMMANDS) else ', '.join(may)}",
+        f"Commands: {'all' if tier.commands is None and tier.owner else ', '.join(may)}",
         f"Session key: {call.key}",
     ]
     if source.roles:

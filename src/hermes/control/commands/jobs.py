@@ -16,7 +16,7 @@ _USAGE = "Write /cron list, or /cron pause|resume|run|remove <job>, or /cron add
 def cron(call: Call) -> Reply:
     action, _, rest = call.args.partition(" ")
     zone = zone_named(call.settings.timezone)
-    moment = Moment(now=call.now, zone=zone, settings=call.settings)
+    moment = Moment(now=call.now, zone=zone, settings=call.settings, targets=call.around.targets)
     match action.lower() or "list":
         case "list":
             lines = [f"- {job_line(job, zone)}" for job in call.tx.jobs.list()]

@@ -11,7 +11,9 @@ from hermes.domain.text import one_line
 _CHATS = (Kind.PRIVATE, Kind.GROUP, Kind.CHANNEL, Kind.THREAD)
 
 
-@command("sethome", "make this chat the platform's home channel", usage="[off]", aliases=("set-home",))
+@command(
+    "sethome", "make this chat the platform's home channel", usage="[off]", aliases=("set-home",), admin=True
+)
 def sethome(call: Call) -> Reply:
     here = call.source.address
     if here.platform == LOCAL_DOOR or call.source.kind not in _CHATS:

@@ -12,10 +12,11 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
+from hermes.control.job_targets import ResolveTargets, resolve_targets
 from hermes.control.tiers import Tier, tier_of
-from hermes.domain.address import LOCAL_DOOR, Source
+from hermes.domain.address import LOCAL_DOOR, Kind, Source
 from hermes.domain.errors import UserError
-from hermes.domain.ids import SessionId
+from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports import Tx
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings import Settings
@@ -32,12 +33,18 @@ def _at_the_machine(source: Source) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
     """What commands may know of the gateway around them: who may see everybody's sessions, the names that a
-    session may give as its model, the version, and the home."""
+    session may give as its model, the version, the home, the platform accounts there are, where jobs may
+    deliver to, and whether it can begin anew."""
 
     is_admin: Callable[[Source], bool] = _at_the_machine
     models: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
     home: str = ""
+    accounts: Collection[str] = ()
+    targets: ResolveTargets = resolve_targets
+    can_restart: bool = False
+    offered: Callable[[AgentId], Collection[str]] = lambda agent: ()
+    """Models that the provider of an agent says it has."""
 
 
 NOTHING_AROUND = Around()
@@ -70,13 +77,17 @@ class Call:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """What a command answers; `turn` is a turn it created, `begun` a session that took the place of the one
-    before, `wakes` are other sessions that have work now. A `fleeting` text is kept until it is sent."""
+    before, `wakes` are other sessions that have work now, `handoff` is the id of one that was asked for. A
+    `fleeting` text is kept until it is sent. After the commit of a reply with `restart` the gateway begins
+    anew."""
 
     text: str
     turn: Turn | None = None
     fleeting: bool = False
     begun: Session | None = None
     wakes: tuple[SessionId, ...] = ()
+    handoff: str = ""
+    restart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +104,8 @@ class SlashCommand:
     """Only for admins, and where none are named, for those whom the operator let in by id."""
     mid_turn: bool = True
     gate: str = ""
+    terminal: bool = False
+    """Not for chats."""
 
     def is_there(self, settings: Settings | None) -> bool:
         if not self.gate or settings is None:
@@ -120,7 +133,7 @@ def command(
     mid_turn: bool = True,
     **further: Any,
 ) -> Callable[[Callable[[Call], Reply]], Callable[[Call], Reply]]:
-    """Register a command; `admin` and `gate` as in `SlashCommand`."""
+    """Register a command; `admin`, `gate` and `terminal` as in `SlashCommand`."""
 
     def register(run: Callable[[Call], Reply]) -> Callable[[Call], Reply]:
         COMMANDS[name] = SlashCommand(
@@ -197,6 +210,8 @@ def perform(call: Call) -> Reply:
     """Run the command that a call names, in full or in short; what is wrong with it is its reply."""
     try:
         known = resolve(call.name, call.settings)
+        if known.terminal and not _at_the_machine(call.source):
+            raise UserError(f"/{known.name} works in the terminal alone.", hint="Run hermes there.")
         _check_tier(call, known)
         if call.turns and not known.mid_turn:
             raise UserError(f"/{known.name} does not work while a turn runs.", hint="Wait, or /stop first.")
@@ -208,7 +223,8 @@ def perform(call: Call) -> Reply:
 def usable(source: Source, settings: Settings) -> list[SlashCommand]:
     """The commands that somebody may use, by name."""
     tier = tier_of(source, settings)
-    return [one for one in known_commands(settings) if _may(tier, one)]
+    here = _at_the_machine(source)
+    return [one for one in known_commands(settings) if _may(tier, one) and (here or not one.terminal)]
 
 
 def is_command(name: str) -> bool:
@@ -225,4 +241,8 @@ def _check_tier(call: Call, known: SlashCommand) -> None:
     if _may(tier_of(call.source, call.settings), known):
         return
     allowed = ", ".join(f"/{one.name}" for one in usable(call.source, call.settings))
-    raise UserError(f"You may not use /{known.name} here.", hint=f"You may use {allowed}.")
+    who = ""
+    if known.admin:
+        key = "allow_admin_from" if call.source.kind is Kind.PRIVATE else "group_allow_admin_from"
+        who = f"It is for admins: the operator names them in {call.source.address.platform}.{key}. "
+    raise UserError(f"You may not use /{known.name} here.", hint=f"{who}You may use {allowed}.")

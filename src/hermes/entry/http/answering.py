@@ -7,7 +7,7 @@ name of the person who was asked."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -153,13 +153,16 @@ def read_answer(question: Question, given: QuestionAnswer) -> tuple[Verdict, str
     return Verdict.REPLY, read_reply(question, text)
 
 
-async def unbroken(work: Coroutine[Any, Any, T]) -> T:
-    """A change goes to its end even if the client goes away meanwhile: who must be woken by it is woken."""
+async def unbroken(work: Coroutine[Any, Any, T], left: Callable[[T], Awaitable[None]] | None = None) -> T:
+    """A change goes to its end even if the client goes away meanwhile: who must be woken by it is woken.
+    What came of it is then given to `left`."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait((task,))
+        if left is not None and task.exception() is None:
+            await left(task.result())
         raise
 
 

@@ -25,18 +25,23 @@ from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
 from hermes.entry.http.answering import RUN_PREFIX, unbroken
 from hermes.entry.http.door import Call, Wire, session_name
 from hermes.entry.http.errors import ApiError, bad_request
+from hermes.entry.http.headers import (
+    CHAT_ID,
+    IDEMPOTENCY,
+    RUN_ID,
+    SESSION_ID,
+    SESSION_KEY,
+    TELLING,
+    THREAD_ID,
+    USER_ID,
+)
 from hermes.entry.http.messages import Conversation
 from hermes.entry.http.models import Picked
 from hermes.entry.http.pictures import keep_pictures
 
 FORGET_AFTER = timedelta(days=1)
-IDEMPOTENCY = "Idempotency-Key"
-SESSION_ID, SESSION_KEY = "X-Hermes-Session-Id", "X-Hermes-Session-Key"
-CHAT_ID, USER_ID, THREAD_ID = "X-Hermes-Chat-Id", "X-Hermes-User-Id", "X-Hermes-Thread-Id"
-RUN_ID = "X-Hermes-Run-Id"
-_TELLING = (SESSION_ID, SESSION_KEY, CHAT_ID, USER_ID, THREAD_ID)
 ASKS = Wire(
-    headers=(IDEMPOTENCY, *_TELLING), returns=(SESSION_ID, SESSION_KEY, RUN_ID), refuses=(404, 409, 422, 502)
+    headers=(IDEMPOTENCY, *TELLING), returns=(SESSION_ID, SESSION_KEY, RUN_ID), refuses=(404, 409, 422, 502)
 )
 """An endpoint that makes a turn with `ask` and answers with `turn_headers`."""
 
@@ -63,7 +68,7 @@ async def ask(call: Call, picked: Picked, said: Conversation, wish: Wish) -> Sub
         raise ApiError(
             429, "rate_limit_exceeded", "Too much is running at once.", headers={"Retry-After": "1"}
         )
-    for name in _TELLING:
+    for name in TELLING:
         call.name_header(name)  # one that is not used here must be fit as well: it counts for the fingerprint
     place = _place(call, wish)
     own = place.own
@@ -83,19 +88,8 @@ async def ask(call: Call, picked: Picked, said: Conversation, wish: Wish) -> Sub
         ephemeral=hangs,
         request=request,
     )
-    return await _submit(call, words)
-
-
-async def _submit(call: Call, words: Submission) -> Submitted:
-    """To its end, whether or not the client waits: what was committed must be known to somebody."""
-    task = asyncio.ensure_future(call.door.gateway.ask(words))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait((task,))
-        if task.exception() is None:
-            await leave(call, words.agent, task.result().turn)
-        raise
+    # What was committed must be known to somebody, also when the client leaves in this moment.
+    return await unbroken(call.door.gateway.ask(words), left=lambda made: leave(call, words.agent, made.turn))
 
 
 async def named(call: Call, wish: Wish) -> Named | None:
@@ -182,7 +176,7 @@ def _place(call: Call, wish: Wish) -> Place:
 async def fingerprint(call: Call) -> str:
     """What is asked, where, and by whom: the same under one key, or it is another request."""
     told = [call.principal.name, call.request.method, call.request.path]
-    told += [f"{name}={call.request.headers.get(name, '')}" for name in _TELLING]
+    told += [f"{name}={call.request.headers.get(name, '')}" for name in TELLING]
     digest = sha256("\n".join(told).encode("utf-8", "surrogateescape"))
     digest.update(await call.request.read())
     return digest.hexdigest()

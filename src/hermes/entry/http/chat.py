@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from hermes.control.submission import id_for
-from hermes.domain.event import Asked, Ending, Entry, Failed, ModelSaid, QuestionKind, Stopped
+from hermes.domain.event import Asked, Ending, Entry, Failed, ModelSaid, QuestionKind, Stopped, usage_of
 from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line
 from hermes.entry.http.answering import RUN_PREFIX, Found, PendingQuestion
@@ -23,6 +23,7 @@ from hermes.entry.http.asking import ASKS, Going, Wish, ask, go_on, turn_headers
 from hermes.entry.http.door import Call, route
 from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.functions import ToolOffer, read_tools
+from hermes.entry.http.headers import COMPLETED, ERROR, PARTIAL
 from hermes.entry.http.messages import CallMade, FunctionCall, Message, read_messages
 from hermes.entry.http.models import Picked, pick
 from hermes.entry.http.watching import PEOPLE, Watching
@@ -232,16 +233,15 @@ def _calls(entries: Sequence[Entry]) -> list[CallMade]:
 
 
 def _usage(entries: Sequence[Entry]) -> Usage:
-    spent = [entry.record.usage for entry in entries if isinstance(entry.record, ModelSaid)]
-    prompt, completion = sum(one.prompt for one in spent), sum(one.completion for one in spent)
-    return Usage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
+    used = usage_of(entry.record for entry in entries)
+    return Usage(prompt_tokens=used.prompt, completion_tokens=used.completion, total_tokens=used.total)
 
 
 def _headers(rest: Remainder | None) -> Mapping[str, str]:
     """That an answer is not whole, for those who read no bodies."""
     if rest is None:
         return {}
-    headers = {"X-Hermes-Completed": "false", "X-Hermes-Partial": str(rest.partial is True).lower()}
+    headers = {COMPLETED: "false", PARTIAL: str(rest.partial is True).lower()}
     if rest.error is not msgspec.UNSET:
-        headers["X-Hermes-Error"] = one_line(rest.error, 200).encode("ascii", "replace").decode()
+        headers[ERROR] = one_line(rest.error, 200).encode("ascii", "replace").decode()
     return headers

@@ -65,8 +65,8 @@ async def outbox(call: Call, query: Limit) -> list[OutboxRow]:
 async def change(call: Call, body: ChangeRequest) -> list[OutboxRow]:
     gateway, now = call.door.gateway, call.door.clock.now()
     if body.drop:
-        return await gateway.write(_agent(call), lambda tx: drop_messages(tx, body.keys))
-    rows = await gateway.write(_agent(call), lambda tx: retry_messages(tx, body.keys, now))
+        return await gateway.write(_agent(call), lambda tx: drop_messages(tx, body.keys, gateway.sends))
+    rows = await gateway.write(_agent(call), lambda tx: retry_messages(tx, body.keys, now, gateway.sends))
     for row in rows:
         gateway.courier.ring(row.to)
     return rows

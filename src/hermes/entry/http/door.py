@@ -25,6 +25,7 @@ from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.tool import Tool
 from hermes.domain.turn import Turn
 from hermes.entry.http.errors import ApiError, bad_request
+from hermes.entry.http.headers import CHAT_ID, THREAD_ID, USER_ID
 from hermes.entry.http.keys import Principal, Scope
 from hermes.entry.http.streams import Streams
 from hermes.entry.http.traffic import Traffic
@@ -103,13 +104,13 @@ class Call:
 
     def source(self, chat: str) -> Source:
         """Who speaks here, from where; a client may speak for its own chats and people."""
-        given = self.name_header("X-Hermes-Chat-Id")
-        user = self.name_header("X-Hermes-User-Id")
+        given = self.name_header(CHAT_ID)
+        user = self.name_header(USER_ID)
         address = Address(
             platform=PLATFORM,
             account=self.principal.name,
             chat=given or user or chat,
-            thread=self.name_header("X-Hermes-Thread-Id"),
+            thread=self.name_header(THREAD_ID),
         )
         return Source(address=address, kind=Kind.API, user=user or self.principal.name)
 

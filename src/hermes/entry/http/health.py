@@ -37,11 +37,23 @@ class Check(msgspec.Struct, kw_only=True):
 
 
 class PlatformHealth(msgspec.Struct, kw_only=True):
-    """How a platform account is: waiting, connecting, connected, retrying, parked or stopped."""
+    """How a platform account is: waiting, connecting, connected, retrying, parked or stopped; and when it
+    last gave a sign of life, empty if it never did or needs none."""
 
     state: str
     detail: str
     updated_at: str
+    heard_at: str = ""
+
+
+class ChoreHealth(msgspec.Struct, kw_only=True):
+    """Upkeep that is done every so many seconds: when it last was, and how that ended."""
+
+    name: str
+    every: float
+    last_at: str | None
+    outcome: str
+    ok: bool
 
 
 class Queues(msgspec.Struct, kw_only=True):
@@ -69,6 +81,7 @@ class DetailedHealth(msgspec.Struct, kw_only=True):
     agents: list[str]
     model: str
     platforms: dict[str, PlatformHealth]
+    chores: list[ChoreHealth]
     queues: Queues | None
     open_streams: int
     uptime_seconds: float
@@ -114,6 +127,7 @@ async def detailed(call: Call) -> DetailedHealth | web.Response:
         agents=sorted(agent for agent in call.door.agents if call.principal.sees(agent)),
         model=str(facts.get("model", "")),
         platforms={name: PlatformHealth(**told) for name, told in facts.get("platforms", {}).items()},
+        chores=[ChoreHealth(**told) for told in facts.get("chores", [])],
         queues=None if work is None else _queues(work),
         open_streams=len(call.door.streams),
         uptime_seconds=max(0.0, round(now.timestamp() - float(facts.get("started_at", 0)), 3)),

@@ -13,22 +13,22 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from hermes.entry.http.asking import (
+from hermes.entry.http.door import LONGEST_NAME, ROUTES, Call, Route, route
+from hermes.entry.http.errors import ErrorBody
+from hermes.entry.http.headers import (
     CHAT_ID,
     IDEMPOTENCY,
+    LAST_EVENT,
     RUN_ID,
     SESSION_ID,
     SESSION_KEY,
     THREAD_ID,
     USER_ID,
 )
-from hermes.entry.http.door import LONGEST_NAME, ROUTES, Call, Route, route
-from hermes.entry.http.errors import ErrorBody
 from hermes.entry.http.resources import RESOURCES
 
 Json = dict[str, Any]
 JSON, EVENTS = "application/json", "text/event-stream"
-LAST_EVENT = "Last-Event-ID"
 _REFS = "#/components/schemas/{name}"
 _PART = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 # No control and no path characters, and never two dots in a row.

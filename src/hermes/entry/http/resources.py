@@ -22,6 +22,7 @@ RESOURCES = [
     "control",
     "people",
     "control_post",
+    "control_desk",
 ]
 
 

@@ -26,7 +26,6 @@ from hermes.entry.http.answering import unbroken
 from hermes.entry.http.asking import (
     ASKS,
     FORGET_AFTER,
-    IDEMPOTENCY,
     Wish,
     ask,
     fingerprint,
@@ -35,6 +34,7 @@ from hermes.entry.http.asking import (
 )
 from hermes.entry.http.door import LONGEST_NAME, Call, route
 from hermes.entry.http.errors import ApiError, bad_request
+from hermes.entry.http.headers import IDEMPOTENCY
 from hermes.entry.http.inputs import (
     InputItem,
     KeptItem,
@@ -277,7 +277,7 @@ async def _bring(
         )
     bringing = Bringing(results=results, now=call.door.clock.now(), request=named)
     try:
-        return await unbroken(call.door.gateway.resume(agent, bringing.unit))
+        return await unbroken(call.door.gateway.go_on(agent, bringing.unit))
     except Unfinished:
         if before is not None or terms.conversation is not None:
             raise

@@ -3,7 +3,7 @@ it can watch it from any record on, as often as they like, and what it is now is
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, cast
 
@@ -12,7 +12,7 @@ from aiohttp import web
 
 from hermes.control.runs import RunStatus, RunView, answering_turn, read_run, recent_runs
 from hermes.control.submission import Unknown, id_for, turn_named
-from hermes.domain.event import QuestionKind, Seen
+from hermes.domain.event import Entry, QuestionKind, Seen, usage_of
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.ports import Tx
 from hermes.domain.turn import Turn
@@ -29,13 +29,13 @@ from hermes.entry.http.answering import (
 from hermes.entry.http.asking import ASKS, Wish, ask, turn_headers
 from hermes.entry.http.door import Call, Wire, route
 from hermes.entry.http.errors import ApiError, bad_request, not_found
+from hermes.entry.http.headers import LAST_EVENT
 from hermes.entry.http.messages import Conversation, Message, read_messages
 from hermes.entry.http.models import default_name, pick
 from hermes.stream.fold import answer_text
-from hermes.stream.run_facts import last_event, tokens_spent
+from hermes.stream.run_facts import last_event
 from hermes.stream.sse import RunEvents
 
-LAST_EVENT = "Last-Event-ID"
 BEGINS = Wire(headers=ASKS.headers, refuses=ASKS.refuses, example={"input": "What can you do?"})
 ANSWERS = Wire(refuses=(409,), example={"choice": "once"})
 STOPPED = "stopped by the client"
@@ -72,6 +72,11 @@ class TokensSpent(msgspec.Struct, kw_only=True):
     input_tokens: int
     output_tokens: int
     total_tokens: int
+
+    @classmethod
+    def by(cls, entries: Iterable[Entry]) -> TokensSpent:
+        used = usage_of(entry.record for entry in entries)
+        return cls(input_tokens=used.prompt, output_tokens=used.completion, total_tokens=used.total)
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -336,7 +341,6 @@ async def _shown(call: Call, agent: AgentId, turn: Turn) -> Run:
     view = await _view(call, agent, turn)
     facts = {} if view.request is None else msgspec.json.decode(view.request.facts, type=dict[str, object])
     own_name = default_name(call.door) if agent == call.door.default else agent
-    prompt, completion = tokens_spent(view.entries)
     over = not view.turn.state.open
     return Run(
         run_id=id_for(RUN_PREFIX, turn.id),
@@ -348,7 +352,7 @@ async def _shown(call: Call, agent: AgentId, turn: Turn) -> Run:
         last_event=last_event(view.entries),
         questions=[found.pending for found in _open(agent, view)],
         output=answer_text(view.entries, footer=False) if over else msgspec.UNSET,
-        usage=TokensSpent(input_tokens=prompt, output_tokens=completion, total_tokens=prompt + completion),
+        usage=TokensSpent.by(view.entries),
         error=msgspec.UNSET if view.error is None else view.error,
     )
 

@@ -25,6 +25,7 @@ from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.ids import AgentId
 from hermes.entry.http.door import LOCAL_ROUTES, ROUTES, Call, Door, Route, decode_query, wrong
 from hermes.entry.http.errors import ApiError, bad_request, not_found
+from hermes.entry.http.headers import PAGES_MAY_READ, PAGES_MAY_SEND
 from hermes.entry.http.keys import Keyring, Principal, Scope
 from hermes.entry.http.owner_socket import bind_socket, peer_user
 from hermes.entry.http.resources import load_resources
@@ -46,14 +47,6 @@ SECURITY_HEADERS = {
     "Strict-Transport-Security": "max-age=31536000",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
-CORS_HEADERS = (
-    "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Hermes-Session-Id, X-Hermes-Session-Key,"
-    " X-Hermes-Chat-Id, X-Hermes-User-Id, X-Hermes-Thread-Id"
-)
-EXPOSED_HEADERS = (
-    "X-Hermes-Session-Id, X-Hermes-Session-Key, X-Hermes-Run-Id, X-Hermes-Completed, X-Hermes-Partial,"
-    " X-Hermes-Error, Retry-After"
-)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -318,7 +311,7 @@ def cors(front: Front, request: web.Request) -> dict[str, str]:
         return {}
     return {
         "Access-Control-Allow-Origin": origin,
-        "Access-Control-Expose-Headers": EXPOSED_HEADERS,
+        "Access-Control-Expose-Headers": ", ".join(PAGES_MAY_READ),
         "Vary": "Origin",
     }
 
@@ -329,7 +322,7 @@ def _preflight(front: Front, methods: Sequence[str]) -> Callable[[web.Request], 
         return web.Response(
             headers={
                 "Access-Control-Allow-Methods": ", ".join([*methods, "OPTIONS"]),
-                "Access-Control-Allow-Headers": CORS_HEADERS,
+                "Access-Control-Allow-Headers": ", ".join(PAGES_MAY_SEND),
                 "Access-Control-Max-Age": "600",
             }
         )

@@ -24,7 +24,6 @@ from hermes.entry.http.models import Picked, default_name
 from hermes.entry.http.runs import TokensSpent
 from hermes.entry.http.sessions import find_session
 from hermes.stream.fold import answer_text
-from hermes.stream.run_facts import tokens_spent
 from hermes.stream.session_events import SessionEvents
 
 SAYS = Wire(headers=ASKS.headers, refuses=ASKS.refuses, example={"message": "And bread?"})
@@ -149,11 +148,10 @@ def _answer(asked: _Asked, entries: list[Entry], pending: list[PendingQuestion])
         if not text:
             raise ApiError(502, "agent_incomplete", last.reason or "The turn was stopped.")
         trouble = Unfinished(error=last.reason)
-    prompt, completion = tokens_spent(entries)
     return SessionChat(
         session_id=asked.session.id,
         run_id=id_for(RUN_PREFIX, asked.turn.id),
         message=SaidMessage(content=text),
-        usage=TokensSpent(input_tokens=prompt, output_tokens=completion, total_tokens=prompt + completion),
+        usage=TokensSpent.by(entries),
         hermes=trouble,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 
 from hermes.stream.flavours.plain import MAX_NUMBER, PlainPrinter, prefixed
 from hermes.stream.markdown import (
@@ -30,6 +31,7 @@ from hermes.stream.markdown import (
     Table,
     Text,
     joined,
+    without_styles,
 )
 
 _MARKUP = re.compile(
@@ -121,14 +123,21 @@ class CommonmarkPrinter(PlainPrinter):
     def _exact(self, inlines: tuple[Inline, ...]) -> str:
         if not any(isinstance(inline, Style | Link) for inline in inlines):
             return self.inlines(inlines)
+        printed = self._read_back(inlines)
+        if printed is None:
+            # Perhaps only some of the styles are at fault, and the others can stay.
+            sound = ((i,) if self._read_back((i,)) is not None else without_styles((i,)) for i in inlines)
+            printed = self._read_back(joined(tuple(chain.from_iterable(sound))))
+        return self.inlines(joined(without_styles(inlines))) if printed is None else printed
+
+    def _read_back(self, inlines: tuple[Inline, ...]) -> str | None:
         from hermes.stream.reading import read_inlines
 
-        printed = self.inlines(inlines)
         for printer in (self, _UNDERSCORES):
             printed = printer.inlines(inlines)
             if read_inlines(printed) == inlines:
                 return printed
-        return self.inlines(joined(without_styles(inlines)))
+        return None
 
     def code_block(self, node: CodeBlock) -> str:
         longest = max(map(len, _TICKS.findall(node.text)), default=0)
@@ -156,18 +165,6 @@ class CommonmarkPrinter(PlainPrinter):
     def _row(self, cells: Sequence[Cell]) -> str:
         printed = (_LINE_EDGES.sub(_as_entities, self._exact(cell)).replace("|", "\\|") for cell in cells)
         return f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in printed)}|"
-
-
-def without_styles(inlines: Sequence[Inline]) -> list[Inline]:
-    bare: list[Inline] = []
-    for inline in inlines:
-        if isinstance(inline, Style):
-            bare.extend(without_styles(inline.children))
-        elif isinstance(inline, Link):
-            bare.append(Link(url=inline.url, children=joined(without_styles(inline.children))))
-        else:
-            bare.append(inline)
-    return bare
 
 
 _UNDERSCORES = CommonmarkPrinter(emphasis_mark="_")

@@ -9,7 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from hermes.testing.store_suite import directory, lives, pairing, queues, requests, scope, talk, units, work
+from hermes.testing.store_suite import (
+    directory,
+    handoffs,
+    lives,
+    pairing,
+    preparing,
+    queues,
+    requests,
+    scope,
+    talk,
+    units,
+    work,
+)
 from hermes.testing.store_suite.samples import OpenStore
 
 Check = Callable[[OpenStore], Awaitable[None]]
@@ -17,10 +29,12 @@ Check = Callable[[OpenStore], Awaitable[None]]
 CHECKS: tuple[Check, ...] = (
     *queues.CHECKS,
     *directory.CHECKS,
+    *handoffs.CHECKS,
     *work.CHECKS,
     *talk.CHECKS,
     *requests.CHECKS,
     *pairing.CHECKS,
+    *preparing.CHECKS,
     *lives.CHECKS,
     *units.CHECKS,
     *scope.CHECKS,

@@ -323,8 +323,11 @@ async def check_files_are_known_by_their_content(open_store: OpenStore) -> None:
     async with open_store() as store:
         item = MediaItem(sha256="ab" * 32, path="ab/abab", size=3, mime="image/png", stored_at=NOW)
         await store.write(lambda tx: tx.media.add(item))
-        await store.write(lambda tx: tx.media.add(replace(item, stored_at=after(9))))
-        assert await store.read(lambda tx: tx.media.get(item.sha256)) == item
+        await store.write(lambda tx: tx.media.add(replace(item, path="cd/cdcd", stored_at=after(9))))
+        young = replace(item, stored_at=after(9))
+        assert await store.read(lambda tx: tx.media.get(item.sha256)) == young, (
+            "it is the same, and used again"
+        )
         assert await store.read(lambda tx: tx.media.get("cd" * 32)) is None
 
 

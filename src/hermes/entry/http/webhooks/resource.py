@@ -22,7 +22,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
-from hermes.domain.turn import Action, Cause, ReplyPlace, TurnInput
+from hermes.domain.turn import Action, Cause, Guidance, ReplyPlace, TurnInput
 from hermes.entry.http.door import Call, signed_route
 from hermes.entry.http.errors import ApiError
 from hermes.entry.http.webhooks.delivery import Delivery, event_name, identify
@@ -160,7 +160,9 @@ async def _take(call: Call, hooks: Webhooks, event: Event) -> web.Response:
         agent=event.agent,
         source=_source(event),
         input=TurnInput(
-            text=render(event.route, facts), action=Action.RELAY if event.route.deliver_only else Action.SAY
+            text=render(event.route, facts),
+            action=Action.RELAY if event.route.deliver_only else Action.SAY,
+            guidance=Guidance(toolsets=event.route.toolsets),
         ),
         cause=Cause.WEBHOOK,
         reply=None if to is None else ReplyPlace(to=to),

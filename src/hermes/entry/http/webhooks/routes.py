@@ -31,6 +31,7 @@ _KEYS = (
     "script",
     "prompt",
     "skills",
+    "toolsets",
     "deliver",
     "deliver_extra",
     "deliver_only",
@@ -60,6 +61,8 @@ class WebhookRoute:
     script: str = ""
     prompt: str = ""
     skills: tuple[str, ...] = ()
+    toolsets: tuple[str, ...] = ()
+    """The only ones of the agent that its turns may use; none named: all."""
     deliver: str = LOG
     extra: Mapping[str, str] = field(default_factory=dict)
     deliver_only: bool = False
@@ -120,6 +123,7 @@ def _read(name: str, tree: Any, fallback: Secret) -> WebhookRoute:
         script=_text(tree, "script"),
         prompt=_text(tree, "prompt"),
         skills=_texts(tree, "skills"),
+        toolsets=_texts(tree, "toolsets"),
         deliver=_text(tree, "deliver") or LOG,
         extra=_extra(tree.get("deliver_extra")),
         deliver_only=_flag(tree, "deliver_only", False),

@@ -1,0 +1,239 @@
+"""`hermes gateway start|stop|restart`: the gateway as something that runs in the background.
+
+Whom a signal is for is read from the lock on the home, which only a living process can hold; so none is ever
+sent to a stranger that got an old number."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hermes.admin.gateway import GATEWAY, LOG_FILE, Holder, held, home_holder
+from hermes.admin.output import Console
+from hermes.admin.running import find_running
+from hermes.admin.status import read_state
+from hermes.domain.errors import UserError
+from hermes.domain.text import one_line
+from hermes.state.locks import HOMES, held_locks, lock_folder
+from hermes.state.profiles import DEFAULT_PROFILE, INSIDE, PROFILES_FOLDER, prepare_home
+from hermes.state.settings import load_settings
+
+OUTPUT_FILE = "logs/gateway.out"
+_READY_SECONDS = 60.0
+_HURRY_SECONDS = 20.0
+_KILL_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
+
+
+def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+    match asked.command:
+        case "start":
+            return start_gateway(home, environ, console)
+        case "restart":
+            return restart_gateway(home, environ, console)
+        case _ if asked.all:
+            return _stop_all(home, environ, console)
+        case _:
+            if not stop_gateway(home, environ, console):
+                console.line(f"No gateway runs on {home}.")
+            return 0
+
+
+# --- start -----------------------------------------------------------------------------------------
+
+
+def start_gateway(home: Path, environ: Mapping[str, str], console: Console) -> int:
+    holder = home_holder(home)
+    if holder is not None and holder.what == GATEWAY:
+        console.line(f"A gateway already runs on {home} ({holder}).")
+        return 0
+    if holder is not None:
+        raise held(home, holder)
+    prepare_home(home)
+    child = _spawn(home, environ)
+    _wait(lambda: child.poll() is not None or _is_ready(home, child.pid), _READY_SECONDS)
+    if child.poll() is not None:
+        told = _output(home)
+        why = f": {told}" if told else f" (exit code {child.returncode})"
+        raise UserError(f"The gateway did not start{why}", hint=f"Its log is {home / LOG_FILE}")
+    if not _is_ready(home, child.pid):
+        told = _output(home) or "it is not ready yet"
+        console.line(f"The gateway is starting (process {child.pid}): {told}")
+        console.note("`hermes gateway status` tells when it is; its log: hermes gateway logs -f")
+        return 0
+    _tell_ready(home, child.pid, console)
+    return 0
+
+
+def _spawn(home: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A process of its own session, so that neither this terminal nor its Ctrl-C is its business."""
+    profile = home.name if home.parent.name == PROFILES_FOLDER else DEFAULT_PROFILE
+    command = [sys.executable, "-P", "-m", "hermes", "-p", profile, "gateway", "run", "--background"]
+    told = {name: value for name, value in environ.items() if name != "HERMES_PROFILE"}
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with os.fdopen(os.open(home / OUTPUT_FILE, flags, 0o600), "wb") as output:
+        return subprocess.Popen(
+            command,
+            env=told | {"HERMES_HOME": str(home)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+def _is_ready(home: Path, pid: int, before: object = None) -> bool:
+    """Whether the process says that it is ready; `before` is when the life began that does not count."""
+    told = read_state(home)
+    return (
+        told.get("pid") == pid and told.get("gateway_state") == "running" and told.get("start_time") != before
+    )
+
+
+def _tell_ready(home: Path, pid: int, console: Console) -> None:
+    told = read_state(home)
+    accounts = ", ".join(map(str, told.get("accounts", []))) or "none"
+    model = told.get("model_name") or "none"
+    console.line(f"The gateway runs on {home} (process {pid}): platforms {accounts}, model {model}.")
+    console.line(f"Log: {home / LOG_FILE}")
+    console.note("Stop it with: hermes gateway stop")
+
+
+def _output(home: Path) -> str:
+    """The last thing it said before it had a log."""
+    try:
+        text = (home / OUTPUT_FILE).read_text(encoding="utf-8", errors="replace")[-4000:]
+    except OSError:
+        return ""
+    said = [line.strip().removeprefix("hermes: ") for line in text.splitlines() if line.strip()]
+    return one_line(" ".join(said[-2:]), 500)
+
+
+# --- stop ------------------------------------------------------------------------------------------
+
+
+def stop_gateway(home: Path, environ: Mapping[str, str], console: Console) -> bool:
+    """Stop the gateway of a home, in order if it comes to rest in time; False if none runs."""
+    _check_own(environ)
+    holder = home_holder(home)
+    if holder is None:
+        return False
+    if holder.what != GATEWAY:
+        raise held(home, holder)
+    console.note(f"Stopping the gateway of {home} (process {holder.pid}){_still_running(home, environ)} …")
+    grace = _grace(home, environ)
+    _send(holder, signal.SIGTERM)
+    if not _wait(lambda: _is_gone(home, holder), 2 * grace + _KILL_SECONDS):
+        console.note(f"It has not come to rest{_still_running(home, environ)}; it is told to hurry.")
+        _send(holder, signal.SIGTERM)
+        if not _wait(lambda: _is_gone(home, holder), _HURRY_SECONDS):
+            console.note("It does not end, and is killed; what it has accepted goes on at the next start.")
+            _send(holder, signal.SIGKILL)
+            if not _wait(lambda: _is_gone(home, holder), _KILL_SECONDS):
+                raise UserError(f"Process {holder.pid} cannot be ended.", hint="Look at it with: ps")
+    console.line(f"The gateway of {home} is stopped.")
+    return True
+
+
+def _stop_all(home: Path, environ: Mapping[str, str], console: Console) -> int:
+    """All gateways of this user that say where they are."""
+    said = held_locks(lock_folder(environ), HOMES)
+    homes = {Path(str(one["home"])) for one in said if one.get("home")} | {home}
+    failed = 0
+    stopped = 0
+    for place in sorted(homes):
+        try:
+            stopped += stop_gateway(place, environ, console)
+        except UserError as error:
+            failed += 1
+            console.note(f"{error}")
+    if not stopped and not failed:
+        console.line("No gateway of yours runs on this machine.")
+    return 1 if failed else 0
+
+
+def _check_own(environ: Mapping[str, str]) -> None:
+    if environ.get(INSIDE):
+        raise UserError(
+            "What an agent runs may not stop or restart a gateway.",
+            hint="Do it in a terminal of yours, or with /restart in a chat.",
+        )
+
+
+def _grace(home: Path, environ: Mapping[str, str]) -> float:
+    return load_settings(home, environ).settings.agent.restart_drain_timeout
+
+
+def _still_running(home: Path, environ: Mapping[str, str]) -> str:
+    """What is under way, as the end of a sentence; nothing if it does not say."""
+    try:
+        running = find_running(home, environ, 0.0)
+        turns = {} if running is None else running.get("/control/status", dict[str, Any])["turns"]
+    except UserError:
+        return ""
+    told = [f"{turns[state]} {state}" for state in ("running", "accepted") if turns.get(state)]
+    return f", turns: {', '.join(told)}" if told else ""
+
+
+def _send(holder: Holder, number: int) -> None:
+    try:
+        os.kill(holder.pid, number)
+    except ProcessLookupError:
+        return
+    except PermissionError as error:
+        raise UserError(
+            f"Process {holder.pid} belongs to somebody else.", hint="Stop it as the user who started it."
+        ) from error
+
+
+def _is_gone(home: Path, before: Holder) -> bool:
+    now = home_holder(home)
+    return now is None or (now.pid, now.since) != (before.pid, before.since)
+
+
+def _wait(what: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > end:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
+
+
+# --- restart ---------------------------------------------------------------------------------------
+
+
+def restart_gateway(home: Path, environ: Mapping[str, str], console: Console) -> int:
+    _check_own(environ)
+    holder = home_holder(home)
+    if holder is None:
+        console.note(f"No gateway runs on {home}; starting one.")
+        return start_gateway(home, environ, console)
+    if holder.what != GATEWAY:
+        raise held(home, holder)
+    find_running(home, environ)  # one that is just starting does not know the signal yet
+    before = read_state(home).get("start_time")
+    told = _still_running(home, environ)
+    console.note(f"Restarting the gateway of {home} (process {holder.pid}){told} …")
+    _send(holder, signal.SIGUSR1)
+    patience = 2 * _grace(home, environ) + _READY_SECONDS
+
+    def is_back() -> bool:
+        now = home_holder(home)
+        return now is not None and now.what == GATEWAY and _is_ready(home, now.pid, before)
+
+    if not _wait(is_back, patience):
+        raise UserError(
+            f"The gateway of {home} has not come back within {patience:g} s.",
+            hint="See: hermes gateway status, hermes gateway logs",
+        )
+    now = home_holder(home)
+    _tell_ready(home, 0 if now is None else now.pid, console)
+    return 0

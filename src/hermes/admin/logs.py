@@ -1,0 +1,125 @@
+"""The log of a gateway: written without secrets to a file that rotates, and shown again by `hermes gateway
+logs`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import logging.handlers
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from hermes.admin.output import Console
+from hermes.domain.errors import UserError
+from hermes.state.secrets import RedactingFilter, Secrets
+
+log = logging.getLogger("hermes.app")
+LOG_FILE = "logs/gateway.log"
+SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT = logging.NOTSET, logging.WARNING, logging.CRITICAL + 1
+_LOG_BYTES = 5_000_000
+_LOG_FILES = 3
+_LOOK_SECONDS = 0.25
+_BITE = 65_536
+
+
+@contextlib.contextmanager
+def logging_to(home: Path, secrets: Secrets, level: str, shown: int = SHOWN_ALL) -> Iterator[None]:
+    """Log to stderr, from the level `shown` on, and to the home, without secrets. A log that cannot be
+    written stops nothing."""
+    sink = logging.StreamHandler(sys.stderr)
+    sink.setLevel(shown)
+    with logging_on(home, secrets, level, [sink]):
+        yield
+
+
+@contextlib.contextmanager
+def logging_on(
+    home: Path, secrets: Secrets, level: str, further: Sequence[logging.Handler] = ()
+) -> Iterator[None]:
+    """Log to the home and to further sinks."""
+    sinks = list(further)
+    try:
+        sinks.append(
+            logging.handlers.RotatingFileHandler(
+                home / LOG_FILE,
+                maxBytes=_LOG_BYTES,
+                backupCount=_LOG_FILES,
+                encoding="utf-8",
+                errors="replace",
+            )
+        )
+    except OSError as error:
+        log.warning("log.unwritable file=%s why=%s", home / LOG_FILE, error.strerror)
+    form = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s %(message)s")
+    root, ours = logging.getLogger(), logging.getLogger("hermes")
+    complaining = logging.raiseExceptions
+    logging.raiseExceptions = False
+    ours.setLevel(level)
+    for sink in sinks:
+        sink.setFormatter(form)
+        sink.addFilter(RedactingFilter(secrets))
+        root.addHandler(sink)
+    try:
+        yield
+    finally:
+        for sink in sinks:
+            root.removeHandler(sink)
+            sink.close()
+        logging.raiseExceptions = complaining
+
+
+# --- reading it ------------------------------------------------------------------------------------
+
+
+def show_log(home: Path, console: Console, count: int, follow: bool) -> None:
+    """The last lines, also those of the file before if the log has just been turned; then what comes."""
+    path = home / LOG_FILE
+    if not path.exists() and not follow:
+        raise UserError(f"There is no log yet at {path}.", hint="Start the gateway: hermes gateway start")
+    following = Following(path)
+    for line in _last_lines(path, count):
+        console.line(line)
+    while follow:
+        for line in following.news():
+            console.line(line)
+        console.out.flush()
+        time.sleep(_LOOK_SECONDS)
+
+
+class Following:
+    """A log as it grows, over the moments at which it is turned; begins at its end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = 0
+        self._at = 0
+        self._rest = b""
+        with contextlib.suppress(OSError):
+            known = path.stat()
+            self._file, self._at = known.st_ino, known.st_size
+
+    def news(self) -> Iterator[str]:
+        try:
+            with self._path.open("rb") as file:
+                known = os.fstat(file.fileno())
+                if known.st_ino != self._file or known.st_size < self._at:
+                    self._file, self._at, self._rest = known.st_ino, 0, b""
+                file.seek(self._at)
+                while bite := file.read(_BITE):
+                    self._at += len(bite)
+                    *whole, self._rest = (self._rest + bite).split(b"\n")
+                    yield from (line.decode("utf-8", "replace") for line in whole)
+        except FileNotFoundError:
+            return
+
+
+def _last_lines(path: Path, count: int) -> list[str]:
+    lines: deque[str] = deque(maxlen=count)
+    for part in (path.with_name(f"{path.name}.1"), path):
+        with contextlib.suppress(FileNotFoundError), part.open(encoding="utf-8", errors="replace") as file:
+            lines.extend(line.rstrip("\n") for line in file)
+    return list(lines)

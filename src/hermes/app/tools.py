@@ -1,0 +1,48 @@
+"""What an agent is given to work with: its toolsets, and a provider that tells its model a little more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+
+from hermes.agent.tools import Workbench, default_tools
+from hermes.domain.ports import ModelPiece, ModelRequest, Provider
+from hermes.domain.tool import Tool
+
+Inject = Callable[[ModelRequest], ModelRequest]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolsets:
+    """Which toolsets an agent has: those enabled (all if none is named, nothing for `none`), without those
+    disabled."""
+
+    enabled: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
+
+
+class Injecting:
+    """A provider whose model is told more than the transcript says. What is injected is stored nowhere."""
+
+    def __init__(self, provider: Provider, inject: Inject) -> None:
+        self._provider = provider
+        self._inject = inject
+
+    def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        return self._provider.call(self._inject(request))
+
+
+def own_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
+    """The tools Hermes brings along; toolsets that only plugins have are not its business."""
+    foreign = {tool.toolset for tool in added}
+    enabled = [name for name in chosen.enabled if name not in foreign]
+    if chosen.enabled and not enabled:
+        return []
+    return default_tools(
+        bench, enabled=enabled, disabled=[name for name in chosen.disabled if name not in foreign]
+    )
+
+
+def added_tools(chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
+    allowed = set(chosen.enabled) or {tool.toolset for tool in added}
+    return [tool for tool in added if tool.toolset in allowed - set(chosen.disabled)]

@@ -1,0 +1,53 @@
+"""Menus of commands on platforms that have some: handed over when an account comes up and its menu is another
+than the one that was taken last. What was taken is remembered in the store, so a restart asks nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+
+from hermes.control.commands.menu import menu_entries
+from hermes.domain.errors import HermesError
+from hermes.domain.ports import Menu, Platform, Store
+from hermes.domain.settings import Settings
+
+log = logging.getLogger("hermes.menus")
+_SECONDS = 60.0
+
+
+class Menus:
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def offer(self, account: str, platform: Platform) -> None:
+        """The account is up."""
+        if platform.capabilities.menu is None or not isinstance(platform, Menu):
+            return
+        task = asyncio.create_task(self._show(account, platform), name=f"menu {account}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _show(self, account: str, platform: Platform) -> None:
+        limits = platform.capabilities.menu
+        assert limits is not None and isinstance(platform, Menu)
+        entries = menu_entries(account.partition("@")[0], self._settings, limits)
+        digest, fact = hashlib.sha256(repr(entries).encode()).hexdigest(), f"menu:{account}"
+        if await self._store.read(lambda tx: tx.facts.get(fact)) == digest:
+            return
+        try:
+            async with asyncio.timeout(_SECONDS):
+                await platform.show_menu(entries)
+        except (HermesError, TimeoutError) as error:
+            # Commands work without it; the next time the account comes up it is offered again.
+            log.warning("menu.not_taken account=%s why=%s", account, str(error) or "no answer")
+            return
+        await self._store.write(lambda tx: tx.facts.put(fact, digest))
+        log.info("menu.taken account=%s commands=%d", account, len(entries))

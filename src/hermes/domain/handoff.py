@@ -1,0 +1,67 @@
+"""Hand-offs: conversations on their way from the terminal to a chat. Rows, and the port that keeps them."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from hermes.domain.address import Address, Source
+from hermes.domain.ids import AgentId, SessionId
+
+
+class HandoffState(StrEnum):
+    """pending → running → completed · failed; one whose carrier died runs until its lease is over."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+    @property
+    def open(self) -> bool:
+        return self in (HandoffState.PENDING, HandoffState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handoff:
+    """`account` is where to, as `platform[@account]`, `source` who asked for it. `due_at` is when it may be
+    taken up: for one that runs, when its lease is over. `to` and `left` are known once it is completed: the
+    chat it went to, and the session in which whoever asked is now. `error` says why it failed or waits."""
+
+    id: str
+    agent: AgentId
+    session: SessionId
+    account: str
+    source: Source
+    created_at: datetime
+    due_at: datetime
+    state: HandoffState = HandoffState.PENDING
+    attempts: int = 0
+    to: Address | None = None
+    left: SessionId | None = None
+    error: str = ""
+
+
+class Handoffs(Protocol):
+    """The hand-offs of one agent."""
+
+    def add(self, handoff: Handoff) -> bool:
+        """False if its session is being handed over already."""
+
+    def get(self, handoff: str) -> Handoff | None: ...
+
+    def change(self, was: Handoff, now: Handoff) -> bool:
+        """Write `now` if it still is in the state and at the attempt of `was`; False changes nothing."""
+
+    def open(self) -> list[Handoff]:
+        """Those that are not settled, the oldest first."""
+
+    def latest(self, session: SessionId | None, limit: int) -> list[Handoff]:
+        """Of one session or of all, the newest first."""
+
+
+def new_handoff_id() -> str:
+    return f"ho_{secrets.token_hex(4)}"

@@ -1,0 +1,25 @@
+"""Outgoing webhooks on paper."""
+
+from __future__ import annotations
+
+from hermes.domain.capabilities import Capabilities, Flavour, Manifest, SettingField
+
+MANIFEST = Manifest(
+    name="webhook",
+    title="Outgoing webhooks",
+    adapter="hermes.entry.platforms.webhook.adapter:WebhookAdapter",
+    capabilities=Capabilities(
+        max_text=65_000,
+        flavour=Flavour.COMMONMARK,
+        # A request that is sent again carries the same `webhook-id`, by which who gets it counts it once.
+        dedupe_seconds=86_400.0,
+    ),
+    requires=("aiohttp",),
+    settings=(
+        SettingField(
+            env="WEBHOOK_TARGETS",
+            title="Named addresses with their secrets: `platforms.webhook.targets`",
+            required=False,
+        ),
+    ),
+)

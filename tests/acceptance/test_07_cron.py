@@ -1,0 +1,103 @@
+"""Jobs made and looked after in a chat: the four forms, silence, the wrapping, repeats, catching up once, a
+script alone, what another job said. Over HTTP: tests/entry/http/test_jobs.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.job import RunState
+from hermes.domain.settings import CronSettings
+from hermes.testing.clock import FakeClock, settle
+from hermes.testing.harness import Journey, open_settings
+from hermes.testing.jobs import FakeJobWorld
+from hermes.testing.model import Say, last_words, say
+from tests.acceptance.telling import KINDS, seen_once, write
+from tests.journeys.cut import cut_everywhere
+from tests.journeys.test_cron import DAY, HOUR, SCRIPTS, make, pass_time, rest, runs, told
+
+
+def works(request: object) -> Say:
+    task = last_words(request).rpartition("\n")[2]  # type: ignore[arg-type]
+    return say("[SILENT]" if task == "be quiet" else f"done: {task}")
+
+
+def journey(folder: Path, kind: str = "edits", *, wrap: bool = True) -> Journey:
+    settings = open_settings(timezone="UTC", cron=CronSettings(wrap_response=wrap))
+    jobs = FakeJobWorld(scripts=dict(SCRIPTS))
+    return Journey(folder=folder, kind=kind, script=works, settings=settings, clock=FakeClock(), jobs=jobs)
+
+
+def clock(chat: Journey) -> FakeClock:
+    assert isinstance(chat.clock, FakeClock)
+    return chat.clock
+
+
+async def talk(chat: Journey) -> None:
+    write(chat.world, "/cron add 10m | water the plants")
+    await chat.until_seen("Made: ")
+    await chat.until_taken()
+    await clock(chat).leap(660)
+    await settle()
+    [run] = await rest(chat)
+    assert run.state is RunState.OVER
+    await chat.until_seen("done: water the plants")
+    await chat.until_idle()
+    seen_once(chat.world, "Made: ", "done: water the plants")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_job_is_made_in_the_chat_and_tells_there(tmp_path: Path, kind: str) -> None:
+    async with journey(tmp_path, kind) as chat:
+        await talk(chat)
+        [_, told_there] = chat.world.seen()
+        assert told_there.startswith("⏰") and "/cron" in told_there, "it says what it is and how to stop it"
+
+
+@pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
+async def test_stopped_at_each_write(tmp_path: Path, full: bool, after: bool) -> None:
+    await cut_everywhere(tmp_path, journey, talk, after=after, full=full)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_day_of_jobs(tmp_path: Path, kind: str) -> None:
+    async with journey(tmp_path, kind, wrap=False) as chat:
+        for schedule, task in (
+            ("30m", "one delay"),
+            ("every 4h", "be quiet"),
+            ("0 15 * * MON", "a calendar"),
+            ("2026-01-05T16:00", "a moment"),
+        ):
+            chat.world.write(f"/cron add {schedule} | {task}")
+            await chat.until(lambda: len(chat.world.seen()) == len(chat.world.updates))
+        made = len(chat.world.seen())
+        await make(chat, "every 70m", "twice", times=2)
+        await make(chat, "every 5h", script="mail.sh", prompt="", no_agent=True, times=1)
+        await make(chat, "6h", "sum up", context_from=["a moment"])
+        await pass_time(chat, clock(chat), 8 * HOUR)
+        heard = chat.world.seen()[made:]
+        assert heard == [
+            "done: one delay",
+            "done: twice",
+            "done: twice",
+            "done: a calendar",
+            "done: a moment",
+            "3 new mails",
+            "done: sum up",
+        ]
+        words = [last_words(request) for request in chat.model.requests]
+        assert any("What the job “a moment” said last" in text for text in words)
+
+
+async def test_a_week_of_downtime_is_caught_up_once(tmp_path: Path) -> None:
+    chat = journey(tmp_path, wrap=False)
+    async with chat:
+        await make(chat, "0 8 * * *")
+        await chat.abandon()
+    await clock(chat).leap(7 * DAY)
+    async with replace(chat) as chat:
+        await rest(chat)
+        assert told(await runs(chat)) == ["01-12 08:00 ok"]
+        assert chat.world.seen() == ["done: look"]

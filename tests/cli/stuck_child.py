@@ -1,0 +1,45 @@
+"""A real gateway process whose event loop is held by a call that does not return: `stuck_child.py <home>`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from hermes.admin import watchdog
+from hermes.admin.gateway import GatewayProcess
+from hermes.app import App, Given
+from hermes.domain.settings import Settings
+
+
+def hold_the_loop() -> None:
+    time.sleep(120)
+
+
+def impatient(settings: Settings) -> Settings:
+    return replace(settings, gateway=replace(settings.gateway, stuck_seconds=1.0))
+
+
+def main(home: Path) -> int:
+    watchdog._BEAT, watchdog._SUSPICIOUS = 0.1, 0.3  # type: ignore[misc]
+    live = App.live
+
+    async def then_stuck(self: App, state: object) -> None:
+        asyncio.get_running_loop().call_later(1.5, hold_the_loop)
+        await live(self, state)  # type: ignore[arg-type]
+
+    App.live = then_stuck  # type: ignore[method-assign, assignment]
+    process = GatewayProcess(
+        home=home,
+        environ=os.environ,
+        given=Given(change=impatient),
+        say=lambda line: print(line, file=sys.stderr, flush=True),
+    )
+    return process.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,154 @@
+"""`hermes gateway start|stop|restart|logs` and exit codes, with real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes.admin.gateway import EXIT_RESTART, EXIT_SETTINGS
+from hermes.control.restart import BACK, RESTARTED
+from hermes.testing.wire import WorldServer
+from hermes.testing.world import World
+from tests.cli.command import PATIENCE, environment, gateway, hermes
+from tests.cli.test_stopping import life, until
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "home"
+    folder.mkdir(mode=0o700)
+    yield folder
+    for place in (folder, tmp_path / "second"):
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            os.kill(json.loads((place / "gateway.pid").read_text())["pid"], signal.SIGKILL)
+
+
+def pid_of(home: Path) -> int:
+    return int(json.loads((home / "gateway.pid").read_text())["pid"])
+
+
+def test_a_gateway_in_the_background(home: Path) -> None:
+    assert hermes(home, "gateway", "logs").code == 1
+    nothing = hermes(home, "gateway", "stop")
+    assert (nothing.code, nothing.out) == (0, f"No gateway runs on {home}.\n")
+    started = hermes(home, "gateway", "start")
+    pid = pid_of(home)
+    assert started.code == 0 and f"(process {pid})" in started.out and "logs/gateway.log" in started.out
+    again = hermes(home, "gateway", "start")
+    assert again.code == 0 and "already runs" in again.out and pid_of(home) == pid
+    inside = hermes(home, "gateway", "stop", _HERMES_GATEWAY="1")
+    assert inside.code == 1 and "may not stop" in inside.err and pid_of(home) == pid
+    second = home.parent / "second"
+    second.mkdir(mode=0o700)
+    assert hermes(second, "gateway", "start").code == 0
+    restarted = hermes(home, "gateway", "restart")
+    assert restarted.code == 0 and "The gateway runs on" in restarted.out, restarted.err
+    shown = hermes(home, "gateway", "status", "--jobs")
+    for job in ("cron", "retention", "session expiry", "media clean-up", "database backup"):
+        assert job in shown.out
+    logs = hermes(home, "gateway", "logs", "-n", "200")
+    assert logs.out.count("gateway.start epoch=") == 2 and logs.out.count("gateway.stop epoch=1") == 1
+    assert len(hermes(home, "gateway", "logs", "-n", "1").out.splitlines()) == 1
+    stopped = hermes(home, "gateway", "stop", "--all")
+    assert stopped.code == 0 and stopped.out.count("is stopped.") == 2, stopped.err
+    assert not (home / "gateway.pid").exists() and not (second / "gateway.pid").exists()
+
+
+def test_a_start_that_fails_says_why(home: Path) -> None:
+    (home / "gateway.db").write_bytes(b"not a database at all" * 100)
+    (home / "gateway.db").chmod(0o000)
+    (home / "config.yaml").write_text("platforms: {telegram: {dm_policy: open}}\n")
+    started = hermes(home, "gateway", "start")
+    assert started.code == 1 and "did not start" in started.err and "Traceback" not in started.err
+    half_open = hermes(home, "gateway", "run")
+    assert half_open.code == EXIT_SETTINGS and "telegram" in half_open.err
+
+
+def test_the_log_is_followed_over_its_turning(home: Path) -> None:
+    (home / "logs").mkdir(parents=True)
+    log = home / "logs" / "gateway.log"
+    log.write_text("one\ntwo\n")
+    command = [sys.executable, "-P", "-m", "hermes", "gateway", "logs", "-f", "-n", "1"]
+    with subprocess.Popen(
+        command, env=environment(home), cwd="/", stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as follower:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == "two\n"
+        with log.open("a") as file:
+            file.write("three\nfo")
+            file.flush()
+            assert follower.stdout.readline() == "three\n"
+            file.write("ur\n")
+        assert follower.stdout.readline() == "four\n"
+        log.rename(log.with_name("gateway.log.1"))
+        log.write_text("five \x1b[31m\n")
+        assert follower.stdout.readline().startswith("five ") and follower.poll() is None
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait(PATIENCE) == 130
+
+
+def test_another_gateway_takes_over_when_told_to(home: Path) -> None:
+    with gateway(home) as first:
+        # The log of the first is written over: it is asked no more.
+        with gateway(home, "--replace") as second:
+            assert first.process.wait(PATIENCE) == 0 and pid_of(home) == second.process.pid
+            assert second.stop() == 0
+
+
+def test_a_service_manager_is_told_and_asked_for_a_restart(home: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        place = home.parent / "notify"
+        manager.bind(str(place))
+        manager.settimeout(PATIENCE)
+        told = {"NOTIFY_SOCKET": str(place), "WATCHDOG_USEC": "400000"}
+        with gateway(home, **told) as running:
+            heard: set[str] = set()
+            while not {"READY=1", "WATCHDOG=1"} <= heard:
+                heard.update(manager.recv(4096).decode().split("\n"))
+            running.process.send_signal(signal.SIGUSR1)
+            while "STOPPING=1" not in heard:
+                heard.update(manager.recv(4096).decode().split("\n"))
+            assert running.process.wait(PATIENCE) == EXIT_RESTART
+    assert json.loads((home / "gateway_state.json").read_text())["restart_requested"] is True
+
+
+async def test_slash_restart_of_a_real_process(tmp_path: Path) -> None:
+    """The answer is cut in two by the restart, and whole in the end."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "config.yaml").write_text("platforms: {fake: {allowed_users: [u1]}}\n")
+    world = World()
+    async with WorldServer(world) as server:
+        (home / "hold").touch()
+        world.write("hello")
+        async with life(home, server.port, 0.3) as running:
+            await until(lambda: bool(world.messages))
+            world.write("/restart")
+            code = await asyncio.to_thread(running.process.wait, PATIENCE)
+            assert code == EXIT_RESTART, running.err
+        assert RESTARTED in world.seen() and BACK not in world.seen()
+        (home / "hold").unlink()
+        async with life(home, server.port) as running:
+            await until(lambda: BACK in world.seen() and "You said: hello" in world.seen())
+            assert await asyncio.to_thread(running.stop) == 0
+    assert world.seen().count(BACK) == 1 and world.seen().count(RESTARTED) == 1
+
+
+def test_a_loop_that_is_stuck_ends_the_process(home: Path) -> None:
+    """A gateway whose loop is held by a call that does not return."""
+    script = str(Path(__file__).with_name("stuck_child.py"))
+    with gateway(home, script=(script, str(home))) as running:
+        assert running.process.wait(PATIENCE) == 1
+        assert "watchdog.ends" in running.err
+    stacks = (home / "logs" / "gateway-stuck.log").read_text()
+    assert "hold_the_loop" in stacks and "ended: the loop has not turned" in stacks

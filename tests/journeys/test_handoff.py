@@ -1,0 +1,321 @@
+"""Hand-off: a conversation of the terminal goes on in a chat, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.control.doors import Replied
+from hermes.control.handoff import LEASE_SECONDS, MOST_ATTEMPTS, cancel_handoff, retry_handoff
+from hermes.domain.address import Address
+from hermes.domain.errors import HermesError, Refused, Unreachable, UserError
+from hermes.domain.event import UserSaid
+from hermes.domain.handoff import Handoff, HandoffState
+from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.settings import PlatformSettings, Route, RouteMatch
+from hermes.domain.turn import Turn
+from hermes.entry.terminal.door import EmbeddedDoor, local_caller
+from hermes.testing.clock import FakeClock, settle
+from hermes.testing.harness import PATIENCE, Journey, open_settings
+from hermes.testing.model import call
+from hermes.testing.world import Deed, World
+from tests.journeys.cut import one_life
+
+MAIN = AgentId("main")
+MOST_WRITES = 60
+
+
+def owned(**more: object) -> PlatformSettings:
+    """Everybody may speak, and Ann may choose the home channel."""
+    return PlatformSettings(allow_all_users=True, allowed_users=("ann",), **more)  # type: ignore[arg-type]
+
+
+def journey(folder: Path, **more: Any) -> Journey:
+    more.setdefault("settings", open_settings(platforms={"fake": owned()}))
+    return Journey(folder=folder, **more)
+
+
+class Terminal:
+    """Somebody at the machine."""
+
+    def __init__(self, journey: Journey, session: SessionId | None = None) -> None:
+        self._journey = journey
+        self.door = EmbeddedDoor(journey.gateway, local_caller(), session)
+        self._said = 0
+
+    async def say(self, text: str) -> Turn:
+        self._said += 1
+        turn = await self.door.say(text, f"k{self._said}")
+        async for _ in self.door.watch(turn.id, 0):
+            pass
+        return turn
+
+    async def command(self, text: str) -> Replied:
+        return await self.door.command(text)
+
+
+async def rows(chat: Journey) -> Sequence[Handoff]:
+    return await chat.database.read(lambda tx: tx.handoffs.latest(None, 9))
+
+
+async def spoken(chat: Journey, session: SessionId) -> list[str]:
+    entries = await chat.database.read(lambda tx: tx.journal.read(session))
+    return [entry.record.text for entry in entries if isinstance(entry.record, UserSaid)]
+
+
+async def set_home(chat: Journey, kind: str = "private", **more: object) -> None:
+    chat.world.write("/sethome", chat="9", user="ann", kind=kind, **more)
+    await chat.until_seen("now the home channel", chat="9")
+
+
+async def test_a_conversation_goes_to_a_thread_and_comes_back(tmp_path: Path) -> None:
+    world = World()
+    async with journey(tmp_path, world=world) as chat:
+        await set_home(chat, kind="channel")
+        terminal = Terminal(chat)
+        turn = await terminal.say("plan the garden")
+        replied = await terminal.command("/handoff fake")
+        assert "goes on in fake:9:t1" in replied.text and f"/resume {turn.session}" in replied.text
+        assert [(one.chat, one.text) for one in world.did(Deed.OPENED)] == [("9", "plan the garden")]
+        await chat.until(lambda: any("handed over" in one for one in world.seen("9", "t1")))
+
+        world.write("and the roses?", chat="9", thread="t1", kind="thread", user="ben")
+        await chat.until_seen("and the roses?", chat="9")
+        await chat.until_idle()
+        said = await spoken(chat, turn.session)
+        assert (said[0], said[-1]) == ("plan the garden", "and the roses?")
+
+        elsewhere = await terminal.say("something else")
+        assert elsewhere.session == replied.session != turn.session
+        back = await terminal.command(f"/resume {turn.session}")
+        assert "Back in “plan the garden”" in back.text
+        assert (await terminal.say("here again")).session == turn.session
+        assert (await spoken(chat, turn.session))[-1] == "here again"
+
+
+async def test_without_threads_it_goes_to_the_home_channel(tmp_path: Path) -> None:
+    async with journey(tmp_path, kind="plain") as chat:
+        await set_home(chat)
+        terminal = Terminal(chat)
+        turn = await terminal.say("plan the garden")
+        assert "goes on in fake:9." in (await terminal.command("/handoff fake")).text
+        await chat.until_seen("A conversation comes over from the terminal. /resume", "handed over", chat="9")
+        chat.world.write("go on", chat="9", user="ann")
+        await chat.until_seen("go on", chat="9")
+        await chat.until_idle()
+        assert (await spoken(chat, turn.session))[-1] == "go on"
+
+
+async def test_a_chat_that_is_no_forum_is_used_as_it_is(tmp_path: Path) -> None:
+    world = World(trouble=lambda what, chat: Refused("the chat is not a forum") if what == "open" else None)
+    async with journey(tmp_path, world=world) as chat:
+        await set_home(chat)
+        terminal = Terminal(chat)
+        await terminal.say("plan the garden")
+        assert "goes on in fake:9." in (await terminal.command("/handoff fake")).text
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("/handoff", "Say where to. There is: fake."),
+        ("/handoff moon", "There is no platform “moon” here. There is: fake."),
+        ("/handoff fake", "fake has no home channel to hand this conversation to. Write /sethome"),
+    ],
+)
+async def test_what_is_wrong_is_said_and_changes_nothing(tmp_path: Path, line: str, told: str) -> None:
+    async with journey(tmp_path) as chat:
+        terminal = Terminal(chat)
+        turn = await terminal.say("plan the garden")
+        replied = await terminal.command(line)
+        assert told in replied.text and replied.session == turn.session
+        assert await rows(chat) == []
+
+
+async def test_nothing_to_hand_over_and_not_from_a_chat(tmp_path: Path) -> None:
+    async with journey(tmp_path) as chat:
+        await set_home(chat)
+        assert "There is nothing to hand over yet." in (await Terminal(chat).command("/handoff fake")).text
+        chat.world.write("/handoff fake", chat="9", user="ann")
+        await chat.until_seen("/handoff works in the terminal alone.", chat="9")
+        chat.world.write("/help", chat="9", user="ann")
+        await chat.until_seen("/sethome", chat="9")
+        assert not any("/handoff [platform]" in seen for seen in chat.world.seen("9"))
+
+
+async def test_not_while_a_turn_runs(tmp_path: Path) -> None:
+    async with journey(tmp_path, script=[call("clarify", '{"question": "Which one?"}')]) as chat:
+        await set_home(chat)
+        door = Terminal(chat).door
+        await door.say("ask me", "k1")
+        await settle()
+        assert "/handoff does not work while a turn runs." in (await door.command("/handoff fake")).text
+        assert await rows(chat) == []
+
+
+async def test_where_everybody_has_a_conversation_of_their_own_it_is_refused(tmp_path: Path) -> None:
+    async with journey(tmp_path, kind="plain") as chat:
+        await set_home(chat, kind="group", mentions_us=True)
+        terminal = Terminal(chat)
+        turn = await terminal.say("plan the garden")
+        replied = await terminal.command("/handoff fake")
+        assert "everybody has a conversation of their own (group_sessions_per_user)" in replied.text
+        assert replied.session == turn.session
+        assert [one.state for one in await rows(chat)] == [HandoffState.FAILED]
+
+
+async def test_a_chat_of_another_agent_is_refused(tmp_path: Path) -> None:
+    route = Route(match=RouteMatch(platform="fake"), agent=AgentId("other"))
+    settings = open_settings(platforms={"fake": owned(home_channel="9")}, routes=(route,))
+    async with journey(tmp_path, settings=settings, agents=("main", "other")) as chat:
+        terminal = Terminal(chat)
+        await terminal.say("plan the garden")
+        replied = await terminal.command("/handoff fake")
+        assert "belongs to the agent “other”" in replied.text
+
+
+async def test_it_waits_for_its_platform_and_is_asked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.control.gateway.HANDOFF_SECONDS", 0.05)
+    async with journey(tmp_path) as chat:
+        await set_home(chat)
+        terminal = Terminal(chat)
+        turn = await terminal.say("plan the garden")
+        await chat.disconnect()
+        assert "It is on its way to fake" in (await terminal.command("/handoff fake")).text
+        assert "being handed over already" in (await terminal.command("/handoff fake")).text
+        assert "fake is not connected" in (await terminal.command("/handoff")).text
+        chat.connect()
+        await chat.until_seen("handed over", chat="9")
+        [row] = await rows(chat)
+        assert (row.state, row.session) == (HandoffState.COMPLETED, turn.session)
+
+
+async def test_trouble_is_tried_three_times_then_told_and_can_be_tried_again(tmp_path: Path) -> None:
+    troubles: list[HermesError] = [Unreachable("the line is busy", after=1.0)] * MOST_ATTEMPTS
+    world = World()
+    clock = FakeClock()
+    async with journey(tmp_path, world=world, clock=clock) as chat:
+        await set_home(chat)
+        terminal = Terminal(chat)
+        await terminal.say("plan the garden")
+        world.trouble = lambda what, chat: troubles.pop() if what == "open" and troubles else None
+        asking = asyncio.create_task(terminal.command("/handoff fake"))
+        while not asking.done():
+            await settle()
+            await clock.advance(1.0)
+        assert "not handed over to fake: the line is busy. It stays here." in (await asking).text
+        [row] = await rows(chat)
+        await chat.database.write(lambda tx: retry_handoff(tx, row.id, clock.now()))
+        chat.gateway.handoffs.ring()
+        await chat.until_seen("handed over", chat="9")
+        with pytest.raises(UserError, match="has not failed"):
+            await chat.database.write(lambda tx: retry_handoff(tx, row.id, clock.now()))
+        with pytest.raises(UserError, match="is over"):
+            await chat.database.write(lambda tx: cancel_handoff(tx, row.id))
+
+
+async def test_one_that_was_cancelled_meanwhile_moves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with journey(tmp_path) as chat:
+        await set_home(chat)
+        terminal = Terminal(chat)
+        turn = await terminal.say("plan the garden")
+        opening, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(parent: Address, name: str) -> Address:
+            opening.set()
+            await go_on.wait()
+            return replace(parent, thread="late")
+
+        monkeypatch.setattr(chat.platform, "open_thread", slow)
+        asking = asyncio.create_task(terminal.command("/handoff fake"))
+        await opening.wait()
+        [row] = await rows(chat)
+        await chat.database.write(lambda tx: cancel_handoff(tx, row.id))
+        go_on.set()
+        assert "not handed over to fake: cancelled" in (await asking).text
+        assert (await terminal.say("still here")).session == turn.session
+
+
+async def test_what_is_allowed_at_the_machine_does_not_go_along(tmp_path: Path) -> None:
+    async with journey(tmp_path) as chat:
+        await set_home(chat)
+        terminal = Terminal(chat)
+        turn = await terminal.say("plan the garden")
+        before = await chat.database.read(lambda tx: tx.sessions.get(turn.session))
+        assert before is not None
+        await chat.database.write(lambda tx: tx.sessions.save(replace(before, yolo=True)))
+        await terminal.command("/handoff fake")
+        session = await chat.database.read(lambda tx: tx.sessions.get(turn.session))
+        assert session is not None and not session.yolo
+
+
+# --- killed at every write -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
+@pytest.mark.parametrize("kind", ["edits", "plain"])
+async def test_stopped_at_each_write_it_arrives_all_the_same(
+    tmp_path: Path, full: bool, kind: str, after: bool
+) -> None:
+    for number in range(1, MOST_WRITES, 1 if full else 7):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        world, clock = World(), FakeClock()
+        session = await begin(folder, world, clock, kind)
+        chat = journey(folder, world=world, clock=clock, kind=kind)
+        crashed = await hand_over(chat, session, number, after=after)
+        await arrive(folder, world, clock, kind, session)
+        if not crashed:
+            return
+
+
+async def begin(folder: Path, world: World, clock: FakeClock, kind: str) -> SessionId:
+    async with journey(folder, world=world, clock=clock, kind=kind) as chat:
+        await set_home(chat)
+        turn = await Terminal(chat).say("plan the garden")
+        await chat.until_idle()
+        return turn.session
+
+
+async def hand_over(chat: Journey, session: SessionId, number: int, *, after: bool) -> bool:
+    """Hand over and see it arrive, or die at some write on the way; whether it died."""
+
+    async def live(chat: Journey) -> None:
+        await Terminal(chat, session).command("/handoff fake")
+        await chat.until_idle()
+
+    return await one_life(chat, live, stop_at=number, after=after)
+
+
+async def settled(chat: Journey) -> Handoff:
+    [row] = await rows(chat)
+    known = await chat.gateway.handoffs.settled(MAIN, row.id, PATIENCE)
+    assert known is not None and known.state is HandoffState.COMPLETED, known
+    return known
+
+
+async def arrive(folder: Path, world: World, clock: FakeClock, kind: str, session: SessionId) -> None:
+    """The next life: what was asked for is done once, and what was not can be asked for again."""
+    async with journey(folder, world=world, clock=clock, kind=kind) as chat:
+        if not await rows(chat):
+            await Terminal(chat, session).command("/handoff fake")
+        await settle()
+        await clock.advance(LEASE_SECONDS + 1)
+        row = await settled(chat)
+        await chat.until_idle()
+        said = await spoken(chat, session)
+        assert len(said) == 2 and "handed over from the terminal" in said[1]
+        assert row.to is not None
+        assert len(world.did(Deed.OPENED)) <= 2
+        world.write("go on", chat="9", user="ann", thread=row.to.thread)
+        await chat.until_idle()
+        assert (await spoken(chat, session))[-1] == "go on"

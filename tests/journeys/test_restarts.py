@@ -1,0 +1,121 @@
+"""Stops and restarts, as people in chats see them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes.control.restart import BACK, ONLINE, RESTARTED, STOPPED
+from hermes.domain.ports import ModelRequest
+from hermes.domain.settings import DisplaySettings, PlatformSettings, Settings
+from hermes.domain.turn import BusyMode
+from hermes.testing.harness import Journey, open_settings
+from hermes.testing.model import Say, call, last_words, say
+from hermes.testing.world import World
+
+OWNER = PlatformSettings(allowed_users=("u1",), home_channel="home")
+
+
+def slow_at_first(lives: list[int]) -> Callable[[ModelRequest], Say]:
+    """A model that never ends in the first life."""
+
+    def script(request: ModelRequest) -> Say:
+        hold = asyncio.Event() if len(lives) == 1 else None
+        return Say(text=f"answer to {last_words(request)!r}", pieces=2, hold=hold)
+
+    return script
+
+
+def settings(**changes: object) -> Settings:
+    queue = DisplaySettings(busy_input_mode=BusyMode.QUEUE)
+    return open_settings(platforms={"fake": OWNER}, display=queue, **changes)
+
+
+@pytest.mark.parametrize("kind", ["edits", "plain"])
+async def test_a_restart_from_a_chat(tmp_path: Path, kind: str) -> None:
+    world, lives, asked = World(), [1], asyncio.Event()
+
+    def life() -> Journey:
+        script = slow_at_first(lives)
+        return Journey(
+            folder=tmp_path, world=world, kind=kind, script=script, settings=settings(), restart=asked.set
+        )
+
+    async with life() as chat:
+        world.write("think hard")
+        await chat.until(lambda: bool(chat.model.requests))
+        world.write("/restart")
+        await asked.wait()
+        await chat.until_seen("I tell you here when I am back")
+        await chat.gateway.stop(0.05, restarts=True)
+        assert world.seen("1").count(RESTARTED) == 1 and BACK not in world.seen()
+    lives.append(2)
+    world.write("meanwhile")
+    async with life() as chat:
+        await chat.until_seen(BACK, "answer to 'think hard'", "answer to 'meanwhile'")
+        await chat.until_idle()
+        assert world.seen("home") == [ONLINE]
+        assert world.seen("1").count(BACK) == 1 and world.seen("1").count(RESTARTED) == 1
+    async with life() as chat:
+        await chat.until_idle()
+        assert world.seen().count(BACK) == 1 and world.seen("home") == [ONLINE]
+
+
+async def test_a_stop_tells_only_chats_whose_answer_is_unfinished(tmp_path: Path) -> None:
+    world, lives = World(), [1]
+
+    def script(request: ModelRequest) -> Say:
+        if last_words(request) == "use danger":
+            return call("danger", '{"token": "t"}', id="d")
+        if last_words(request) == "quick":
+            return say("done")
+        return slow_at_first(lives)(request)
+
+    async with Journey(folder=tmp_path, world=world, script=script, settings=open_settings()) as chat:
+        world.write("quick", chat="1", user="u1")
+        world.write("use danger", chat="2", user="u2")
+        await chat.until_seen("done", "May I do t?")
+        world.write("long", chat="3", user="u3")
+        world.write("longer", chat="3", user="u3")
+        await chat.until(lambda: any(last_words(asked).startswith("long") for asked in chat.model.requests))
+        await chat.gateway.stop(0.05)
+    assert [place for place in "123" if STOPPED in world.seen(place)] == ["3"]
+    assert world.seen("3").count(STOPPED) == 1
+    lives.append(2)
+    async with Journey(folder=tmp_path, world=world, script=script, settings=open_settings()) as chat:
+        await chat.until_seen("answer to 'longer'")
+        await chat.until_idle()
+        assert world.seen().count(STOPPED) == 1 and ONLINE not in world.seen() and BACK not in world.seen()
+
+
+async def test_a_platform_can_be_left_in_peace(tmp_path: Path) -> None:
+    world, lives = World(), [1]
+    quiet = PlatformSettings(allow_all_users=True, home_channel="home", gateway_restart_notification=False)
+    peace = open_settings(platforms={"fake": quiet})
+    async with Journey(folder=tmp_path, world=world, script=slow_at_first(lives), settings=peace) as chat:
+        world.write("long")
+        await chat.until(lambda: bool(chat.model.requests))
+        await chat.gateway.stop(0.05, restarts=True)
+    lives.append(2)
+    async with Journey(folder=tmp_path, world=world, script=slow_at_first(lives), settings=peace) as chat:
+        await chat.until_seen("answer to 'long'")
+        await chat.until_idle()
+    assert world.seen() == ["answer to 'long'"]
+
+
+async def test_who_may_not_restart_changes_nothing(tmp_path: Path) -> None:
+    world, asked = World(), asyncio.Event()
+    tiers = PlatformSettings(allow_all_users=True, allow_admin_from=("boss",))
+    own = open_settings(platforms={"fake": tiers})
+    async with Journey(folder=tmp_path, world=world, settings=own, restart=asked.set) as chat:
+        world.write("/restart", user="u1")
+        await chat.until_seen("You may not use /restart here.")
+        assert not asked.is_set()
+    async with Journey(folder=tmp_path, world=world, settings=own) as chat:
+        world.write("/restart", chat="9", user="boss")
+        await chat.until_seen("This gateway belongs to a chat in a terminal.")
+        await chat.until_idle()
+    assert BACK not in world.seen()

@@ -1,0 +1,322 @@
+"""Webhooks out: signed requests to a server of the test, through the adapter and through the whole outbox."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from hermes.admin.config import run as run_config
+from hermes.app.accounts import is_enabled
+from hermes.control.courier import Letter
+from hermes.domain.address import Address
+from hermes.domain.errors import HermesError, Refused, Unreachable
+from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.message import Body
+from hermes.domain.rows import OutState
+from hermes.domain.settings import PlatformSettings, Secret
+from hermes.entry.http.webhooks.signatures import Headers, Scheme, verify
+from hermes.entry.platforms.webhook.adapter import WebhookAdapter
+from hermes.entry.platforms.webhook.convert import Target, error_for, is_public, read_targets, target_problems
+from hermes.entry.platforms.webhook.manifest import MANIFEST
+from hermes.state.settings import load_settings
+from hermes.testing.clock import FakeClock
+from hermes.testing.harness import Journey, open_settings
+from hermes.testing.platform_suite import (
+    Setting,
+    check_declared_abilities_are_there,
+    check_errors_are_translated,
+    check_sends_edits_deletes,
+    check_takes_its_longest_text,
+)
+
+OPS = Address(platform="webhook", chat="ops")
+SECRET = Secret("a-long-secret-of-the-operator")
+CHECKS = (
+    check_declared_abilities_are_there,
+    check_sends_edits_deletes,
+    check_errors_are_translated,
+    check_takes_its_longest_text,
+)
+
+
+class Receiver:
+    """Somebody's server."""
+
+    chat = OPS
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.ids: list[str] = []
+        self.schemes: set[Scheme] = set()
+        self.answers: list[web.Response] = []
+        self.port = 0
+        self._error: HermesError | None = None
+
+    def seen(self) -> list[str]:
+        return [body["data"]["text"] for body in self.bodies]
+
+    def fail_next(self, error: HermesError | None) -> None:
+        self._error = error
+
+    def deliver(self, text: str) -> None:
+        raise AssertionError("nothing comes in here")
+
+    def acknowledged(self) -> int:
+        return 0
+
+    async def answer(self, request: web.Request) -> web.Response:
+        data = await request.read()
+        when = float(request.headers["webhook-timestamp"])
+        headers = Headers(request.headers.items())
+        self.schemes.add(verify(headers, data, SECRET, now=when, loopback=False).scheme)
+        self.ids.append(request.headers["webhook-id"])
+        match self._error:
+            case Refused():
+                return web.Response(status=410)
+            case Unreachable(after=float() as after):
+                return web.Response(status=429, headers={"Retry-After": str(int(after))})
+            case Unreachable():
+                return web.Response(status=503)
+        if self.answers:
+            return self.answers.pop(0)
+        self.bodies.append(json.loads(data))
+        return web.Response(status=204)
+
+
+@asynccontextmanager
+async def receiver() -> AsyncIterator[Receiver]:
+    stage = Receiver()
+    app = web.Application()
+    app.router.add_post("/in", stage.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    stage.port = runner.addresses[0][1]
+    try:
+        yield stage
+    finally:
+        await runner.cleanup()
+
+
+def block(url: str, **more: object) -> PlatformSettings:
+    return PlatformSettings(trees={"targets": {"ops": {"url": url, "secret": SECRET, **more}}})
+
+
+def local(stage: Receiver) -> PlatformSettings:
+    return block(f"http://127.0.0.1:{stage.port}/in", allow_private=True)
+
+
+def nothing(variable: str) -> Secret | None:
+    return None
+
+
+@asynccontextmanager
+async def running(platform: WebhookAdapter) -> AsyncIterator[WebhookAdapter]:
+    async def never(items: object, cursor: str | None) -> None:
+        raise AssertionError("nothing comes in here")
+
+    task = asyncio.create_task(platform.run(never, None))
+    await asyncio.sleep(0)
+    try:
+        yield platform
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+async def post(platform: WebhookAdapter, to: Address = OPS) -> None:
+    await platform.send(to, Body(text="hello"), key="turn_1:0", reply_to=None)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_what_a_sender_has_to_pass(check: Any) -> None:
+    @asynccontextmanager
+    async def make() -> AsyncIterator[Setting]:
+        async with receiver() as stage, running(WebhookAdapter(local(stage), nothing)) as platform:
+            yield Setting(connect=lambda: platform, stage=stage)
+
+    await check(make)
+
+
+async def test_a_message_is_signed_and_keeps_its_id() -> None:
+    async with receiver() as stage, running(WebhookAdapter(local(stage), nothing)) as platform:
+        await post(platform)
+        await post(platform)
+        assert len(set(stage.ids)) == 1 and stage.schemes == {Scheme.SVIX}
+        assert stage.bodies[0]["type"] == "message" and stage.bodies[0]["data"]["target"] == "ops"
+
+
+@pytest.mark.parametrize("status", [200, 299, 301, 308, 400, 401, 404, 408, 425, 429, 500, 503])
+def test_answers_become_errors(status: int) -> None:
+    error = error_for(Target(name="ops"), status, {"Retry-After": "7"})
+    if status < 300:
+        assert error is None
+    elif status in (408, 425, 429, 500, 503):
+        assert isinstance(error, Unreachable) and error.after == 7.0 and error.maybe_done == (status >= 500)
+    else:
+        assert isinstance(error, Refused)
+
+
+async def test_a_redirect_is_not_followed_and_nobody_there_is_tried_again() -> None:
+    async with receiver() as stage, running(WebhookAdapter(local(stage), nothing)) as platform:
+        stage.answers = [web.Response(status=302, headers={"Location": "/in"})]
+        with pytest.raises(Refused, match="that is not followed"):
+            await post(platform)
+        assert stage.bodies == []
+    async with running(WebhookAdapter(local(stage), nothing)) as platform:
+        with pytest.raises(Unreachable) as error:
+            await post(platform)
+        assert not error.value.maybe_done
+
+
+class Book(AbstractResolver):
+    """Every name leads to this machine."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(hostname=host, host="127.0.0.1", port=port, family=socket.AF_INET, proto=0, flags=0)
+        ]
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "[::1]", "10.0.0.7", "169.254.169.254", "2130706433", "a.example"]
+)
+async def test_a_place_that_is_not_public_has_to_be_allowed(host: str) -> None:
+    async with running(WebhookAdapter(block(f"https://{host}/in"), nothing, Book)) as platform:
+        with pytest.raises(Refused, match="not public"):
+            await post(platform)
+
+
+async def test_an_allowed_name_may_lead_to_this_machine() -> None:
+    async with receiver() as stage:
+        settings = block(f"http://a.example:{stage.port}/in", allow_private=True)
+        async with running(WebhookAdapter(settings, nothing, Book)) as platform:
+            await post(platform)
+        assert stage.seen() == ["hello"]
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("8.8.8.8", True),
+        ("2606:4700::1111", True),
+        ("192.168.1.1", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("fe80::1%eth0", False),
+        ("fd00::1", False),
+        ("::ffff:10.0.0.1", False),
+        ("64:ff9b::7f00:1", False),
+        ("2002:7f00:1::", False),
+        ("no address", False),
+    ],
+)
+def test_which_addresses_are_public(address: str, public: bool) -> None:
+    assert is_public(address) is public
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"url": "https://a.example/in"}, "it has no secret to sign with; set WEBHOOK_MY_OPS_SECRET"),
+        ({"url": "http://a.example/in", "secret": SECRET}, "is not https"),
+        ({"url": "ftp://a.example/in", "secret": SECRET}, "its url must be https"),
+        ({"url": "https://u:p@a.example/in", "secret": SECRET}, "its url must be https"),
+        ({"url": "https://a.example:x/in", "secret": SECRET}, "its url must be https"),
+        ({"secret": SECRET}, "its url must be https"),
+        ({"url": "https://a.example", "secret": SECRET, "hedaers": 1}, "it has no key “hedaers”"),
+    ],
+)
+async def test_what_is_wrong_with_a_target_is_said(entry: dict[str, Any], told: str) -> None:
+    tree = {"my-ops": entry}
+    [problem] = target_problems(tree, nothing)
+    assert told in problem
+    async with running(WebhookAdapter(PlatformSettings(trees={"targets": tree}), nothing)) as platform:
+        with pytest.raises(Refused, match="cannot be used"):
+            await post(platform, Address(platform="webhook", chat="my-ops"))
+        with pytest.raises(Refused, match="there is no webhook target"):
+            await post(platform)
+
+
+def test_a_secret_may_be_a_variable() -> None:
+    tree = {"my-ops": "https://a.example/in"}
+    said = read_targets(tree, lambda name: SECRET if name == "WEBHOOK_MY_OPS_SECRET" else None)
+    assert said["my-ops"].secret == SECRET and not said["my-ops"].problem
+    assert list(target_problems(["x"], nothing)) != []
+
+
+def test_targets_in_the_settings_enable_it_and_are_checked(tmp_path: Path) -> None:
+    import io
+
+    config = tmp_path / "config.yaml"
+    config.write_text("platforms: {webhook: {targets: {ops: {url: 'https://a.example/in'}}}}\n")
+    config.chmod(0o600)
+    loaded = load_settings(tmp_path, {})
+    assert is_enabled(MANIFEST, loaded)
+    assert not is_enabled(MANIFEST, load_settings(tmp_path / "other", {}))
+    out, err = io.StringIO(), io.StringIO()
+    assert run_config(["check"], tmp_path, {}, out, err) != 0
+    assert "platforms.webhook.targets.ops: it has no secret" in out.getvalue()
+    (tmp_path / ".env").write_text("WEBHOOK_OPS_SECRET=a-long-secret-of-the-operator\n")
+    (tmp_path / ".env").chmod(0o600)
+    out = io.StringIO()
+    assert run_config(["check"], tmp_path, {}, out, err) == 0, out.getvalue()
+
+
+async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    clock = FakeClock()
+    async with receiver() as stage, running(WebhookAdapter(local(stage), nothing)) as platform:
+        home = PlatformSettings(allow_all_users=True, home_channel="home")
+        settings = open_settings(platforms={"fake": home, "webhook": local(stage)})
+        async with Journey(folder=tmp_path, settings=settings, clock=clock) as chat:
+            chat.gateway.attach("webhook", platform)
+            stage.answers = [web.Response(status=503), web.Response(status=429)]
+            letter = Letter(key="a", target="webhook:ops, fake", body=Body(text="the build is green"))
+            await chat.gateway.courier.post(MAIN_AGENT, letter)
+            while not stage.bodies:
+                await clock.advance(1.0)
+            assert stage.seen() == ["the build is green"] and len(set(stage.ids)) == 1
+            await chat.until_seen("the build is green", chat="home")
+            stage.answers = [web.Response(status=404)]
+            await chat.gateway.courier.post(
+                MAIN_AGENT, Letter(key="b", target="webhook:ops", body=Body(text="gone"))
+            )
+            [row] = [None]
+            async with asyncio.timeout(8):
+                while row is None:
+                    dead = await chat.database.read(lambda tx: tx.post.find((OutState.DEAD,)))
+                    row = dead[0] if dead else None
+                    await asyncio.sleep(0.005)
+            assert "the webhook “ops” says 404" in row.error
+            with pytest.raises(HermesError, match="There is no webhook target “nowhere”"):
+                await chat.gateway.courier.post(
+                    MAIN_AGENT, Letter(key="c", target="webhook:nowhere", body=Body(text="x"))
+                )
+    assert SECRET.reveal() not in caplog.text
+
+
+async def test_the_session_is_closed_with_the_adapter() -> None:
+    async with receiver() as stage:
+        platform = WebhookAdapter(local(stage), nothing)
+        async with running(platform):
+            await post(platform)
+            [session] = platform._sessions.values()
+        assert isinstance(session, aiohttp.ClientSession) and session.closed
