@@ -33,6 +33,7 @@ from hermes.control.doors import (
     open_turns,
     wake_session,
 )
+from hermes.control.entrance import ActorKey, Entrance
 from hermes.control.expiry import SessionExpiry
 from hermes.control.explain import explain
 from hermes.control.feed import Feeds
@@ -50,7 +51,7 @@ from hermes.control.restart import begin_life, tell_unfinished
 from hermes.control.resting import Resting
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
-from hermes.control.submission import Submission, Submitted, Submitting, check_size
+from hermes.control.submission import Submission, Submitted, check_size
 from hermes.control.tally import Tally
 from hermes.control.upkeep import Chores, forgetting, tidying
 from hermes.control.warm import WarmSession, WarmSessions
@@ -58,7 +59,7 @@ from hermes.control.watching import watch_turn
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.errors import HermesError, UserError
+from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, Body, Inbound
@@ -74,7 +75,6 @@ Going = TypeVar("Going", Submitted, Continued | None)
 STOP_SECONDS = 10.0
 HANDOFF_SECONDS = 20.0
 _MEGABYTE = 1024 * 1024
-ActorKey = tuple[AgentId, SessionId]
 
 
 class Gateway:
@@ -123,7 +123,7 @@ class Gateway:
         self._closing = False
         self._hurry = asyncio.Event()
         self._listeners: list[Callable[[Turn], None]] = []
-        self._catching_up: set[asyncio.Task[None]] = set()
+        self._entrance: Entrance | None = None
 
     def _make_cron(self, parts: Parts) -> Cron:
         return Cron(
@@ -173,6 +173,13 @@ class Gateway:
             fetching=Fetching(connected=self._delivery.connected, clock=parts.clock, settings=parts.settings),
             place=partial(place_prompt, self.capabilities),
             hooks=parts.hooks,
+        )
+        self._entrance = Entrance(
+            store=parts.store,
+            settings=parts.settings,
+            around=self._around,
+            actors=self._actors,
+            ring=self._ring_session,
         )
         world = IntakeWorld(
             store=parts.store,
@@ -284,30 +291,8 @@ class Gateway:
         """As `submit`, telling also whether this was asked before."""
         runtime = self._runtime(words.agent)
         check_size(words.input.text, self._parts.settings.gateway.max_message_chars)
-        unit = Submitting(words=words, settings=self._parts.settings, now=self._parts.clock.now()).unit
-        try:
-            submitted = await runtime.store.write(unit)
-        except asyncio.CancelledError:
-            self._catch_up()
-            raise
-        if submitted.fresh:
-            turn = submitted.turn
-            self.feeds.drive(turn.id)
-            self._ring_session(words.agent, turn.session, submitted.begun)
-        self._parts.hooks.tell_all(submitted.news)
-        return submitted
-
-    def _catch_up(self) -> None:
-        """Whoever asked has gone, but what they asked may be stored all the same: look for it after that."""
-
-        async def look() -> None:
-            with contextlib.suppress(HermesError):
-                await self._parts.store.write(_nothing)
-                self._actors.search()
-
-        task = asyncio.create_task(look(), name="catch up")
-        self._catching_up.add(task)
-        task.add_done_callback(self._catching_up.discard)
+        assert self._entrance is not None
+        return await self._entrance.ask(runtime, words)
 
     @property
     def keeps(self) -> timedelta:
@@ -394,9 +379,12 @@ class Gateway:
         """The questions of these turns that are answered or withdrawn, on record yet or not."""
         return await self._runtime(agent).store.read(lambda tx: settled_of(tx, turns))
 
-    def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
-        """A turn from record `after` on: what is stored, then what happens, to its end."""
-        return watch_turn(self.feeds, self._runtime(agent).store, turn, after)
+    def watch(
+        self, agent: AgentId, turn: TurnId, after: int = 0, *, live: bool = True
+    ) -> AsyncIterator[Seen]:
+        """A turn from record `after` on: what is stored, then what happens (without `live` only what is
+        stored of it), to its end."""
+        return watch_turn(self.feeds, self._runtime(agent).store, turn, after, live=live)
 
     async def answer(self, agent: AgentId, given: Answer) -> Outcome:
         now = self._parts.clock.now()
@@ -428,7 +416,7 @@ class Gateway:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 for turn in stopping:
-                    async for _ in self.watch(agent, turn):
+                    async for _ in self.watch(agent, turn, live=False):
                         pass
         for turn in await store.write(lambda tx: remove_session(tx, session)):
             self.feeds.end(turn)
@@ -493,7 +481,3 @@ class Gateway:
 
 
 _NO_ABILITIES = Capabilities()
-
-
-def _nothing(tx: Tx) -> None:
-    """A unit that only comes after those that were handed in before it."""
