@@ -93,6 +93,7 @@ class Host:
     async def _try(self) -> bool:
         """One connection, from lease to end. True when there is nothing more to try."""
         try:
+            await self._rest()
             await self._own()
             await self._connect()
             error: HermesError = Unreachable("the platform closed the connection")
@@ -107,6 +108,19 @@ class Host:
             error = Unreachable(f"the adapter broke ({type(broken).__name__})")
         await self._back_off(error)
         return False
+
+    async def _rest(self) -> None:
+        """Wait while an admin lets the account rest."""
+        name = self._account.name
+        if await self._gateway.resting(name):
+            await self._account.lease.release()
+            self._tell(HostState.PARKED, f"it rests; /platform resume {name} wakes it")
+            await self._gateway.resting.until(name, resting=False)
+
+    async def _mind_rest(self) -> None:
+        """End the connection of an account that is to rest."""
+        await self._gateway.resting.until(self._account.name, resting=True)
+        raise Unreachable("it is to rest", after=0.0)
 
     async def _own(self) -> None:
         while not await self._account.lease.take(LEASE_SECONDS):
@@ -124,7 +138,8 @@ class Host:
         bound = platform.capabilities.silence_seconds
         running = asyncio.create_task(platform.run(self._accept, cursor), name=f"adapter {name}")
         keeping = asyncio.create_task(self._keep(), name=f"lease {name}")
-        tasks = [running, keeping]
+        resting = asyncio.create_task(self._mind_rest(), name=f"rest {name}")
+        tasks = [running, keeping, resting]
         if bound > 0:
             tasks.append(asyncio.create_task(self._listen(bound), name=f"progress {name}"))
         try:
