@@ -101,6 +101,8 @@ class Mattermost:
     connections: list[Connection] = field(default_factory=list)
     most_upload: int = 1_000_000
     greeted: int = 0
+    closed: set[str] = field(default_factory=set)
+    """Channels whose posts the bot may not read."""
     deaf: bool = False
     """It takes WebSocket requests and answers none."""
     chaos: Callable[[], tuple[Fault, bool] | None] = lambda: None
@@ -421,6 +423,8 @@ class Mattermost:
         return post
 
     async def _list(self, request: web.Request) -> Any:
+        if request.match_info["id"] in self.closed:
+            raise FORBIDDEN
         here = [one for one in self.posts.values() if one["channel_id"] == request.match_info["id"]]
         self.calls.append((request.method, request.path, dict(request.query)))
         if "since" in request.query:

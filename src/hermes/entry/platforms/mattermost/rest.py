@@ -111,7 +111,7 @@ class Rest:
             answer = json.loads(raw)
         except ValueError:
             answer = None
-        if status >= 300:
+        if status >= 300 and not (status == 404 and answer is None):
             raise error_for(status, answer, headers)
         if answer is None:
             raise Unreachable("What answers there is no Mattermost: look at MATTERMOST_URL", maybe_done=True)
