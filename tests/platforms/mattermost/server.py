@@ -634,8 +634,10 @@ def check_post(asked: dict[str, Any]) -> None:
 
 def shown(post: dict[str, Any]) -> dict[str, Any]:
     """A post as people get it: what a button's integration is told stays with the server."""
+    if not post["props"].get("attachments"):
+        return {**post, "props": dict(post["props"])}
     found = deepcopy(post)
-    for part in found["props"].get("attachments") or []:
+    for part in found["props"]["attachments"]:
         for action in part.get("actions") or []:
             action.pop("integration", None)
     return found

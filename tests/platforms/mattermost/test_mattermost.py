@@ -182,6 +182,7 @@ def test_what_is_no_cursor(cursor: str) -> None:
 
 async def test_a_connection_that_answers_no_ping_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wire, "ping_seconds", 0.01)
+    monkeypatch.setattr(Wire, "pong_seconds", 0.1)
     async with MattermostBed() as bed:
         lives = 0
 

@@ -51,7 +51,9 @@ _URL_SHAPE = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 _TOKEN_SHAPE = re.compile(r"[A-Za-z0-9]{20,64}", re.ASCII)
 _OVERLAP = 60_000
 _PAGE, _PAGES = 200, 50
-_LOOKED_THROUGH = 5
+_LOOKED_THROUGH = 6
+_GLANCE = 30
+"""What was sent a moment ago is among the newest posts."""
 _MOST_SINCE = 1_000
 """So many posts come at once of those since a moment, and the server does not say which."""
 _MOST_FILES = 10
@@ -235,7 +237,7 @@ class MattermostAdapter:
             self._known.posts |= posts
             return list(posts.values())
         found: dict[str, Any] = {}
-        async for page in self._pages(chat, _PAGES):
+        async for page in self._pages(chat, _PAGES, _PAGE):
             found |= page
             if any(_made(post) <= since for post in page.values()):
                 break
@@ -243,15 +245,15 @@ class MattermostAdapter:
             log.warning("mattermost.history channel=%s: only the last %d are read", chat, len(found))
         return list(found.values())
 
-    async def _pages(self, chat: str, most: int) -> AsyncIterator[dict[str, Any]]:
-        """The posts of a channel, the newest first, page by page."""
+    async def _pages(self, chat: str, most: int, size: int) -> AsyncIterator[dict[str, Any]]:
+        """The posts of a channel, the newest first, page by page; the first one has this size."""
         before: dict[str, str] = {}
         for _ in range(most):
-            posts, order = _listed(await self._rest.get(f"/channels/{chat}/posts", per_page=_PAGE, **before))
+            posts, order = _listed(await self._rest.get(f"/channels/{chat}/posts", per_page=size, **before))
             yield {number: posts[number] for number in order}
-            if len(order) < _PAGE:
+            if len(order) < size:
                 return
-            before = {"before": order[-1]}
+            before, size = {"before": order[-1]}, _PAGE
 
     async def _press(self, told: Any, accept: Accept) -> bool:
         me = await self._who()
@@ -304,7 +306,7 @@ class MattermostAdapter:
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
         me, wanted_key = await self._who(), key_of(to, key)
-        async for page in self._pages(place(to)["channel_id"], _LOOKED_THROUGH):
+        async for page in self._pages(place(to)["channel_id"], _LOOKED_THROUGH, _GLANCE):
             for post in page.values():
                 props = post.get("props")
                 if isinstance(props, dict) and props.get(KEY) == wanted_key and post.get("user_id") == me.id:

@@ -36,18 +36,21 @@ class Rest:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._session: aiohttp.ClientSession | None = None
+        self._over = False
 
     @property
     def session(self) -> aiohttp.ClientSession:
+        if self._over:
+            raise Unreachable("the connection to Mattermost has ended")
         if self._session is None:
             # The server's cookies would be credentials of another kind.
             self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
         return self._session
 
     async def close(self) -> None:
+        self._over = True
         if self._session is not None:
             await self._session.close()
-            self._session = None
 
     async def get(self, path: str, **params: str | int) -> Any:
         return await self._ask("GET", path, self.answer_seconds, params=params)

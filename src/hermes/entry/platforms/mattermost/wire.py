@@ -24,6 +24,7 @@ _WAITING = 1_000
 
 class Wire:
     ping_seconds = 30.0
+    pong_seconds = 30.0
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, seconds: float) -> None:
         self._socket = socket
@@ -82,14 +83,16 @@ class Wire:
                 raise Unreachable("Mattermost's WebSocket was closed")
             yield event
 
-    async def ask(self, action: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
+    async def ask(
+        self, action: str, data: dict[str, Any] | None = None, seconds: float | None = None
+    ) -> dict[str, Any]:
         self._asked += 1
         number = self._asked
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         asked = {"action": action, "seq": number, **({} if data is None else {"data": data})}
         try:
             await self._socket.send_str(json.dumps(asked))
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(seconds or self._seconds):
                 told: dict[str, Any] = await answer
         except (TimeoutError, ConnectionError, aiohttp.ClientError) as error:
             raise Unreachable(
@@ -137,7 +140,7 @@ class Wire:
     async def _ping(self) -> None:
         while True:
             try:
-                await self.ask("ping")
+                await self.ask("ping", seconds=self.pong_seconds)
             except Unreachable:
                 await self._socket.close()
                 return
