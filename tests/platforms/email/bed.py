@@ -188,7 +188,7 @@ def _shown(taken: Taken, to: str) -> Shown:
     return Shown(
         ref=str(mail["Message-ID"]),
         chat=to,
-        text=inside[1] if inside else "",
+        text=re.sub("</?p>", "", inside[1]) if inside else "",
         files=files,
         reply_to=mail["In-Reply-To"],
     )

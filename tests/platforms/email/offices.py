@@ -7,6 +7,7 @@ import asyncio
 import atexit
 import contextlib
 import fcntl
+import logging
 import os
 import pwd
 import shutil
@@ -25,6 +26,7 @@ import pytest
 
 ADDRESS = "hermes@example.org"
 PASSWORD = 'p4ss "word" \\ of ours'
+logging.getLogger("mail.log").setLevel(logging.ERROR)
 PACKAGES = ("dovecot-imapd", "dovecot-lmtpd", "postfix")
 
 
@@ -365,8 +367,11 @@ def _ports(count: int) -> list[int]:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+    """What it says goes into a file: a pipe would stay open as long as a server that it starts."""
+    with tempfile.TemporaryFile("w+") as told:
+        done = subprocess.run(command, stdout=told, stderr=told, timeout=60, check=False)
+        told.seek(0)
+        assert done.returncode == 0, f"{' '.join(command)}\n{told.read()}"
 
 
 def _await_port(port: int, folder: Path) -> None:

@@ -108,6 +108,7 @@ class Taken:
 class _Talk:
     to: list[str] = field(default_factory=list)
     fault: tuple[Fault, bool] | None = None
+    revoked: bool = False
 
 
 class SmtpWire(Wire):
@@ -166,8 +167,10 @@ class SmtpWire(Wire):
     def _instead(self, verb: bytes, line: bytes, talk: _Talk) -> bytes | None:
         """What is answered in the server's place."""
         if verb == b"AUTH" and self._failing.get("", (None, 0))[0] is Fault.REVOKED:
-            fault = self._next("")
-            return _ANSWERS[fault[0]] if fault else None
+            # A client may try another way to log in: the password is as wrong there.
+            talk.revoked = talk.revoked or self._next("") is not None
+        if verb == b"AUTH" and talk.revoked:
+            return _ANSWERS[Fault.REVOKED]
         if verb in (b"MAIL", b"RSET"):
             talk.to, talk.fault = [], None
         match = _TO.match(line)
