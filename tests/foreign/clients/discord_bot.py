@@ -8,6 +8,13 @@ import json
 import sys
 
 
+async def until(done: asyncio.Event, found: dict[str, object]) -> None:
+    try:
+        await asyncio.wait_for(done.wait(), 60)
+    except TimeoutError:
+        raise SystemExit(f"it never came to an end: {found}") from None
+
+
 async def with_discord_py(url: str, gateway: str, token: str, direct: str, general: str) -> dict[str, object]:
     import io
 
@@ -17,7 +24,8 @@ async def with_discord_py(url: str, gateway: str, token: str, direct: str, gener
     discord.http.Route.BASE = url
     discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(gateway)
     seen: list[str] = []
-    found: dict[str, object] = {"seen": seen}
+    fetched: list[str] = []
+    found: dict[str, object] = {"seen": seen, "fetched": fetched}
     done = asyncio.Event()
     intents = discord.Intents.default()
     intents.message_content = True
@@ -31,13 +39,18 @@ async def with_discord_py(url: str, gateway: str, token: str, direct: str, gener
             kind = "private" if private else "thread" if thread else "channel"
             seen.append(f"{kind} {message.author.display_name} {message.clean_content}")
             for file in message.attachments:
-                seen.append(f"file {(await file.read()).hex()[:8]} voice={file.is_voice_message()}")
+                fetched.append(f"{(await file.read()).hex()[:8]} voice={file.is_voice_message()}")
             if message.content == "hello":
                 view = discord.ui.View(timeout=None)
                 view.add_item(discord.ui.Button(label="Yes", custom_id="q_1:yes"))
                 async with message.channel.typing():
                     sent = await message.reply("May I?", view=view, nonce="n1")
-                found["sent"] = [sent.content, sent.type.name, str(sent.nonce), sent.components[0].children[0].label]
+                found["sent"] = [
+                    sent.content,
+                    sent.type.name,
+                    str(sent.nonce),
+                    sent.components[0].children[0].label,
+                ]
                 found["edited"] = (await sent.edit(content="May I not?")).content
                 await sent.add_reaction("👍")
 
@@ -57,18 +70,28 @@ async def with_discord_py(url: str, gateway: str, token: str, direct: str, gener
     client = Client(intents=intents)
     await client.login(token)
     running = asyncio.create_task(client.connect(reconnect=True))
-    await asyncio.wait_for(done.wait(), 60)
+    await until(done, found)
     found["me"] = client.user.name
-    found["guild"] = [client.guilds[0].name, client.guilds[0].channels[0].name, client.guilds[0].threads[0].name]
+    found["guild"] = [
+        client.guilds[0].name,
+        client.guilds[0].channels[0].name,
+        client.guilds[0].threads[0].name,
+    ]
     channel = client.get_channel(int(general))
     file = await channel.send("look", file=discord.File(io.BytesIO(b"abc"), "a.txt"))
     found["file"] = [file.attachments[0].filename, (await file.attachments[0].read()).decode()]
     thread = await channel.create_thread(name="Plans", type=discord.ChannelType.public_thread)
     found["thread"] = [thread.name, str(thread.parent_id) == general]
-    found["history"] = [one.content async for one in channel.history(limit=5, oldest_first=True, after=discord.Object(1))]
+    found["history"] = [
+        one.content async for one in channel.history(limit=5, oldest_first=True, after=discord.Object(1))
+    ]
     await file.delete()
     errors = []
-    for text, where in (("x" * 2001, channel), ("x", client.get_partial_messageable(666)), ("x", client.get_partial_messageable(1))):
+    for text, where in (
+        ("x" * 2001, channel),
+        ("x", client.get_partial_messageable(666)),
+        ("x", client.get_partial_messageable(1)),
+    ):
         try:
             await where.send(text)
         except discord.HTTPException as error:
@@ -89,33 +112,38 @@ async def with_hikari(url: str, gateway: str, token: str, direct: str, general: 
     import hikari
 
     seen: list[str] = []
-    found: dict[str, object] = {"seen": seen}
+    fetched: list[str] = []
+    found: dict[str, object] = {"seen": seen, "fetched": fetched}
     done = asyncio.Event()
     intents = hikari.Intents.ALL_UNPRIVILEGED | hikari.Intents.MESSAGE_CONTENT
-    bot = hikari.GatewayBot(token, rest_url=url, intents=intents, banner=None, logs="ERROR")
+    bot = hikari.GatewayBot(token, rest_url=url, intents=intents, banner=None, logs=None)
 
-    @bot.listen()
-    async def on_message(event: hikari.MessageCreateEvent) -> None:
+    @bot.listen(hikari.MessageCreateEvent)
+    async def on_message(event) -> None:
         if event.is_bot:
             return
         kind = "private" if isinstance(event, hikari.DMMessageCreateEvent) else "channel"
         seen.append(f"{kind} {event.author.username} {event.content}")
         for file in event.message.attachments:
-            seen.append(f"file {(await file.read()).hex()[:8]} {file.media_type}")
+            fetched.append(f"{(await file.read()).hex()[:8]} {file.media_type}")
         if event.content == "hello":
             row = bot.rest.build_message_action_row()
             row.add_interactive_button(hikari.ButtonStyle.SECONDARY, "q_1:yes", label="Yes")
             sent = await event.message.respond("May I?", component=row, reply=True)
-            found["sent"] = [sent.content, sent.components[0].components[0].label, sent.referenced_message.content]
+            found["sent"] = [
+                sent.content,
+                sent.components[0].components[0].label,
+                sent.referenced_message.content,
+            ]
             found["edited"] = (await sent.edit("May I not?")).content
 
-    @bot.listen()
-    async def on_edit(event: hikari.MessageUpdateEvent) -> None:
+    @bot.listen(hikari.MessageUpdateEvent)
+    async def on_edit(event) -> None:
         if not event.is_bot:
             seen.append(f"edited {event.content}")
 
-    @bot.listen()
-    async def on_interaction(event: hikari.InteractionCreateEvent) -> None:
+    @bot.listen(hikari.InteractionCreateEvent)
+    async def on_interaction(event) -> None:
         one = event.interaction
         if isinstance(one, hikari.ComponentInteraction):
             seen.append(f"pressed {one.custom_id} {one.message.content}")
@@ -125,12 +153,12 @@ async def with_hikari(url: str, gateway: str, token: str, direct: str, general: 
             await one.create_initial_response(hikari.ResponseType.MESSAGE_CREATE, "✓", flags=64)
             done.set()
 
-    @bot.listen()
-    async def on_guild(event: hikari.GuildAvailableEvent) -> None:
+    @bot.listen(hikari.GuildAvailableEvent)
+    async def on_guild(event) -> None:
         found["guild"] = [event.guild.name, len(event.channels), len(event.threads)]
 
     await bot.start(check_for_updates=False)
-    await asyncio.wait_for(done.wait(), 60)
+    await until(done, found)
     found["me"] = bot.get_me().username
     file = await bot.rest.create_message(int(general), "look", attachment=hikari.Bytes(b"abc", "a.txt"))
     found["file"] = [file.attachments[0].filename, (await file.attachments[0].read()).decode()]

@@ -128,7 +128,7 @@ class Discord:
 
     async def up(self) -> None:
         app = web.Application(client_max_size=60 * 1024 * 1024)
-        app.router.add_route("GET", "/gateway/", self._gateway)
+        app.router.add_route("GET", "/", self._gateway)
         app.router.add_route("GET", "/files/{number}/{name}", self._download)
         app.router.add_route("*", "/api/v10/{path:.*}", self._serve)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True)
@@ -139,7 +139,7 @@ class Discord:
 
     @property
     def gateway_url(self) -> str:
-        return f"ws://127.0.0.1:{self._port}/gateway"
+        return f"ws://127.0.0.1:{self._port}"
 
     async def down(self) -> None:
         self.cut()
@@ -151,6 +151,14 @@ class Discord:
         """Every connection dies."""
         for transport in tuple(self._open):
             transport.abort()
+
+    async def hang_up(self, code: int = 4000) -> None:
+        """The gateway closes its connections."""
+        for session in tuple(self.sessions.values()):
+            if session.socket is not None:
+                # It waits for who is not there any more; nobody has to wait for it.
+                asyncio.get_running_loop().create_task(session.socket.socket.close(code=code))
+        await asyncio.sleep(0)
 
     def snowflake(self) -> str:
         self._counter += 1
@@ -470,16 +478,16 @@ class Discord:
             case ("GET", "users", "@me"):
                 return 200, BOT
             case ("GET", "applications", "@me") | ("GET", "oauth2", "applications", "@me"):
-                return 200, {**APPLICATION, "approximate_guild_count": 1}
+                return 200, {**APPLICATION, "approximate_guild_count": 1, "approximate_user_install_count": 0}
             case ("PUT", "applications", _, "commands"):
                 self.commands = [_checked_command(one) for one in asked]
-                return 200, [{**one, "id": self.snowflake(), "version": "1"} for one in asked]
+                return 200, [self._command(one) for one in asked]
             case ("POST", "users", "@me", "channels"):
                 return 200, self._direct(str(asked["recipient_id"]))
             case ("GET", "guilds", number, "members", user) if number == GUILD:
                 return 200, member_of(self.roles, BOT if user == BOT["id"] else person(user))
             case ("POST", "interactions", number, _, "callback"):
-                return self._called_back(number, asked)
+                return self._called_back(number, asked, request.query.get("with_response") in ("1", "true"))
             case ("GET", "channels", number):
                 return 200, self._channel(number)
             case ("POST", "channels", number, "typing"):
@@ -504,6 +512,18 @@ class Discord:
                 return 204, None
         raise Wrong(404, 0, "404: Not Found")
 
+    def _command(self, one: dict[str, Any]) -> dict[str, Any]:
+        defaults = {
+            "application_id": APPLICATION["id"],
+            "default_member_permissions": None,
+            "nsfw": False,
+            "integration_types": [0],
+            "contexts": None,
+            "name_localizations": None,
+            "description_localizations": None,
+        }
+        return {**defaults, **one, "id": self.snowflake(), "version": self.snowflake()}
+
     def _direct(self, user: str) -> dict[str, Any]:
         number = user if user in self.channels else f"9{user}"
         return self.channel(number, 1, recipients=[person(user)])
@@ -513,13 +533,21 @@ class Discord:
             raise Wrong(404, 10003, "Unknown Channel")
         return self.channels[number]
 
-    def _called_back(self, number: str, asked: Any) -> tuple[int, Any]:
+    def _called_back(self, number: str, asked: Any, told: bool) -> tuple[int, Any]:
         if asked["type"] == 4 and not 0 < len(asked["data"]["content"]) <= MOST_TEXT:
             raise _invalid("data", "BASE_TYPE_REQUIRED", "This field is required")
         if any(known == number for known, _ in self.answered):
             raise Wrong(400, 40060, "Interaction has already been acknowledged.")
         self.answered.append((number, asked))
-        return 204, None
+        if not told:
+            return 204, None
+        about = {"id": number, "type": 3 if asked["type"] == 6 else 2}
+        resource: dict[str, Any] = {"type": asked["type"]}
+        if asked["type"] == 4:
+            text = asked["data"]["content"]
+            resource["message"] = message_of(self.snowflake(), "501", BOT, text, flags=64)
+            about["response_message_id"] = resource["message"]["id"]
+        return 200, {"interaction": about, "resource": resource}
 
     def _open_thread(self, parent: dict[str, Any], asked: Any) -> dict[str, Any]:
         forum = parent["type"] == 15

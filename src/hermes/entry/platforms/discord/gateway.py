@@ -184,7 +184,7 @@ def own_gateway(url: Any, known: str) -> str | None:
         return None
     same = (there.scheme, there.netloc) == (here.scheme, here.netloc)
     theirs = there.scheme == "wss" and host.endswith(".discord.gg") and port in (None, 443)
-    return f"{there.scheme}://{there.netloc}{there.path}" if same or theirs else None
+    return f"{there.scheme}://{there.netloc}" if same or theirs else None
 
 
 def close_error(code: int | None) -> HermesError:
