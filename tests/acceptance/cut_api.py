@@ -15,7 +15,7 @@ from hermes.domain.ports import Store
 from hermes.testing import api as api_world
 from hermes.testing.api import ApiWorld
 from hermes.testing.crash import StoppingStore
-from tests.journeys.cut import MOST_WRITES
+from tests.journeys.cut import MOST_WRITES, SAMPLED, stops
 
 Life = Callable[[ApiWorld], Awaitable[None]]
 
@@ -44,7 +44,7 @@ async def cut_everywhere(
     to its end by a second gateway on the same home."""
     api_world.App = CutApp  # type: ignore[misc]
     try:
-        for number in range(1, MOST_WRITES) if full else range(2 if after else 5, MOST_WRITES, 13):
+        for number in stops(full, MOST_WRITES, folder.name)[:: 1 if full else 4]:
             place = folder / f"write-{number}-{'after' if after else 'before'}"
             place.mkdir()
             api = make(place)
@@ -52,7 +52,7 @@ async def cut_everywhere(
             crashed = await _first_life(api, live)
             CutApp.writes = 0
             if not crashed:
-                assert number > 9, "the gateway was never cut off"
+                assert number > SAMPLED, "the gateway was never cut off"
                 return
             try:
                 async with replace(api) as again, asyncio.timeout(20):

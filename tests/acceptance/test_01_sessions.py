@@ -48,4 +48,6 @@ async def test_a_group_and_a_thread(tmp_path: Path, kind: str, settings: Setting
 
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
 async def test_stopped_at_each_write(tmp_path: Path, full: bool, after: bool) -> None:
-    await cut_everywhere(tmp_path, lambda folder: Journey(folder=folder), talk, after=after, full=full)
+    await cut_everywhere(
+        tmp_path, lambda folder: Journey(folder=folder, kind="plain"), talk, after=after, full=full
+    )

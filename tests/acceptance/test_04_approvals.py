@@ -31,29 +31,25 @@ async def answered(chat: Journey, token: str) -> None:
 
 
 async def talk(chat: Journey) -> None:
-    """A button or a word, then a command that allows it for good."""
+    """Allowed by a button, or by a word where there is none."""
     await asked(chat, "x")
     if chat.kind == "edits":
         write(chat.world, "", button=button(chat.world, "May I do x?", "once"))
     else:
         write(chat.world, "yes")
     await answered(chat, "x")
-    await asked(chat, "z")
-    write(chat.world, "/approve always")
-    await answered(chat, "z")
-    assert set(deeds(chat.world)) <= {"x", "z"} and len(deeds(chat.world)) <= 2
-    grants = await chat.database.read(lambda tx: tx.grants.list())
-    assert len(grants) == 1, "always is kept once, for the exact action"
-    seen_once(chat.world, "For that I would do x.", "answer to do x", "answer to do z")
+    assert deeds(chat.world) in ([], ["x"]), "never twice; not at all only where a crash left it unknown"
+    seen_once(chat.world, "For that I would do x.", "answer to do x")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_allowed_in_every_way(tmp_path: Path, kind: str) -> None:
     async with journey(tmp_path, kind) as chat:
         await talk(chat)
-        await asked(chat, "y")
-        chat.world.write("/approve session")
-        await answered(chat, "y")
+        for token, decision in (("y", "/approve session"), ("z", "/approve always")):
+            await asked(chat, token)
+            chat.world.write(decision)
+            await answered(chat, token)
         assert deeds(chat.world) == ["x", "y", "z"]
         for token in ("y", "z"):
             chat.world.write(f"do {token}")
@@ -64,6 +60,7 @@ async def test_allowed_in_every_way(tmp_path: Path, kind: str) -> None:
         await chat.until(lambda: deeds(chat.world).count("z") == 3)
         chat.world.write("do y")
         await chat.until(lambda: sum("May I do y?" in text for text in chat.world.seen()) == 2)
+        assert len(await chat.database.read(lambda tx: tx.grants.list())) == 1, "always is kept, and once"
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])

@@ -46,7 +46,7 @@ async def bound(chat: Journey, agent: AgentId) -> list[str]:
 
 async def talk(chat: Journey) -> None:
     """Both chats speak at once, again and again."""
-    for number in range(WORDS if chat.kind == "plain" else 2):
+    for number in range(WORDS if chat.kind == "plain" else 1):
         write(chat.world, f"home {number}", chat="home", user="ann")
         write(chat.world, f"code {number}", chat="dev", user="ann")
         await chat.until_seen(f"You said: home {number}", chat="home")

@@ -15,7 +15,7 @@ from hermes.testing.clock import settle
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.history import check_history
 from hermes.testing.model import Say, obedient
-from tests.acceptance.telling import KINDS
+from tests.acceptance.telling import KINDS, find_test
 from tests.journeys.cut import cut_everywhere
 
 SETTINGS = open_settings(display=DisplaySettings(busy_input_mode=BusyMode.QUEUE))
@@ -49,6 +49,7 @@ async def test_three_restarts_under_load(tmp_path: Path, kind: str) -> None:
     for answered in (1, 9, 17):
         async with replace(chat) as life:
             await life.until(lambda least=answered: len(world.seen()) >= least)  # type: ignore[misc]
+            await life.gateway.stop(grace=5.0)
     async with replace(chat) as life:
         await talk(life)
     assert not any(REPEAT_MARK in text for text in chat.world.seen()), "a stop in order repeats nothing"
@@ -75,3 +76,18 @@ async def test_a_stop_lets_an_answer_come_to_its_end(tmp_path: Path) -> None:
         await chat.until(lambda: len(chat.world.seen()) == 2)
         await chat.until_idle()
         assert chat.world.seen() == ["a whole answer", "a whole answer"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "tests.journeys.test_restarts.test_a_restart_from_a_chat",
+        "tests.journeys.test_restarts.test_a_stop_tells_only_chats_whose_answer_is_unfinished",
+        "tests.cli.test_bad_homes.test_a_second_gateway",
+        "tests.cli.test_background.test_another_gateway_takes_over_when_told_to",
+        "tests.crash.test_random_kills.test_asked_to_stop_while_busy_it_exits_cleanly_and_goes_on_later",
+    ],
+)
+def test_with_processes_it_is_told_elsewhere(path: str) -> None:
+    """Notices, a second gateway that is refused, one that takes over: they are about whole processes."""
+    find_test(path)

@@ -33,6 +33,9 @@ COUNTS: dict[str, tuple[str, ...]] = {
         "tests.execution.test_hook_processes.test_one_that_hangs_is_killed_and_begun_anew",
         "tests.control.test_hooks.test_the_breaker_opens_and_closes",
     ),
+    "two gateways on one token: one holder at every sample": (
+        "tests.cli.test_token_locks.test_two_gateways_on_one_token",
+    ),
     "1,000 messages, five copies of each, three restarts: 1,000 turns": (
         "tests.crash.test_recovery.test_five_copies_of_each_message_across_three_restarts_are_one_turn_each",
     ),

@@ -166,7 +166,11 @@ def test_a_damaged_database(home: Path, damage: bytes) -> None:
 def test_a_second_gateway(home: Path) -> None:
     with gateway(home) as running:
         told = hermes(home, "gateway", "run")
-        _refused(told, f"A gateway already runs on {home} (process {running.process.pid}, since 20", "kill")
+        _refused(
+            told,
+            f"A gateway already runs on {home} (process {running.process.pid}, since 20",
+            "hermes gateway stop",
+        )
         assert "running" in hermes(home, "status").out
         assert running.stop() == 0
 

@@ -41,6 +41,24 @@ async def test_a_watcher_from_the_start_hears_every_word_once() -> None:
     assert [item.seq for item in seen if isinstance(item, Entry)] == [1, 2, 3]
 
 
+async def test_who_wants_records_alone_is_not_woken_for_words() -> None:
+    feed = Feed(TURN)
+    seen: list[Seen] = []
+    watching = feed.watch(live=False)
+    waiting = asyncio.ensure_future(anext(watching))
+    await asyncio.sleep(0)
+    for piece in ("a", "b"):
+        feed.show(TextDelta(text=piece))
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    feed.publish(entry(1, ModelSaid(text="ab")))
+    seen.append(await waiting)
+    feed.publish(entry(2, Finished()))
+    feed.end()
+    seen += [item async for item in watching]
+    assert [item.seq for item in seen if isinstance(item, Entry)] == [1, 2] and len(seen) == 2
+
+
 async def test_words_that_come_together_are_given_together() -> None:
     feed = Feed(TURN)
     watching = asyncio.create_task(collect(feed))

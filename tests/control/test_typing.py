@@ -4,7 +4,7 @@ the way."""
 from __future__ import annotations
 
 from hermes.control.feed import Feed
-from hermes.control.typing import TypingSigns
+from hermes.control.typing_signs import TypingSigns
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
 from hermes.domain.event import Asked, Entry, QuestionKind

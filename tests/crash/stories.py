@@ -70,27 +70,23 @@ def _passing(**counts: int) -> Mapping[str, int]:
 
 
 STORIES = {
-    "plain": Story(said=("m1",), rounds=1, borders=_passing(submit=1, claim=2, model=1, record=1)),
-    "once": Story(
-        said=("m1 once",), rounds=2, borders=_passing(submit=1, claim=2, model=2, record=3, once=1)
-    ),
-    "read": Story(
-        said=("m1 read",), rounds=2, borders=_passing(submit=1, claim=2, model=2, record=3, read=1)
-    ),
+    "plain": Story(said=("m1",), rounds=1, borders=_passing(submit=1, model=1, record=1)),
+    "once": Story(said=("m1 once",), rounds=2, borders=_passing(submit=1, model=2, record=3, once=1)),
+    "read": Story(said=("m1 read",), rounds=2, borders=_passing(submit=1, model=2, record=3, read=1)),
     "approval": Story(
         said=("m1 danger",),
         rounds=2,
-        borders=_passing(submit=1, claim=4, model=2, record=4, once=1, answer=1),
+        borders=_passing(submit=1, claim=2, model=2, record=4, once=1, answer=1),
     ),
     "queue": Story(
         said=("m1 slowly", "m2"),
         rounds=3,
-        borders=_passing(submit=2, claim=3, model=3, record=4, once=1, look=1),
+        borders=_passing(submit=2, claim=1, model=3, record=4, once=1, look=1),
     ),
     "steer": Story(
         said=("m1 slowly", "m2"),
         rounds=3,
-        borders=_passing(submit=2, claim=2, model=2, record=3, once=1, look=1, absorb=1),
+        borders=_passing(submit=2, model=2, record=3, once=1, look=1, absorb=1),
         busy="steer",
     ),
 }
@@ -188,7 +184,7 @@ class Telling:
         for words in self.story.said:
             _hear(person, token_of(words), killed=kill == WAITING)
         person.until(IDLE)
-        self._until_passed(person, f"claim.after:{self.story.borders['claim']}")
+        self._until_passed(person, f"record.after:{self.story.borders['record']}")
         person.type("/quit")
 
     def _until_passed(self, person: Person, point: str) -> None:
@@ -226,7 +222,7 @@ class Telling:
         shown = [screen.count(whole(token_of(words))) for screen in self.screens for words in self.story.said]
         if max(shown) > 1:
             problems.append("an answer stands twice on one screen")
-        asked = len(self.server.requests)
+        asked = sum(request.method == "POST" for request in self.server.requests)
         if asked > self.story.rounds + 1:
             problems.append(f"the model was asked {asked} times")
         return problems + list(self._deeds(found))

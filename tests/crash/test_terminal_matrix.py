@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import hermes
-from tests.crash.stories import KILLED, STORIES, WAITING, Story, Telling, obliging, whole
+from tests.crash.stories import KILLED, STORIES, WAITING, Telling, obliging, whole
 from tests.crash.terminal import serving
 from tests.sampling import sampled
 
@@ -18,22 +18,19 @@ _OPENING = (
     "boot",
     "submit.before:1",
     "submit.after:1",
-    "claim.before:1",
-    "claim.after:1",
     "model.before:1",
 )
 
 
-def _is_as_plain(story: Story, point: str) -> bool:
-    last = story.borders["claim"]
-    return point.startswith((*_OPENING, "close", f"claim.before:{last}", f"claim.after:{last}"))
+def _is_as_plain(point: str) -> bool:
+    return point.startswith((*_OPENING, "close"))
 
 
 CASES = [
     (name, point)
     for name, story in STORIES.items()
     for point in story.points
-    if name == "plain" or not _is_as_plain(story, point)
+    if name == "plain" or not _is_as_plain(point)
 ] + [("approval", WAITING)]
 SAMPLE = {*random.Random("terminal").sample(CASES, 3), ("approval", WAITING), ("approval", "answer.after:1")}
 

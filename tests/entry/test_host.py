@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import pytest
 
@@ -19,6 +20,26 @@ from hermes.testing.platform import to_inbound
 from hermes.testing.world import Update
 
 
+class Rest:
+    """Whether an account is to rest."""
+
+    def __init__(self, now: bool = False) -> None:
+        self._now = now
+        self._bell = asyncio.Condition()
+
+    async def set(self, now: bool) -> None:
+        async with self._bell:
+            self._now = now
+            self._bell.notify_all()
+
+    async def __call__(self, account: str) -> bool:
+        return self._now
+
+    async def until(self, account: str, *, resting: bool) -> None:
+        async with self._bell:
+            await self._bell.wait_for(lambda: self._now is resting)
+
+
 @dataclass
 class Gateway:
     """What a host sees of the gateway."""
@@ -27,6 +48,8 @@ class Gateway:
     accepted: list[Inbound] = field(default_factory=list)
     attached: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
+
+    resting: Rest = field(default_factory=lambda: Rest())
 
     async def cursor(self, account: str) -> str | None:
         return self.stored
@@ -105,6 +128,7 @@ class Stage:
     clock: FakeClock = field(default_factory=FakeClock)
     states: list[tuple[HostState, str]] = field(default_factory=list)
     make_error: HermesError | None = None
+    host: Host = field(init=False)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -114,8 +138,8 @@ class Stage:
             return self.adapter
 
         account = Account(name="fake", make=make, lease=self.lease)  # type: ignore[arg-type]
-        host = Host(account, self.gateway, self.clock, self._told)  # type: ignore[arg-type]
-        task = asyncio.create_task(host.live())
+        self.host = Host(account, self.gateway, self.clock, self._told)  # type: ignore[arg-type]
+        task = asyncio.create_task(self.host.live())
         await settle()
         yield task
         task.cancel()
@@ -247,6 +271,7 @@ async def test_a_deaf_adapter_is_rebuilt() -> None:
         await clock.advance(89)  # three signs, the last after 60 s
         assert stage.state is HostState.CONNECTED and len(stage.adapter.cursors) == 1
         assert stage.gateway.accepted == [] and stage.gateway.stored is None
+        assert stage.host.heard_at == clock.now() - timedelta(seconds=29)
         await clock.advance(1.5)
         told = [why for state, why in stage.states if state is HostState.RETRYING]
         assert told and told[0].startswith("it was connected and heard nothing for 30 s; trying again in")
@@ -258,7 +283,7 @@ async def test_a_deaf_adapter_is_rebuilt() -> None:
 async def test_a_line_that_may_be_silent_is_left_alone() -> None:
     stage = Stage(Adapter([]))
     async with stage.running():
-        await stage.clock.advance(100_000)
+        await stage.clock.advance(2_000)
         assert len(stage.adapter.cursors) == 1 and stage.state is HostState.CONNECTED
 
 
@@ -269,3 +294,27 @@ async def test_an_adapter_that_stays_deaf_is_rebuilt_ever_more_rarely() -> None:
         await clock.advance(600)
         waits = [float(why.rsplit(" ", 2)[1]) for state, why in stage.states if state is HostState.RETRYING]
         assert len(waits) >= 4 and waits == sorted(waits) and waits[-1] > 50
+
+
+async def test_an_account_rests_and_is_woken() -> None:
+    stage = Stage(Adapter([]), gateway=Gateway(resting=Rest(True)))
+    async with stage.running():
+        assert stage.states == [(HostState.PARKED, "it rests; /platform resume fake wakes it")]
+        assert stage.gateway.attached == [] and not stage.lease.held
+        await stage.gateway.resting.set(False)
+        await settle()
+        await stage.clock.advance(6)
+        assert stage.gateway.attached == ["fake"] and stage.lease.held
+        await stage.gateway.resting.set(True)
+        await settle()
+        await stage.clock.advance(6)
+        assert stage.gateway.attached == [] and not stage.lease.held
+        await stage.gateway.resting.set(False)
+        await settle()
+        await stage.clock.advance(12)
+        assert stage.gateway.attached == ["fake"]
+        told = [state.value for state, _ in stage.states]
+        assert told == [
+            *("parked", "connecting", "connected", "retrying"),
+            *("parked", "connecting", "connected"),
+        ]

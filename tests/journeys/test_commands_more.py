@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import DisplaySettings, SessionSettings
 from hermes.domain.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
-from hermes.testing.model import Say, call, last_words, say
+from hermes.testing.model import Say, call, echo, last_words, say
 from hermes.testing.world import Deed
 
 
@@ -92,6 +93,55 @@ async def test_what_may_not_run_mid_turn_is_refused_in_one_sentence(tmp_path: Pa
         await chat.until_seen("does not work while a turn runs. Wait, or /stop first.")
         chat.world.write("yes")
         await chat.until_seen("answer to danger")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("/background look", "Working on it as bg_"),
+        ("/queue more", "Queued behind 1."),
+        ("/steer left", "It will hear this after its next step."),
+        ("/status", "waiting for an answer"),
+        ("/stop", "Stopped."),
+        ("/new Fresh", "New session “Fresh”."),
+        ("/approve", "answer to danger"),
+        ("/deny no", "answer to danger"),
+    ],
+)
+async def test_what_always_works_while_a_turn_waits(tmp_path: Path, line: str, told: str) -> None:
+    async with Journey(folder=tmp_path, script=by_words) as chat:
+        chat.world.write("danger")
+        await chat.until_seen("May I do x?")
+        chat.world.write(line)
+        await chat.until_seen(told)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("/background look", "Working on it as bg_"),
+        ("/queue more", "Queued behind 1."),
+        ("/steer left", "It will hear this after its next step."),
+        ("/status", "running"),
+        ("/stop", "Stopped."),
+        ("/new Fresh", "New session “Fresh”."),
+        ("/approve", "Nothing"),
+        ("/deny", "Nothing"),
+    ],
+)
+async def test_what_always_works_while_a_turn_runs(tmp_path: Path, line: str, told: str) -> None:
+    held = asyncio.Event()
+
+    def script(request: ModelRequest) -> Say:
+        slow = Say(text="a long answer", pieces=4, hold=held)
+        return slow if last_words(request) == "slow" else echo(request)
+
+    async with Journey(folder=tmp_path, script=script, kind="plain") as chat:
+        chat.world.write("slow")
+        await chat.until(lambda: bool(chat.model.requests))
+        chat.world.write(line)
+        await chat.until_seen(told)
+        held.set()
 
 
 # --- the commands ---
@@ -312,3 +362,14 @@ async def test_only_an_admin_switches_approvals_off_for_several_people(tmp_path:
     async with Journey(folder=tmp_path, script=by_words) as chat:
         chat.world.write("/yolo", kind="channel")
         await chat.until_seen("only an admin may switch approvals off")
+
+
+async def test_model_also_takes_what_the_service_offers(tmp_path: Path) -> None:
+    offered = [f"offered-{number:02}" for number in range(40)]
+    async with Journey(folder=tmp_path, kind="plain", offered=offered) as chat:
+        chat.world.write("/model")
+        await chat.until_seen("offered-29, default and 10 more that the provider offers")
+        chat.world.write("/model OFFERED-35")
+        await chat.until_seen("This session answers with offered-35 from now on.")
+        chat.world.write("/model ofered-07")
+        await chat.until_seen("Did you mean offered-07?")

@@ -102,7 +102,8 @@ async def test_an_admin_makes_a_code_and_the_new_person_sends_it(tmp_path: Path)
         await chat.until_seen("That code does not work", chat="3")
         assert len(await chat.database.read(lambda tx: tx.pairings.list())) == 1
         chat.world.write("/pair", chat="2", user="ann")
-        await chat.until_seen("You may not use /pair here. You may use /help, /whoami.", chat="2")
+        named = "It is for admins: the operator names them in fake.allow_admin_from."
+        await chat.until_seen(f"You may not use /pair here. {named} You may use /help, /whoami.", chat="2")
 
 
 async def test_a_code_outlives_the_process_and_is_stored_nowhere(tmp_path: Path) -> None:

@@ -58,14 +58,23 @@ def start_gateway(home: Path, environ: Mapping[str, str], console: Console) -> i
         raise held(home, holder)
     prepare_home(home)
     child = _spawn(home, environ)
-    _wait(lambda: child.poll() is not None or _is_ready(home, child.pid), _READY_SECONDS)
+    told: list[str] = []
+
+    def is_settled() -> bool:
+        said = _output(home)
+        if " is waiting " in said and not told:
+            told.append(said)
+            console.note(said)
+        return child.poll() is not None or _is_ready(home, child.pid)
+
+    _wait(is_settled, _READY_SECONDS)
     if child.poll() is not None:
-        told = _output(home)
-        why = f": {told}" if told else f" (exit code {child.returncode})"
+        said = _output(home)
+        why = f": {said}" if said else f" (exit code {child.returncode})"
         raise UserError(f"The gateway did not start{why}", hint=f"Its log is {home / LOG_FILE}")
     if not _is_ready(home, child.pid):
-        told = _output(home) or "it is not ready yet"
-        console.line(f"The gateway is starting (process {child.pid}): {told}")
+        said = _output(home) or "it is not ready yet"
+        console.line(f"The gateway is starting (process {child.pid}): {said}")
         console.note("`hermes gateway status` tells when it is; its log: hermes gateway logs -f")
         return 0
     _tell_ready(home, child.pid, console)

@@ -174,7 +174,7 @@ _LEFT_OUT = """
 These are not here, because the feature behind them is not, or not yet: `/topic`, `/compress`, `/rollback`,
 `/goal`, `/subgoal`, `/moa`, `/codex-runtime`, `/personality`, `/verbose`, `/footer`, `/reasoning`, `/fast`,
 `/voice`, `/skills`, `/memory`, `/bundles`, `/learn`, `/suggestions`, `/blueprint`, `/curator`, `/kanban`,
-`/reload-mcp`, `/reload-skills`, `/topup`, `/insights`, `/update`, `/debug`, `/platform`. Of those of a
+`/reload-mcp`, `/reload-skills`, `/topup`, `/insights`, `/update`, `/debug`. Of those of a
 terminal: `/redraw`, `/history`, `/save`, `/prompt`, `/snapshot`, `/journey`, `/config`, `/statusbar`,
 `/timestamps`, `/skin`, `/indicator`, `/tools`, `/toolsets`, `/pet`, `/hatch`, `/reload`, `/browser`,
 `/plugins`, `/subscription`, `/copy`, `/paste`, `/image`; `hermes config`, `hermes status` and `hermes

@@ -68,7 +68,7 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     if problems:
         console.note(f"The settings have {problems} problem{'s' * (problems > 1)}; see: hermes config check")
     if holder is None:
-        console.note("Start it with: hermes gateway start (or `run`, in this terminal)")
+        console.note("Start it with: hermes gateway start, or in this terminal: hermes gateway run")
     return 0
 
 

@@ -343,7 +343,7 @@ class App:
             self._choices[agent] = await self._models.choose(model_of(agent, self.loaded))
         self._routes = await self._models.routes(routes)
         refresh = partial(self._models.refresh, self._choices)
-        self._chores.append(Chore(name="model list", every=HOURLY, run=refresh))
+        self._chores.append(Chore(name="model list", every=HOURLY, run=refresh, first=30.0))
         log.info("model.chosen %s", self.model_line)
 
     def _model_facts(self) -> dict[str, str]:

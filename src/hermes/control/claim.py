@@ -203,14 +203,7 @@ class Claiming:
     def _opening(self, turn: Turn) -> list[Record]:
         given = turn.input
         if given.action is Action.SAY:
-            return [
-                UserSaid(
-                    text=given.text,
-                    author=given.author,
-                    attachments=tuple(map(_settled, given.attachments)),
-                    context=given.context,
-                )
-            ]
+            return [_said(turn)]
         if given.action is Action.RELAY:
             return [Finished(note=given.text)]
         if given.action is Action.RUN:
@@ -227,6 +220,23 @@ class Claiming:
         again = since.record
         assert isinstance(again, UserSaid)
         return [Undone(since=since.seq), again]
+
+
+def claim_first(session: Session, turn: Turn, now: datetime) -> Claim:
+    """The claim on a turn whose words begin their session and do nothing but say something: nothing is
+    before it and nothing behind it. Whoever adds the turn, as one that is running, writes its record too."""
+    new = number((), turn.id, [_said(turn)], now)
+    return Claim(next=Next.RUN, turn=turn, session=session, new=new)
+
+
+def _said(turn: Turn) -> UserSaid:
+    given = turn.input
+    return UserSaid(
+        text=given.text,
+        author=given.author,
+        attachments=tuple(map(_settled, given.attachments)),
+        context=given.context,
+    )
 
 
 def _settled(file: Attachment) -> Attachment:

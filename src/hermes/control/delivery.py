@@ -11,7 +11,7 @@ from hermes.control.lane import Lane, LaneWorld
 from hermes.control.menus import Menus
 from hermes.control.tally import Tally
 from hermes.control.targets import home_channel
-from hermes.control.typing import TypingSigns
+from hermes.control.typing_signs import TypingSigns
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
@@ -66,6 +66,7 @@ class Delivery:
         self._platforms.pop(account, None)
 
     def sends(self, to: Address) -> bool:
+        """Whether somebody sends to this chat now, or will by himself."""
         return to.credential in self._platforms or self._lanes.get(to) is not None
 
     def platform(self, account: str) -> Platform | None:

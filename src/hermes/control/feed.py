@@ -34,6 +34,7 @@ class Feed:
         self._live: list[Live] = []
         self._call = 0
         self._waiters: list[asyncio.Future[None]] = []
+        self._patient: list[asyncio.Future[None]] = []
         self._woken_at = 0.0
         self._waking: asyncio.TimerHandle | None = None
         self._gathered: tuple[tuple[int, int, int], list[Live]] = ((-1, 0, 0), [])
@@ -42,12 +43,14 @@ class Feed:
         """Records from before this process, so that a joiner sees the turn whole."""
         self.entries = list(entries)
         self._wake()
+        self._wake_patient()
 
     def publish(self, entry: Entry) -> None:
         self.entries.append(entry)
         self._live = []
         self._call += 1
         self._wake()
+        self._wake_patient()
 
     def show(self, event: Live) -> None:
         if isinstance(event, Reset):
@@ -60,16 +63,18 @@ class Feed:
         self.ended = True
         self.follow = follow
         self._wake_all()
+        self._wake_patient()
 
     @property
     def open_text(self) -> str:
         """What the open model call has said so far."""
         return "".join(event.text for event in self._live if isinstance(event, TextDelta))
 
-    async def watch(self, after: int = 0) -> AsyncIterator[Seen]:
+    async def watch(self, after: int = 0, *, live: bool = True) -> AsyncIterator[Seen]:
+        """What happens from record `after` on; without `live`, records alone, and nobody is woken before."""
         self.watchers += 1
         try:
-            async for seen in self._watch(after):
+            async for seen in self._watch(after) if live else self._watch_records(after):
                 yield seen
         finally:
             self.watchers -= 1
@@ -104,7 +109,19 @@ class Feed:
                     said += len(event.text) if isinstance(event, TextDelta) else 0
                     yield event
                 continue
-            await self._changed()
+            await _wait_in(self._waiters)
+
+    async def _watch_records(self, after: int) -> AsyncIterator[Seen]:
+        place = 0
+        while True:
+            while place < len(self.entries):
+                entry = self.entries[place]
+                place += 1
+                if entry.seq > after:
+                    yield entry
+            if self.ended:
+                return
+            await _wait_in(self._patient)
 
     def _news(self, read: int) -> list[Live]:
         """What came after a place, put together once for all who stand there: they share its text."""
@@ -112,11 +129,6 @@ class Feed:
         if self._gathered[0] != place:
             self._gathered = (place, _merged(self._live[read:]))
         return self._gathered[1]
-
-    async def _changed(self) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        await waiter
 
     def _wake(self) -> None:
         if self.watchers <= _A_FEW:
@@ -136,9 +148,23 @@ class Feed:
 
     def _wake_all(self) -> None:
         waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        _resolve(waiters)
+
+    def _wake_patient(self) -> None:
+        waiters, self._patient = self._patient, []
+        _resolve(waiters)
+
+
+async def _wait_in(waiters: list[asyncio.Future[None]]) -> None:
+    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waiters.append(waiter)
+    await waiter
+
+
+def _resolve(waiters: Sequence[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
 
 
 def _merged(events: Sequence[Live]) -> list[Live]:

@@ -33,6 +33,7 @@ from hermes.control.doors import (
     open_turns,
     wake_session,
 )
+from hermes.control.entrance import ActorKey, Entrance
 from hermes.control.expiry import SessionExpiry
 from hermes.control.explain import explain
 from hermes.control.feed import Feeds
@@ -47,9 +48,10 @@ from hermes.control.parts import Parts as Parts
 from hermes.control.prepare import place_prompt
 from hermes.control.questions import Expiry, Outcome, answer, settled_of
 from hermes.control.restart import begin_life, tell_unfinished
+from hermes.control.resting import Resting
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
-from hermes.control.submission import Submission, Submitted, Submitting, check_size
+from hermes.control.submission import Submission, Submitted, check_size
 from hermes.control.tally import Tally
 from hermes.control.upkeep import Chores, forgetting, tidying
 from hermes.control.warm import WarmSession, WarmSessions
@@ -57,7 +59,7 @@ from hermes.control.watching import watch_turn
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.errors import HermesError, UserError
+from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, Body, Inbound
@@ -73,7 +75,6 @@ Going = TypeVar("Going", Submitted, Continued | None)
 STOP_SECONDS = 10.0
 HANDOFF_SECONDS = 20.0
 _MEGABYTE = 1024 * 1024
-ActorKey = tuple[AgentId, SessionId]
 
 
 class Gateway:
@@ -108,6 +109,8 @@ class Gateway:
             ring=self._delivery.ring,
             wake=self._ring_known,
         )
+        self.sends = self._delivery.sends
+        self.resting = Resting(parts.store)
         self._job_targets = named_targets(parts.channel_names)
         self.cron = self._make_cron(parts)
         self.handoffs = self._make_carriers(parts)
@@ -120,7 +123,7 @@ class Gateway:
         self._closing = False
         self._hurry = asyncio.Event()
         self._listeners: list[Callable[[Turn], None]] = []
-        self._catching_up: set[asyncio.Task[None]] = set()
+        self._entrance: Entrance | None = None
 
     def _make_cron(self, parts: Parts) -> Cron:
         return Cron(
@@ -171,6 +174,13 @@ class Gateway:
             place=partial(place_prompt, self.capabilities),
             hooks=parts.hooks,
         )
+        self._entrance = Entrance(
+            store=parts.store,
+            settings=parts.settings,
+            around=self._around,
+            actors=self._actors,
+            ring=self._ring_session,
+        )
         world = IntakeWorld(
             store=parts.store,
             clock=parts.clock,
@@ -179,7 +189,7 @@ class Gateway:
             capabilities=self.capabilities,
             ring_session=self._ring_session,
             ring_lane=self._delivery.ring,
-            ring_jobs=self.cron.ring,
+            ring_jobs=self._commanded,
             restart=parts.restart,
             select=parts.select,
             around=self._commands_around,
@@ -255,10 +265,6 @@ class Gateway:
         """Whether its account is up now; if not, what is sent there waits."""
         return to.credential in self._delivery.accounts
 
-    def sends(self, to: Address) -> bool:
-        """Whether somebody sends to this chat now, or will by himself."""
-        return self._delivery.sends(to)
-
     def _accounts(self) -> Collection[str]:
         said = self._parts.accounts
         return {*(self._parts.capabilities if said is None else said), *self._delivery.accounts}
@@ -285,30 +291,8 @@ class Gateway:
         """As `submit`, telling also whether this was asked before."""
         runtime = self._runtime(words.agent)
         check_size(words.input.text, self._parts.settings.gateway.max_message_chars)
-        unit = Submitting(words=words, settings=self._parts.settings, now=self._parts.clock.now()).unit
-        try:
-            submitted = await runtime.store.write(unit)
-        except asyncio.CancelledError:
-            self._catch_up()
-            raise
-        if submitted.fresh:
-            turn = submitted.turn
-            self.feeds.drive(turn.id)
-            self._ring_session(words.agent, turn.session, submitted.begun)
-        self._parts.hooks.tell_all(submitted.news)
-        return submitted
-
-    def _catch_up(self) -> None:
-        """Whoever asked has gone, but what they asked may be stored all the same: look for it after that."""
-
-        async def look() -> None:
-            with contextlib.suppress(HermesError):
-                await self._parts.store.write(_nothing)
-                self._actors.search()
-
-        task = asyncio.create_task(look(), name="catch up")
-        self._catching_up.add(task)
-        task.add_done_callback(self._catching_up.discard)
+        assert self._entrance is not None
+        return await self._entrance.ask(runtime, words)
 
     @property
     def keeps(self) -> timedelta:
@@ -348,7 +332,7 @@ class Gateway:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session, *replied.wakes}:
             self._ring_known(caller.agent, session)
-        self.cron.ring()
+        self._commanded()
         return await self._handed_over(caller.agent, replied) if replied.handoff else replied
 
     async def _handed_over(self, agent: AgentId, replied: Replied) -> Replied:
@@ -395,9 +379,12 @@ class Gateway:
         """The questions of these turns that are answered or withdrawn, on record yet or not."""
         return await self._runtime(agent).store.read(lambda tx: settled_of(tx, turns))
 
-    def watch(self, agent: AgentId, turn: TurnId, after: int = 0) -> AsyncIterator[Seen]:
-        """A turn from record `after` on: what is stored, then what happens, to its end."""
-        return watch_turn(self.feeds, self._runtime(agent).store, turn, after)
+    def watch(
+        self, agent: AgentId, turn: TurnId, after: int = 0, *, live: bool = True
+    ) -> AsyncIterator[Seen]:
+        """A turn from record `after` on: what is stored, then what happens (without `live` only what is
+        stored of it), to its end."""
+        return watch_turn(self.feeds, self._runtime(agent).store, turn, after, live=live)
 
     async def answer(self, agent: AgentId, given: Answer) -> Outcome:
         now = self._parts.clock.now()
@@ -407,8 +394,7 @@ class Gateway:
         return outcome
 
     async def go_on(self, agent: AgentId, unit: Callable[[Tx], Going]) -> Going:
-        """Write what lets a turn that waits go on, and wake its session; `unit` is one of `Bringing` or
-        `Continuing`, with what the client brings."""
+        """Write what lets a turn that waits go on (by `Bringing` or `Continuing`), and wake its session."""
         going = await self._runtime(agent).store.write(unit)
         if going is not None:
             self._ring_known(agent, going.turn.session)
@@ -430,7 +416,7 @@ class Gateway:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 for turn in stopping:
-                    async for _ in self.watch(agent, turn):
+                    async for _ in self.watch(agent, turn, live=False):
                         pass
         for turn in await store.write(lambda tx: remove_session(tx, session)):
             self.feeds.end(turn)
@@ -443,12 +429,17 @@ class Gateway:
 
     # --- inside ---
 
+    def _commanded(self) -> None:
+        self.cron.ring()
+        self.resting.changed()
+
     @property
     def _commands_around(self) -> Around:
         return replace(
             self._parts.around,
             models=self._parts.aliases,
             accounts=self._accounts(),
+            is_up=lambda account: account in self._delivery.accounts,
             targets=self._job_targets,
         )
 
@@ -490,7 +481,3 @@ class Gateway:
 
 
 _NO_ABILITIES = Capabilities()
-
-
-def _nothing(tx: Tx) -> None:
-    """A unit that only comes after those that were handed in before it."""

@@ -48,10 +48,15 @@ _SHARED = "Several people speak here; each message begins with the [name] of who
 # --- what stays ------------------------------------------------------------------------------------
 
 
+def is_chat(source: Source) -> bool:
+    """Whether somebody speaks from a chat, of which the prompt of a session that is begun there tells."""
+    return source.kind in _CHATS and source.address.platform != LOCAL_DOOR
+
+
 def place_prompt(abilities: Callable[[Address], Capabilities], session: Session, turn: Turn) -> str:
     """The part of a session's prompt about the chat it was begun from; nothing for other doors."""
     source = turn.source
-    if source is None or source.kind not in _CHATS or source.address.platform == LOCAL_DOOR:
+    if source is None or not is_chat(source):
         return ""
     able = abilities(source.address)
     lines = [_where(source), _SHARED if session.owner is None else _who(source)]

@@ -67,8 +67,13 @@ class _Interrupted(Exception):
 
 
 class SessionActor:
-    def __init__(self, session: SessionId, runtime: Runtime, around: Surroundings) -> None:
+    """`claim`: what it begins with, of a session that was begun in the commit of this claim."""
+
+    def __init__(
+        self, session: SessionId, runtime: Runtime, around: Surroundings, claim: Claim | None = None
+    ) -> None:
         self._id = session
+        self._given = claim
         self._runtime = runtime
         self._around = around
         self._warm = WarmSession()
@@ -80,6 +85,7 @@ class SessionActor:
         self._steered = False
         self._looking: asyncio.Task[None] | None = None
         self._suspect = False
+        self._idle = False
         self._fetching = False
         self._prompt: str | None = None
         self._rulings: dict[TurnId, str] = {}
@@ -101,7 +107,8 @@ class SessionActor:
     # --- its life ---
 
     async def live(self) -> None:
-        self._warm = self._around.warm.take(self._id) or await self._load()
+        if self._given is None:
+            self._warm = self._around.warm.take(self._id) or await self._load()
         lost = False
         try:
             while not self._stopping:
@@ -125,8 +132,10 @@ class SessionActor:
                 self._around.warm.keep(self._id, self._warm)
 
     async def _step(self) -> bool:
-        """Take the next turn; False if there is none and nobody rang."""
-        claim = await self._claim()
+        """Take the next turn; False if there is none (any more) and nobody rang."""
+        self._idle = False
+        given, self._given = self._given, None
+        claim = given or await self._claim()
         match claim.next:
             case Next.NOTHING:
                 return self._rung
@@ -140,7 +149,7 @@ class SessionActor:
                 await self._fetch(claim.turn)
             case Next.RUN | Next.STOP | Next.ENDED | Next.PARKED | Next.SUSPECT:
                 await self._take(claim)
-        return True
+        return self._rung or not self._idle
 
     async def _load(self) -> WarmSession:
         def load(tx: Tx) -> WarmSession:
@@ -317,13 +326,15 @@ class SessionActor:
             told = [*turn_entries(self._warm.records, turn.id), *new]
             conclude = outcomes.of(turn, told, await self._with_files(turn, told))
 
-        def record(tx: Tx) -> None:
+        def record(tx: Tx) -> bool:
             tx.turns.advance(turn.id, attempt=turn.attempt, records=len(new), state=state)
             tx.journal.append(self._id, new)
             if conclude is not None:
                 conclude.write(tx)
+            return state.open or bool(tx.turns.open_of(self._id, 1))
 
-        await self._runtime.store.write(record)
+        # Who comes after this commit rings, so an end with nothing behind it needs no further claim.
+        self._idle = not await self._runtime.store.write(record)
         self._progressed()
         self._keep(turn, feed, new)
         if not state.open:

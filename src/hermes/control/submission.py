@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from hermes.control.claim import Claim, claim_first
 from hermes.control.doors import Caller, bound_session
 from hermes.control.hook_context import Told, session_began
 from hermes.domain.address import Source
@@ -17,10 +18,10 @@ from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
 from hermes.domain.ports import Tx
-from hermes.domain.session import Session, begin_session, session_key
+from hermes.domain.session import Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line, storable
-from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnInput
+from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnInput, TurnState
 
 TURN_PREFIX = "turn_"
 
@@ -63,6 +64,11 @@ class Place:
         """Whether the words begin a session that nothing else leads to."""
         return self.until is not None and self.after is None and self.session is None
 
+    @property
+    def begins(self) -> bool:
+        """Whether the words begin a session, whatever there is already."""
+        return self.own or (self.bind and self.after is None and self.session is None)
+
 
 BOUND = Place()
 
@@ -104,7 +110,7 @@ class Submission:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
     """The turn that answers; `fresh` says that it was made just now, `begun` that its session was too. `part`
-    counts how often its client was asked for results before."""
+    counts how often its client was asked for results before. With a `claim` it is running already."""
 
     turn: Turn
     request: Request | None = None
@@ -112,6 +118,7 @@ class Submitted:
     begun: bool = False
     part: int = 1
     news: tuple[Told, ...] = ()
+    claim: Claim | None = None
 
 
 def id_for(prefix: str, turn: TurnId) -> str:
@@ -125,12 +132,23 @@ def turn_named(prefix: str, name: str) -> TurnId | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What it takes to run the first turn of a session from the commit that begins it: the prompt that the
+    session keeps, and the life of the gateway that runs it."""
+
+    prompt: str | None
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Submitting:
-    """The unit of one submission."""
+    """The unit of one submission. With an `opening` there is an actor for a session that it begins, so the
+    turn is taken in the same commit: nobody else can have a claim on it."""
 
     words: Submission
     settings: Settings
     now: datetime
+    opening: Opening | None = None
 
     def unit(self, tx: Tx) -> Submitted:
         words = self.words
@@ -138,13 +156,30 @@ class Submitting:
         if known is not None:
             return known
         key = session_key(words.source, words.agent)
-        bound = tx.bindings.get(key)
+        bound = None if words.place.begins else tx.bindings.get(key)
         known_session = self._known_session(tx)
-        session, begun = known_session or self._begin(tx), known_session is None
+        session, begun = known_session or self._begin(tx, key), known_session is None
         if words.place.bind:
-            tx.bindings.bind(session_key(words.source, words.agent), session.id, words.source, self.now)
+            tx.bindings.bind(key, session.id, words.source, self.now)
+        turn, claim = self._turn(session), None
+        if begun and self.opening is not None:
+            turn = replace(turn, state=TurnState.RUNNING, attempt=1)
+            claim = claim_first(session, turn, self.now)
+            tx.turns.add(turn, epoch=self.opening.epoch)
+            tx.journal.append(session.id, claim.new)
+        else:
+            tx.turns.add(turn)
+        named = words.request
+        request = None if named is None else add_request(tx, named, turn, self.now)
+        # A chat that was bound to a session by these words has begun it.
+        new = begun or tx.bindings.get(key) != bound
+        news = (session_began(words.source, session, key),) if new else ()
+        return Submitted(turn=turn, request=request, begun=begun, news=news, claim=claim)
+
+    def _turn(self, session: Session) -> Turn:
+        words = self.words
         said = session.busy_mode or self.settings.display.busy_input_mode
-        turn = Turn(
+        return Turn(
             id=new_turn_id(),
             session=session.id,
             agent=words.agent,
@@ -156,13 +191,6 @@ class Submitting:
             busy=BusyMode(said) if words.busy is None else words.busy,
             ephemeral=words.ephemeral,
         )
-        tx.turns.add(turn)
-        named = words.request
-        request = None if named is None else add_request(tx, named, turn, self.now)
-        # A chat that was bound to a session by these words has begun it.
-        new = begun or tx.bindings.get(key) != bound
-        news = (session_began(words.source, session, key),) if new else ()
-        return Submitted(turn=turn, request=request, begun=begun, news=news)
 
     def _known_session(self, tx: Tx) -> Session | None:
         """The session these words go to; None if they begin one of their own."""
@@ -174,7 +202,7 @@ class Submitting:
             if known is None and not place.begin:
                 raise no_session(place.session)
             return None if known is None else self._come_back(tx, known)
-        if place.until is not None or place.bind:
+        if place.begins:
             return None
         return bound_session(tx, Caller(agent=words.agent, source=words.source), self.now)
 
@@ -187,13 +215,13 @@ class Submitting:
         tx.sessions.save(kept)
         return kept
 
-    def _begin(self, tx: Tx) -> Session:
+    def _begin(self, tx: Tx, key: SessionKey) -> Session:
         words = self.words
         place, made = words.place, new_session_id(self.now)
         ident = place.session or (made if place.bind else SessionId(f"api_{made}"))
-        key = session_key(words.source, words.agent)
         begun = begin_session(key, words.source, self.now)
-        session = replace(begun, id=ident, expires_at=place.until, model=place.model)
+        prompt = None if self.opening is None else self.opening.prompt
+        session = replace(begun, id=ident, expires_at=place.until, model=place.model, system_prompt=prompt)
         add_session(tx, session)
         return session
 

@@ -14,14 +14,16 @@ from hermes.domain.ports import Store, Tx
 from hermes.domain.turn import Turn, TurnState
 
 
-async def watch_turn(feeds: Feeds, store: Store, turn: TurnId, after: int) -> AsyncIterator[Seen]:
-    """From record `after` on."""
+async def watch_turn(
+    feeds: Feeds, store: Store, turn: TurnId, after: int, *, live: bool = True
+) -> AsyncIterator[Seen]:
+    """From record `after` on; without `live`, records alone."""
     wanted: TurnId | None = turn
     while wanted is not None:
         feed = feeds.open(wanted)
         state = None if feed.driven else await _join(feeds, store, feed)
         if state is None or (not feed.ended and state.state.open):
-            async for seen in feed.watch(after):
+            async for seen in feed.watch(after, live=live):
                 yield seen
             feeds.release(wanted)
             wanted = feed.follow

@@ -8,8 +8,9 @@ hundred thousand waiting keys cost nothing but their rows.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 log = logging.getLogger("hermes.workers")
@@ -42,6 +43,7 @@ class Workers(Generic[K]):
         self._name = name
         self._active: dict[K, Worker] = {}
         self._tasks: dict[K, asyncio.Task[None]] = {}
+        self._held = 0
         self._more = False
         self._cursor = 0
         self._refill: asyncio.Task[None] | None = None
@@ -64,10 +66,31 @@ class Workers(Generic[K]):
             worker.ring()
         elif self._closed:
             return
-        elif len(self._active) < self._places:
-            self._enter(key)
+        elif self._has_place():
+            self._enter(key, self._start(key))
         else:
             self._more = True
+
+    @contextlib.contextmanager
+    def hold_place(self) -> Iterator[bool]:
+        """Keep a place meanwhile for a worker that is to `enter`; False if there is none."""
+        free = not self._closed and self._has_place()
+        self._held += free
+        try:
+            yield free
+        finally:
+            self._held -= free
+            if self._more:
+                self._find_more()
+
+    def enter(self, key: K, worker: Worker) -> None:
+        """Start a worker that has its first work in hand, in a place that was held. Where one is at work on
+        the key already, it finds that work in the store like any other."""
+        known = self._active.get(key)
+        if known is not None:
+            known.ring()
+        elif not self._closed:
+            self._enter(key, worker)
 
     def search(self) -> None:
         """There may be work in the store that nobody rang for."""
@@ -95,8 +118,10 @@ class Workers(Generic[K]):
         if late:
             await asyncio.wait(late, timeout=5.0)
 
-    def _enter(self, key: K) -> None:
-        worker = self._start(key)
+    def _has_place(self) -> bool:
+        return len(self._active) + self._held < self._places
+
+    def _enter(self, key: K, worker: Worker) -> None:
         self._active[key] = worker
         task = asyncio.create_task(self._employ(key, worker), name=f"{self._name} {key}")
         task.add_done_callback(_report)
@@ -118,16 +143,16 @@ class Workers(Generic[K]):
     async def _fill(self) -> None:
         """Take keys from the store, oldest first, until the places are full or a whole round is done."""
         began = self._cursor
-        while self._more and len(self._active) < self._places:
+        while self._more and self._has_place():
             page = await self._page(self._cursor, PAGE)
             if not page:
                 self._more = began > 0
                 self._cursor = began = 0
             for n, key in page:
                 if key not in self._active:
-                    if len(self._active) >= self._places:
+                    if not self._has_place():
                         break
-                    self._enter(key)
+                    self._enter(key, self._start(key))
                 self._cursor = n
 
 

@@ -87,7 +87,8 @@ class Inbox(Protocol):
 
 
 class Turns(Protocol):
-    def add(self, turn: Turn) -> None: ...
+    def add(self, turn: Turn, *, epoch: int = 0) -> None:
+        """A new turn; `epoch` is the life that runs it, for one that is running from the start."""
 
     def get(self, turn: TurnId) -> Turn | None: ...
 

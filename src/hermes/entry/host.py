@@ -32,6 +32,7 @@ HEALTHY_SECONDS = 60.0
 _RENEW_SECONDS = 20.0
 _SETTLED_SECONDS = 3.0
 _LEASE_DELAY = 1.0
+_SHORT = 0.01
 _GOODBYE_SECONDS = 5.0
 
 
@@ -93,6 +94,7 @@ class Host:
     async def _try(self) -> bool:
         """One connection, from lease to end. True when there is nothing more to try."""
         try:
+            await self._rest()
             await self._own()
             await self._connect()
             error: HermesError = Unreachable("the platform closed the connection")
@@ -107,6 +109,19 @@ class Host:
             error = Unreachable(f"the adapter broke ({type(broken).__name__})")
         await self._back_off(error)
         return False
+
+    async def _rest(self) -> None:
+        """Wait while an admin lets the account rest."""
+        name = self._account.name
+        if await self._gateway.resting(name):
+            await self._account.lease.release()
+            self._tell(HostState.PARKED, f"it rests; /platform resume {name} wakes it")
+            await self._gateway.resting.until(name, resting=False)
+
+    async def _mind_rest(self) -> None:
+        """End the connection of an account that is to rest."""
+        await self._gateway.resting.until(self._account.name, resting=True)
+        raise Unreachable("it is to rest", after=0.0)
 
     async def _own(self) -> None:
         while not await self._account.lease.take(LEASE_SECONDS):
@@ -124,7 +139,8 @@ class Host:
         bound = platform.capabilities.silence_seconds
         running = asyncio.create_task(platform.run(self._accept, cursor), name=f"adapter {name}")
         keeping = asyncio.create_task(self._keep(), name=f"lease {name}")
-        tasks = [running, keeping]
+        resting = asyncio.create_task(self._mind_rest(), name=f"rest {name}")
+        tasks = [running, keeping, resting]
         if bound > 0:
             tasks.append(asyncio.create_task(self._listen(bound), name=f"progress {name}"))
         try:
@@ -155,7 +171,7 @@ class Host:
             if silent >= bound:
                 log.warning("host.deaf account=%s silent=%.0f", self._account.name, silent)
                 raise Unreachable(f"it was connected and heard nothing for {silent:.0f} s")
-            await self._clock.sleep(bound - silent)
+            await self._clock.sleep(max(bound - silent, _SHORT))  # a rest of nothing never passes
 
     async def _accept(self, items: Sequence[Inbound], cursor: str | None) -> None:
         if items or cursor is not None:

@@ -91,19 +91,36 @@ class SessionLogs:
         async with self._writing:
             self._news.clear()
             noted, self._noted = self._noted, {}
-            for (agent, session), entries in noted.items():
-                await self._write(agent, session, entries)
+            news = {place: entries for place, entries in noted.items() if not self._goes_on(place, entries)}
+            found = await self._look_up(news)
+            for place, entries in noted.items():
+                if place not in news:
+                    await self._write(place, entries, self._known.pop(place[1]))
+                elif place in found:
+                    await self._write(place, found[place], None)
 
-    async def _write(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
-        last = self._known.pop(session, None)
-        if last is not None and entries[0].seq > last + 1:
-            last = None
+    def _goes_on(self, place: Place, entries: Sequence[Entry]) -> bool:
+        """Whether the log of a session is known to end right before these entries, or in them."""
+        last = self._known.get(place[1])
+        return last is not None and entries[0].seq <= last + 1
+
+    async def _look_up(self, noted: Mapping[Place, Sequence[Entry]]) -> dict[Place, Sequence[Entry]]:
+        """What belongs into the logs of sessions that are new to this process: one query for an agent's,
+        for most of them get none."""
+        found: dict[Place, Sequence[Entry]] = {}
+        for agent in {agent for agent, _ in noted}:
+            ours = {place: entries for place, entries in noted.items() if place[0] == agent}
+            for _, session in ours:
+                self._known.pop(session, None)
+            try:
+                found |= await self._store.scoped(agent).read(partial(_to_write, ours))
+            except HermesError as error:
+                log.warning("session_log.failed sessions=%d why=%s", len(ours), error)
+        return found
+
+    async def _write(self, place: Place, entries: Sequence[Entry], last: int | None) -> None:
+        session = place[1]
         try:
-            if last is None:
-                kept = await self._store.scoped(agent).read(partial(_to_write, session, entries))
-                if kept is None:
-                    return
-                entries = kept
             job = _Job(path=log_path(self._folder, session), entries=entries, after=last)
             await asyncio.to_thread(job.run, self._redact)
         except (OSError, HermesError) as error:
@@ -115,12 +132,14 @@ class SessionLogs:
             self._known.popitem(last=False)
 
 
-def _to_write(session: SessionId, noted: Sequence[Entry], tx: Tx) -> Sequence[Entry] | None:
-    """What belongs into the log of a session that is new to this process; None if it gets none."""
-    known = tx.sessions.get(session)
-    if known is None or known.expires_at is not None:
-        return None
-    return tx.journal.read(session) if noted[0].seq > 1 else noted
+def _to_write(noted: Mapping[Place, Sequence[Entry]], tx: Tx) -> dict[Place, Sequence[Entry]]:
+    """What belongs into the logs of sessions that are new to this process, of those that get one."""
+    found: dict[Place, Sequence[Entry]] = {}
+    for place, entries in noted.items():
+        known = tx.sessions.get(place[1])
+        if known is not None and known.expires_at is None:
+            found[place] = tx.journal.read(known.id) if entries[0].seq > 1 else entries
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

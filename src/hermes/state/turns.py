@@ -36,12 +36,12 @@ class TurnsTable:
         self._db = db
         self._agent = agent
 
-    def add(self, turn: Turn) -> None:
+    def add(self, turn: Turn, *, epoch: int = 0) -> None:
         if turn.agent != self._agent:
             raise Lost(f"a turn of agent {turn.agent} in the store of {self._agent}")
         added = self._db.run(
             f"INSERT INTO turns ({_COLUMNS}, epoch)"
-            " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, 0"
+            " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18"
             " WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?2 AND agent = ?3)",
             turn.id,
             turn.session,
@@ -60,6 +60,7 @@ class TurnsTable:
             turn.absorbed_by,
             int(turn.ephemeral),
             stamp(turn.created_at),
+            epoch,
         )
         if not added:
             raise Lost(f"session {turn.session} is gone")

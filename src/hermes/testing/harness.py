@@ -74,6 +74,7 @@ class Journey:
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     is_admin: Callable[[Source], bool] = lambda source: False
     restart: Callable[[], None] | None = None
+    offered: Sequence[str] = ()
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
     transcribe: Callable[[Attachment], Awaitable[str]] | None = None
     channel_names: Callable[[], Aliases] = dict
@@ -103,7 +104,11 @@ class Journey:
                 settings=self.settings,
                 clock=self.clock,
                 capabilities={self.account: self.platform.capabilities},
-                around=Around(is_admin=self.is_admin, can_restart=self.restart is not None),
+                around=Around(
+                    is_admin=self.is_admin,
+                    can_restart=self.restart is not None,
+                    offered=lambda agent: self.offered,
+                ),
                 restart=self.restart or _nobody,
                 hooks=self.hooks,
                 channel_names=self.channel_names,

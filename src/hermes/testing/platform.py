@@ -52,7 +52,13 @@ class ChatService(Protocol):
     ) -> str: ...
 
 
-class EditableService(ChatService, Protocol):
+class FileService(ChatService, Protocol):
+    """A service that hands out the files people send."""
+
+    async def download(self, ref: str, part: int = 0) -> str: ...
+
+
+class EditableService(FileService, Protocol):
     """A service that can also change and look up what it has."""
 
     async def edit(self, ref: str, text: str) -> None: ...
@@ -60,8 +66,6 @@ class EditableService(ChatService, Protocol):
     async def delete(self, ref: str) -> None: ...
 
     async def find(self, chat: str, key: str) -> str | None: ...
-
-    async def download(self, ref: str, part: int = 0) -> str: ...
 
     async def open_thread(self, chat: str, name: str) -> str: ...
 

@@ -27,6 +27,10 @@ async def test_every_part_is_told(tmp_path: Path) -> None:
     assert set(told["checks"]) == {"state_db", "config", "model", "disk", "gateway", "background_queues"}
     assert all(check["ok"] for check in told["checks"].values())
     assert told["platforms"]["api_server"]["state"] == "connected"
+    assert told["platforms"]["api_server"]["heard_at"] == ""
+    jobs = {chore["name"]: chore for chore in told["chores"]}
+    assert jobs.keys() >= {"cron", "retention", "session expiry", "media clean-up", "database backup"}
+    assert jobs["retention"]["ok"] and jobs["media clean-up"]["last_at"] is None
     assert (told["gateway_state"], told["gateway_busy"], told["gateway_drainable"]) == (
         "running",
         False,

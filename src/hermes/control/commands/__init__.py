@@ -16,6 +16,7 @@ _MODULES = (
     "process",
     "quick",
     "handing",
+    "platforms",
 )
 
 

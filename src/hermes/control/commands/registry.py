@@ -33,14 +33,15 @@ def _at_the_machine(source: Source) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
     """What commands may know of the gateway around them: who may see everybody's sessions, the names that a
-    session may give as its model, the version, the home, the platform accounts there are, where jobs may
-    deliver to, and whether it can begin anew."""
+    session may give as its model, the version, the home, the platform accounts there are and which are up,
+    where jobs may deliver to, and whether it can begin anew."""
 
     is_admin: Callable[[Source], bool] = _at_the_machine
     models: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
     home: str = ""
     accounts: Collection[str] = ()
+    is_up: Callable[[str], bool] = lambda account: False
     targets: ResolveTargets = resolve_targets
     can_restart: bool = False
     offered: Callable[[AgentId], Collection[str]] = lambda agent: ()

@@ -154,7 +154,7 @@ async def _stream(call: Call, picked: Picked, going: Going, *, usage_apart: bool
 
 
 async def _whole(call: Call, picked: Picked, going: Going) -> web.Response:
-    watching = Watching(call=call, agent=picked.agent, going=going, stops_at=PEOPLE)
+    watching = Watching(call=call, agent=picked.agent, going=going, stops_at=PEOPLE, live=False)
     entries: list[Entry] = []
     calls: list[CallMade] = []
     async with contextlib.aclosing(watching.seen()) as feed:

@@ -347,7 +347,7 @@ async def _seen_again(call: Call, kept: Kept, events: ResponseEvents) -> AsyncGe
 async def _whole(call: Call, kept: Kept) -> ResponseObject:
     """The response when it has come to its end, or waits for somebody."""
     fold = kept.fold()
-    async for seen in call.door.gateway.watch(kept.agent, kept.turn.id):
+    async for seen in call.door.gateway.watch(kept.agent, kept.turn.id, live=False):
         if isinstance(seen, Entry):
             fold.see(seen)
             if fold.done or fold.waits:
@@ -364,7 +364,7 @@ async def _stop(call: Call, kept: Kept) -> bool:
 
 
 async def _ended(call: Call, kept: Kept) -> None:
-    async for _ in call.door.gateway.watch(kept.agent, kept.turn.id):
+    async for _ in call.door.gateway.watch(kept.agent, kept.turn.id, live=False):
         pass
 
 

@@ -83,7 +83,8 @@ async def chat(call: Call, body: SessionChatRequest) -> SessionChat:
     asked = await _say(call, body)
     entries: list[Entry] = []
     pending: list[PendingQuestion] = []
-    watching = cast(AsyncGenerator[Seen], call.door.gateway.watch(asked.agent, asked.turn.id))
+    feed = call.door.gateway.watch(asked.agent, asked.turn.id, live=False)
+    watching = cast(AsyncGenerator[Seen], feed)
     async for seen in watching:
         if not isinstance(seen, Entry):
             continue

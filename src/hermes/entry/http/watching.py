@@ -19,17 +19,19 @@ PEOPLE = frozenset((QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CO
 
 @dataclass(slots=True, kw_only=True)
 class Watching:
-    """`pending` is the question at which it ended, if it is one of the kinds of `stops_at`."""
+    """`pending` is the question at which it ended, if it is one of the kinds of `stops_at`. Without `live`
+    it sees records alone, for a request that is answered in one piece."""
 
     call: Call
     agent: AgentId
     going: Going
     stops_at: frozenset[QuestionKind]
+    live: bool = True
     pending: Found | None = None
 
     async def seen(self) -> AsyncGenerator[Seen]:
         turn = self.going.turn
-        feed = cast(AsyncGenerator[Seen], self.call.door.gateway.watch(self.agent, turn.id))
+        feed = cast(AsyncGenerator[Seen], self.call.door.gateway.watch(self.agent, turn.id, live=self.live))
         async with contextlib.aclosing(feed):
             async for seen in feed:
                 yield seen

@@ -49,7 +49,7 @@ class TypingSigns:
     async def _show(self, to: Address, feed: Feed) -> None:
         while not (feed.ended or _waits(feed)):
             platform = self._platform(to.credential)
-            if not isinstance(platform, Typing):
+            if platform is None or not isinstance(platform, Typing):
                 return
             try:
                 await platform.typing(to)

@@ -1,0 +1,57 @@
+"""`/platform`: the accounts of this gateway; let one rest, and wake it. What rests is a fact of the store, so
+a restart changes nothing about it."""
+
+from __future__ import annotations
+
+from hermes.control.commands.registry import Call, Reply, command
+from hermes.control.resting import let_rest, rested_by
+from hermes.domain.address import LOCAL_DOOR, read_platform, spell_platform
+from hermes.domain.errors import UserError
+from hermes.domain.session import owner_of
+from hermes.domain.text import one_line
+
+_USAGE = "Write /platform list, /platform pause <platform> or /platform resume <platform>."
+
+
+@command(
+    "platform",
+    "list the platform accounts, let one rest, wake it",
+    usage="[list | pause <platform> | resume <platform>]",
+    admin=True,
+)
+def platform(call: Call) -> Reply:
+    action, _, name = call.args.partition(" ")
+    if action.lower() in ("", "list") and not name.strip():
+        lines = [f"- {account}: {_state(call, account)}" for account in _accounts(call)]
+        return Reply(text="\n".join(lines) or "No platform is set up.")
+    if action.lower() not in ("pause", "resume") or not name.strip():
+        raise UserError(f"/platform does not know “{one_line(call.args, 40)}”.", hint=_USAGE)
+    account = spell_platform(*read_platform(name.strip()))
+    if account not in _accounts(call):
+        known = ", ".join(_accounts(call)) or "none"
+        raise UserError(
+            f"There is no platform “{one_line(name.strip(), 40)}” here.", hint=f"There is: {known}."
+        )
+    if action.lower() == "resume":
+        if not rested_by(call.tx, account):
+            return Reply(text=f"{account} is not resting.")
+        let_rest(call.tx, account, "")
+        return Reply(text=f"{account} is woken; it connects in a moment.")
+    if account == call.source.address.credential:
+        raise UserError(
+            f"{account} is what you write by: nobody could wake it from here.",
+            hint="Use another platform, or /platform in the terminal.",
+        )
+    let_rest(call.tx, account, owner_of(call.source) or "an admin")
+    return Reply(text=f"{account} rests until /platform resume {account}; what is to be sent there waits.")
+
+
+def _accounts(call: Call) -> list[str]:
+    return sorted(set(call.around.accounts) - {LOCAL_DOOR})
+
+
+def _state(call: Call, account: str) -> str:
+    by = rested_by(call.tx, account)
+    if by:
+        return f"resting, by {by}"
+    return "connected" if call.around.is_up(account) else "not connected"

@@ -1,0 +1,33 @@
+"""What the services of models say they offer, asked anew now and then."""
+
+from __future__ import annotations
+
+import pytest
+
+from hermes.agent import models
+from hermes.agent.detect import Choice, Way
+from hermes.agent.models import Models
+from hermes.domain.errors import Unreachable
+from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.settings import Secret
+
+
+async def test_the_list_is_kept_while_a_service_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"http://a/v1": ("small", "large"), "http://b/v1": ("other",)}
+
+    async def ask(base_url: str, key: Secret, seconds: float = 1.0) -> tuple[str, ...]:
+        return told[base_url]
+
+    monkeypatch.setattr(models, "ask_models", ask)
+    known = Models(probe=False)
+    choices = {
+        MAIN_AGENT: Choice(way=Way.HTTP, provider="a", model="small", base_url="http://a/v1", why="set"),
+        AgentId("b"): Choice(way=Way.HTTP, provider="b", model="other", base_url="http://b/v1", why="set"),
+        AgentId("demo"): Choice.given("demo"),
+    }
+    assert await known.refresh(choices) == "3 models offered"
+    assert known.offered == {MAIN_AGENT: ("small", "large"), "b": ("other",)}
+    told |= {"http://a/v1": (), "http://b/v1": ("other", "new")}
+    with pytest.raises(Unreachable, match=r"no list of models from http://a/v1$"):
+        await known.refresh(choices)
+    assert known.offered == {MAIN_AGENT: ("small", "large"), "b": ("other", "new")}
