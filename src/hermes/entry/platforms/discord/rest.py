@@ -64,11 +64,15 @@ class Rest:
         self._proxy = proxy
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None
+        self._over = False
         self._free_at: dict[str, float] = {}
         self._all_free_at = 0.0
 
     @property
     def http(self) -> aiohttp.ClientSession:
+        if self._over:
+            # Who sends while the connection ends would open one that nobody closes.
+            raise Unreachable("the connection to Discord has ended")
         if self._session is None:
             self._session = aiohttp.ClientSession(headers={"User-Agent": _AGENT})
         return self._session
@@ -78,6 +82,7 @@ class Rest:
         return self._proxy
 
     async def close(self) -> None:
+        self._over = True
         if self._session is not None:
             await self._session.close()
             self._session = None
