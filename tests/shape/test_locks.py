@@ -15,7 +15,8 @@ from packaging.utils import canonicalize_name
 from tests.shape.tree import ROOT, pyproject
 
 FOREIGN = [
-    f"tests/foreign/{name}.lock" for name in ("openai", "openai-1", "llm", "litellm", "node", "telegram")
+    f"tests/foreign/{name}.lock"
+    for name in ("openai", "openai-1", "llm", "litellm", "node", "telegram", "synapse", "matrix")
 ]
 LOCKS = [
     "requirements.lock",
