@@ -70,7 +70,9 @@ def synapse() -> Iterator[str]:
 
 def _overlay(folder: Path, port: int) -> dict[str, object]:
     logs = folder / "log.json"
-    logs.write_text(json.dumps({"version": 1, "root": {"level": "WARNING"}, "disable_existing_loggers": False}))
+    logs.write_text(
+        json.dumps({"version": 1, "root": {"level": "WARNING"}, "disable_existing_loggers": False})
+    )
     free = {"per_second": 100_000, "burst_count": 100_000}
     rates: dict[str, object] = {f"rc_{name}": free for name in RATES}
     rates["rc_login"] = {"address": free, "account": free, "failed_attempts": free}

@@ -8,17 +8,17 @@ back; what is told again then has the same delivery id."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
-from hashlib import sha256
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.ports import Accept, Sink
@@ -43,45 +43,59 @@ from hermes.entry.platforms.matrix.convert import (
     since_joining,
     to_inbounds,
 )
+from hermes.entry.platforms.matrix.encryption import Encryption
+from hermes.entry.platforms.matrix.login import log_in, token_of
 from hermes.entry.platforms.matrix.manifest import MANIFEST
 from hermes.entry.platforms.matrix.rooms import SYNC_FILTER, Rooms
 
 log = logging.getLogger("hermes.matrix")
-TOKEN = "MATRIX_ACCESS_TOKEN"
+ENCRYPTION = ("off", "optional", "required")
 INVITES = ("allowed", "everyone", "nobody")
 _MOST_ALIVE = 2000
 _TRIES = 20
 _TYPING_MS = 12_000
-_LOGINS: dict[str, str] = {}
-"""Access tokens that passwords gave, in this process: each login more is one that the homeserver counts."""
+_FILE_BYTES = 100 * 1024 * 1024
+UNREADABLE = "[A message that could not be decrypted: its key never came.]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locked:
+    """An event whose key has not come, and until when it is waited for."""
+
+    room: str
+    event: dict[str, Any]
+    until: float
 
 
 class MatrixAdapter:
     answer_seconds = 30.0
     """How long an answer is waited for; a sync may take `sync_seconds` more."""
     sync_seconds = 30.0
+    key_seconds = 300.0
+    """How long the key of a message is waited for."""
 
     def __init__(self, outfit: Outfit) -> None:
         self._outfit = outfit
         self._client = Client(
             homeserver(outfit.said("MATRIX_HOMESERVER")), outfit.said("MATRIX_PROXY") or None
         )
-        self._client.token = outfit.said(TOKEN)
-        user, password = outfit.said("MATRIX_USER_ID"), outfit.said("MATRIX_PASSWORD")
-        if not self._client.token and not (user and password):
-            raise NeedsLogin(
-                "Matrix needs MATRIX_ACCESS_TOKEN, or MATRIX_USER_ID and MATRIX_PASSWORD, to log in"
-            )
-        if not self._client.token.isprintable() or " " in self._client.token:
-            raise NeedsLogin(f"{TOKEN} is no access token; one is a single word")
+        self._client.token = token_of(outfit)
         self._invites = outfit.said("MATRIX_INVITES", "allowed").lower()
         if self._invites not in INVITES:
             raise UserError("MATRIX_INVITES is neither allowed, everyone nor nobody.")
+        self._mode = outfit.said("MATRIX_ENCRYPTION", "off").lower()
+        if self._mode not in ENCRYPTION:
+            raise UserError("MATRIX_ENCRYPTION is neither off, optional nor required.")
         self._me: Me | None = None
+        self._crypto: Encryption | None = None
+        self._opening = asyncio.Lock()
         self._rooms = Rooms(self._client, self._decrypted)
         self._alive: OrderedDict[str, None] = OrderedDict()
         self._reacted: dict[str, str] = {}
-        self._asked_in: dict[str, tuple[Invite, str, int]] = {}
+        self._asked_in: dict[str, tuple[Invite, int]] = {}
+        self._locked: dict[str, Locked] = {}
+        self._held: dict[str, str] = {}
+        """The points at which rooms asked us in and locked events came, oldest first."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -98,7 +112,13 @@ class MatrixAdapter:
             while True:
                 since = await self._step(accept, me, since)
         finally:
-            await self._client.close()
+            await self._close()
+
+    async def _close(self) -> None:
+        await self._client.close()
+        if self._crypto is not None:
+            await self._crypto.close()
+            self._crypto, self._me = None, None
 
     async def _begin(self, accept: Accept, me: Me) -> str:
         """Without a point to go on from it begins with now; invitations wait since whenever."""
@@ -106,6 +126,8 @@ class MatrixAdapter:
         since = next_batch(told)
         if since is None:
             raise Unreachable("The homeserver does not say where we are")
+        if self._crypto is not None:
+            await self._crypto.absorb(told)
         await self._take_invites(told, me, "")
         await accept((), None if self._asked_in else f"{since} {me.id}")
         return since
@@ -120,13 +142,15 @@ class MatrixAdapter:
         after = next_batch(told)
         if after is None:
             raise Unreachable("The homeserver does not say where we are")
+        if self._crypto is not None:
+            await self._crypto.absorb(told)
         await self._take_invites(told, me, since)
-        items: list[Inbound] = []
+        items = await self._unlocked(me)
         for room in left_rooms(told):
             self._rooms.forget(room)
         for news in news_of(told):
             items += await self._items(news, me, since)
-        point = next((began for _, began, _ in self._asked_in.values()), after)
+        point = next(iter(self._held.values()), after)
         if items or (after != since and point == after):
             await accept(items, f"{point} {me.id}" if point else None)
         else:
@@ -156,20 +180,28 @@ class MatrixAdapter:
             if event.get("type") == REDACTION:
                 self._forget(event)
         try:
-            return await self._converted(news.room, since_joining(events, me), me)
+            return await self._converted(news.room, since_joining(events, me), me, since)
         except Refused as error:
             log.info("matrix.room_closed why=%s", error)
             self._rooms.forget(news.room)
             return []
 
-    async def _converted(self, room: str, events: Sequence[dict[str, Any]], me: Me) -> list[Inbound]:
+    async def _converted(
+        self, room: str, events: Sequence[dict[str, Any]], me: Me, since: str | None = None
+    ) -> list[Inbound]:
+        """What these events mean. With `since` those that are locked are waited for."""
         items: list[Inbound] = []
         for event in events:
             clear = await self._decrypted(room, event)
             if clear is None:
+                if since is not None and self._crypto is not None and event["sender"] != me.id:
+                    self._wait_for(room, event, since)
                 continue
             self._rooms.keep(clear)
             if clear["sender"] == me.id or clear["type"] not in (MESSAGE, "m.sticker", REACTION):
+                continue
+            if self._mode == "required" and event["type"] != ENCRYPTED and clear["type"] != REACTION:
+                log.warning("matrix.not_encrypted event=%s: it is not read", one_line(clear["event_id"]))
                 continue
             known = await self._rooms.known(room, clear, me)
             found = to_inbounds(clear, await self._rooms.get(room), me, known)
@@ -178,12 +210,51 @@ class MatrixAdapter:
                 log.info("matrix.left_out event=%s type=%s", one_line(clear["event_id"]), clear["type"])
         return items
 
+    # --- what is encrypted ---
+
     async def _decrypted(self, room: str, event: dict[str, Any]) -> dict[str, Any] | None:
         """The event as it can be read; None for one that cannot."""
         if event.get("type") != ENCRYPTED:
             return event
-        log.info("matrix.encrypted event=%s", one_line(str(event.get("event_id"))))
+        if self._crypto is not None:
+            return self._crypto.decrypt(room, event)
+        log.warning("matrix.encrypted room=%s: MATRIX_ENCRYPTION is off, nothing is read", one_line(room))
         return None
+
+    def _wait_for(self, room: str, event: dict[str, Any], since: str) -> None:
+        until = self._outfit.clock.monotonic() + self.key_seconds
+        self._locked.setdefault(event["event_id"], Locked(room=room, event=event, until=until))
+        self._held.setdefault(event["event_id"], since)
+
+    async def _unlocked(self, me: Me) -> list[Inbound]:
+        """Those of the locked events whose keys have come; or which will never be read, as they are told."""
+        items: list[Inbound] = []
+        for ref, one in list(self._locked.items()):
+            assert self._crypto is not None
+            event = self._crypto.decrypt(one.room, one.event)
+            if event is None and self._outfit.clock.monotonic() < one.until:
+                continue
+            if event is None:
+                log.warning("matrix.never_decrypted event=%s", one_line(ref))
+                content = {"msgtype": "m.text", "body": UNREADABLE}
+                event = {**one.event, "type": MESSAGE, "content": content}
+                items += to_inbounds(event, await self._rooms.get(one.room), me, {})
+            else:
+                items += await self._converted(one.room, [one.event], me)
+            del self._locked[ref], self._held[ref]
+        return items
+
+    async def _sealed(self, room: str, sort: str, content: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The event as the room wants it: encrypted, where it is."""
+        about = await self._rooms.get(room)
+        if not about.encrypted:
+            if self._mode == "required":
+                raise Refused("the room is not encrypted, and MATRIX_ENCRYPTION is required")
+            return sort, contents.fitted(content, contents.EVENT_BYTES)
+        if self._crypto is None:
+            raise Refused("the room is encrypted, and MATRIX_ENCRYPTION is off")
+        fitting = contents.fitted(content, contents.ENCRYPTED_BYTES)
+        return await self._crypto.encrypt(about, sort, fitting)
 
     def _forget(self, event: dict[str, Any]) -> None:
         content = event.get("content")
@@ -194,19 +265,20 @@ class MatrixAdapter:
 
     async def _take_invites(self, told: Any, me: Me, since: str) -> None:
         for invite in invites_of(told, me):
-            self._asked_in.setdefault(invite.room, (invite, since, 0))
-        for room, (invite, began, tries) in list(self._asked_in.items()):
+            self._asked_in.setdefault(invite.room, (invite, 0))
+            self._held.setdefault(invite.room, since)
+        for room, (invite, tries) in list(self._asked_in.items()):
             try:
                 await self._answer_invite(invite, me)
             except Unreachable as error:
                 log.info("matrix.invite_later room=%s why=%s", one_line(room), error)
-                self._asked_in[room] = (invite, began, tries + 1)
+                self._asked_in[room] = (invite, tries + 1)
                 if tries + 1 < _TRIES:
                     continue
                 log.warning("matrix.invite_lost room=%s: it must be sent again", one_line(room))
             except Refused as error:
                 log.warning("matrix.invite_failed room=%s why=%s", one_line(room), error)
-            del self._asked_in[room]
+            del self._asked_in[room], self._held[room]
 
     async def _answer_invite(self, invite: Invite, me: Me) -> None:
         """Go where somebody asks us to who may speak there; let other invitations lie."""
@@ -231,16 +303,13 @@ class MatrixAdapter:
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         room = await self._rooms.find(to.chat, await self._who())
-        limit = contents.EVENT_BYTES
         ref = ""
         if body.text or not body.attachments:
             content = contents.related(contents.message(body), to, reply_to)
-            ref = await self._put(
-                room, MESSAGE, contents.fitted(content, limit), contents.transaction(key, "text")
-            )
+            ref = await self._put(room, MESSAGE, content, contents.transaction(key, "text"))
             reply_to = None
         for number, file in enumerate(body.attachments):
-            content = contents.related(await self._uploaded(file), to, reply_to)
+            content = contents.related(await self._uploaded(room, file), to, reply_to)
             ref = await self._put(room, MESSAGE, content, contents.transaction(key, f"file {number}"))
             reply_to = None
         for number, _ in enumerate(body.buttons[: len(KEYS)]):
@@ -248,16 +317,22 @@ class MatrixAdapter:
             await self._put(room, REACTION, mark, contents.transaction(key, f"key {number}"))
         return Receipt(to=replace(to, chat=room), ref=ref)
 
-    async def _uploaded(self, file: Attachment) -> dict[str, Any]:
+    async def _uploaded(self, room: str, file: Attachment) -> dict[str, Any]:
         try:
             data = await self._outfit.open_file(file)
         except UserError as error:
             raise Refused(str(error)) from error
-        mime = file.mime or "application/octet-stream"
-        url = await self._client.upload(data, file.name or "file", mime)
-        return contents.file(file, len(data), {"url": url})
+        size, mime = len(data), file.mime or "application/octet-stream"
+        if self._crypto is None or not (await self._rooms.get(room)).encrypted:
+            url = await self._client.upload(data, file.name or "file", mime)
+            return contents.file(file, size, {"url": url})
+        data, keys = await self._crypto.lock_file(data)
+        url = await self._client.upload(data, "file", "application/octet-stream")
+        return contents.file(file, size, {"file": {"url": url, **keys}})
 
     async def _put(self, room: str, sort: str, content: dict[str, Any], txn: str) -> str:
+        if sort != REACTION:
+            sort, content = await self._sealed(room, sort, content)
         told = await self._client.call("PUT", f"v3/{path('rooms', room, 'send', sort, txn)}", content)
         ref = told.get("event_id") if isinstance(told, dict) else None
         if not isinstance(ref, str) or not ref:
@@ -274,10 +349,10 @@ class MatrixAdapter:
             if await self._rooms.event(room, receipt.ref) is None:
                 raise Refused("that message is gone")
             self._alive[receipt.ref] = None
-        content = contents.edit(receipt.ref, body, contents.EVENT_BYTES)
+        content = contents.edit(receipt.ref, body, contents.ENCRYPTED_BYTES)
         # The same words may come back later: an edit is not known by them, and may be repeated.
         txn = contents.transaction(receipt.ref, secrets.token_hex(8))
-        await self._client.call("PUT", f"v3/{path('rooms', room, 'send', MESSAGE, txn)}", content)
+        await self._put(room, MESSAGE, content, txn)
 
     async def delete(self, receipt: Receipt) -> None:
         self._alive.pop(receipt.ref, None)
@@ -323,78 +398,40 @@ class MatrixAdapter:
 
     async def fetch(self, ref: str, sink: Sink) -> None:
         server, media, secret = file_place(ref)
-        if secret is not None:
-            raise Refused("the file is encrypted, and encryption is off")
-        await self._client.download(server, media, sink)
+        await self._who()
+        if secret is None:
+            await self._client.download(server, media, sink)
+            return
+        if self._crypto is None:
+            raise Refused("the file is encrypted, and MATRIX_ENCRYPTION is off")
+        data = bytearray()
+
+        async def gather(piece: bytes) -> None:
+            data.extend(piece)
+            if len(data) > _FILE_BYTES:
+                raise Refused("the file is too large to be decrypted")
+
+        await self._client.download(server, media, gather)
+        await sink(await self._crypto.open_file(bytes(data), secret))
 
     # --- who we are ---
 
     async def _who(self) -> Me:
-        if self._me is not None:
+        async with self._opening:
+            if self._me is None:
+                self._client.answer_seconds = self.answer_seconds
+                me = await log_in(self._client, self._outfit)
+                if self._mode != "off":
+                    self._crypto = await Encryption.open(self._client, me, self._outfit.folder)
+                self._me = me
             return self._me
-        self._client.answer_seconds = self.answer_seconds
-        if not self._client.token:
-            self._client.token = await self._login()
-        try:
-            told = await self._client.call("GET", "v3/account/whoami")
-        except NeedsLogin:
-            if self._outfit.said(TOKEN):
-                raise
-            # The token of a password was taken back; the next connection logs in again.
-            _LOGINS.pop(self._login_key(), None)
-            raise Unreachable("The homeserver ended the login") from None
-        user, device = (told.get(name) for name in ("user_id", "device_id"))
-        if not isinstance(user, str) or not user.startswith("@"):
-            raise Unreachable("The homeserver does not say who we are")
-        name = await self._name(user)
-        self._me = Me(id=user, name=name, device=str(device or ""), account=self._outfit.account)
-        return self._me
-
-    async def _name(self, user: str) -> str:
-        try:
-            told = await self._client.call("GET", f"v3/profile/{path(user)}/displayname")
-        except Refused:
-            return ""
-        name = told.get("displayname") if isinstance(told, dict) else None
-        return name if isinstance(name, str) else ""
-
-    def _login_key(self) -> str:
-        said = (self._client.url, self._outfit.said("MATRIX_USER_ID"), self._outfit.said("MATRIX_PASSWORD"))
-        return sha256("\0".join(said).encode()).hexdigest()
-
-    async def _login(self) -> str:
-        key, user = self._login_key(), self._outfit.said("MATRIX_USER_ID")
-        if key in _LOGINS:
-            return _LOGINS[key]
-        device = "HERMES" + sha256(user.encode()).hexdigest()[:8].upper()
-        try:
-            told = await self._client.call(
-                "POST",
-                "v3/login",
-                {
-                    "type": "m.login.password",
-                    "identifier": {"type": "m.id.user", "user": user},
-                    "password": self._outfit.said("MATRIX_PASSWORD"),
-                    "device_id": self._outfit.said("MATRIX_DEVICE_ID", device),
-                    "initial_device_display_name": "Hermes Gateway",
-                },
-            )
-        except Refused as error:
-            raise NeedsLogin(
-                f"The homeserver does not take MATRIX_USER_ID and MATRIX_PASSWORD ({error})"
-            ) from None
-        token = told.get("access_token") if isinstance(told, dict) else None
-        if not isinstance(token, str) or not token:
-            raise Unreachable("The homeserver gives no access token")
-        _LOGINS[key] = token
-        return token
 
     async def check(self) -> Sequence[Finding]:
         try:
             me = await self._who()
             told = await self._client.call("GET", "v3/joined_rooms")
         finally:
-            await self._client.close()
+            await self._close()
         rooms = told.get("joined_rooms") if isinstance(told, dict) else None
         count = len(rooms) if isinstance(rooms, list) else 0
         found = [Finding(good=True, text=f"The homeserver knows the account as {me.id}, in {count} rooms.")]

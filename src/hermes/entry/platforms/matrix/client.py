@@ -40,8 +40,9 @@ class Client:
     def __init__(self, url: str, proxy: str | None = None) -> None:
         self.url = url
         self.token = ""
-        self._proxy = proxy
+        self.proxy = proxy
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
 
     async def call(
         self,
@@ -96,7 +97,7 @@ class Client:
                 self.url + where,
                 headers=self._headers(),
                 timeout=limit,
-                proxy=self._proxy,
+                proxy=self.proxy,
                 allow_redirects=False,
             ) as response:
                 if response.status != 200:
@@ -111,7 +112,7 @@ class Client:
         limit = aiohttp.ClientTimeout(total=seconds)
         try:
             async with self._http().request(
-                method, self.url + where, timeout=limit, proxy=self._proxy, allow_redirects=False, **more
+                method, self.url + where, timeout=limit, proxy=self.proxy, allow_redirects=False, **more
             ) as response:
                 raw = await _whole(response)
                 status, wait = response.status, response.headers.get("Retry-After")
@@ -131,15 +132,17 @@ class Client:
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     def _http(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise Unreachable("The connection to the homeserver has ended")
         if self._session is None:
             # Polls and sends of many rooms at once, each of them short or alone.
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         return self._session
 
     async def close(self) -> None:
+        self._closed = True
         if self._session is not None:
             await self._session.close()
-            self._session = None
 
 
 class _Unrecognized(Refused):
