@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from hermes.testing.platform_suite import CHECKS, Check, conform
-from tests.platforms.matrix.synapse import SynapseBed, synapse
+from tests.platforms.matrix.judge import heard
+from tests.platforms.matrix.synapse import Remote, SynapseBed, synapse
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("synapse")]
 ELSEWHERE = {
@@ -31,3 +34,25 @@ def homeserver() -> Iterator[str]:
 )
 async def test_matrix_conforms_on_synapse(check: Check, homeserver: str) -> None:
     await conform(check, SynapseBed)
+
+
+async def test_encrypted_rooms(homeserver: str, tmp_path: Path) -> None:
+    """matrix-nio as a person and our adapter, in an environment that has it."""
+    remote = Remote(homeserver)
+    tail = secrets.token_hex(4)
+    ann, bot = [(await remote.register(f"{name}-{tail}")).token for name in ("ann", "hermes")]
+    await remote.close()
+    assert await heard("matrix_encrypted.py", homeserver, ann, bot, str(tmp_path)) == {
+        "heard": ["hello in secret", "private", True],
+        "sent once": True,
+        "read": ["so secret", "<b>so</b> secret", True],
+        "reply": True,
+        "edited": ["more secret", True],
+        "file out": [True, True],
+        "pressed": ["button", "q_1:yes"],
+        "file in": True,
+        "plain room": "the room is not encrypted, and MATRIX_ENCRYPTION is required",
+        "after a restart": 1,
+        "again": True,
+        "on the server": ["m.reaction", "m.room.encrypted"],
+    }
