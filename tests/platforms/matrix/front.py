@@ -78,7 +78,7 @@ class Front:
     reactions: list[str] = field(default_factory=list)
     typed: int = 0
     listening: int = 0
-    """How many syncs there were that wait for what is new."""
+    """How many syncs there were that fixed a point or wait for what comes after one."""
     replays: list[str] = field(default_factory=list)
     """The points from which the next syncs are answered, whatever they ask for."""
     chaos: Callable[[], tuple[Fault, bool] | None] = lambda: None
@@ -150,6 +150,7 @@ class Front:
             answer = await self.homeserver(self._listened(asked))
             if asked.token == self.bot and answer.status == 200:
                 self._note(asked, answer)
+                self.listening += asked.path.endswith("/v3/sync") and "since" not in asked.query
             if fault is not None:
                 return await self._go_wrong(fault, request)
             return _response(answer)

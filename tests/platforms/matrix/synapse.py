@@ -155,13 +155,16 @@ class SynapseBed(MatrixBed):
     """The same promises on a real homeserver: new people for each bed, faults by the front before it."""
 
     url = ""
+    password = "a password"
     answer_seconds = 4.0
     most_chats = 5
 
     async def register(self) -> tuple[Person, Person, Person]:
         self.remote = Remote(self.url)
         tail = secrets.token_hex(4)
-        found = [await self.remote.register(f"{name}-{tail}") for name in ("hermes", "ann", "bob")]
+        found = [
+            await self.remote.register(f"{name}-{tail}", self.password) for name in ("hermes", "ann", "bob")
+        ]
         await found[0].call("PUT", "profile", found[0].id, "displayname", displayname="Hermes")
         return found[0], found[1], found[2]
 
