@@ -10,6 +10,7 @@ import json
 import sys
 
 import nio
+from nio.api import RelationshipType
 
 
 async def main(url: str, user: str, password: str, room: str, text: str) -> dict[str, object]:
@@ -55,9 +56,7 @@ async def main(url: str, user: str, password: str, room: str, text: str) -> dict
     back = await client.room_messages(room, start=news.next_batch, limit=3)
     older = await client.room_messages(room, start=back.end, limit=100)
     found["history"] = [len(back.chunk), text in {one.event_id for one in older.chunk}, older.end is None]
-    related = [
-        one async for one in client.room_get_event_relations(room, text, nio.RelationshipType.annotation)
-    ]
+    related = [one async for one in client.room_get_event_relations(room, text, RelationshipType.annotation)]
     found["reactions"] = [one.key for one in related]
     found["forbidden"] = (
         await client.room_send("!none:localhost", "m.room.message", {"body": "x"})

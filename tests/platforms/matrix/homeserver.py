@@ -142,7 +142,7 @@ class Fake:
                 return said(state["content"])
             case "GET", ["messages"]:
                 return self._messages(asked, room)
-            case "GET", ["relations", ref, kind, sort]:
+            case "GET", ["relations", ref, kind, *sort]:
                 return said({"chunk": self._relations(room, ref, kind, sort)})
             case "POST", ["invite"]:
                 self.member(number, user, asked.json["user_id"], "invite")
@@ -187,15 +187,16 @@ class Fake:
         found = [(at, event) for at, event in room.events if stop < at <= start][::-1]
         page = found[:limit]
         told: dict[str, Any] = {"chunk": [event for _, event in page], "start": f"s{start}"}
-        if len(found) > limit:
+        # Like a Synapse it does not look whether there is more.
+        if page:
             told["end"] = f"s{page[-1][0] - 1}"
         return said(told)
 
-    def _relations(self, room: Place, ref: str, kind: str, sort: str) -> list[dict[str, Any]]:
+    def _relations(self, room: Place, ref: str, kind: str, sort: list[str]) -> list[dict[str, Any]]:
         return [
             event
             for _, event in room.events[::-1]
-            if event["type"] == sort
+            if event["type"] in (sort or [event["type"]])
             and event["content"].get("m.relates_to", {}).get("event_id") == ref
             and event["content"]["m.relates_to"].get("rel_type") == kind
         ]

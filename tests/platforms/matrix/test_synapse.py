@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.testing.platform_suite import CHECKS, Check, conform
-from tests.platforms.matrix.judge import heard
+from tests.platforms.matrix.judge import EXPECTED, heard, judged
 from tests.platforms.matrix.synapse import Remote, SynapseBed, synapse
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("synapse")]
@@ -34,6 +34,12 @@ def homeserver() -> Iterator[str]:
 )
 async def test_matrix_conforms_on_synapse(check: Check, homeserver: str) -> None:
     await conform(check, SynapseBed)
+
+
+async def test_matrix_nio_sees_here_what_it_sees_on_the_fake(homeserver: str) -> None:
+    assert await judged(SynapseBed(), SynapseBed.password) == EXPECTED | {
+        "rooms": [2 + SynapseBed.most_chats, 1]
+    }
 
 
 async def test_encrypted_rooms(homeserver: str, tmp_path: Path) -> None:
