@@ -3,6 +3,7 @@ test costs."""
 
 import os
 import resource
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -69,6 +70,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs root"))
         if item.get_closest_marker("full") and not FULL:
             item.add_marker(pytest.mark.skip(reason="in the full run"))
+
+
+# --- a test that hangs fails, and the others go on ---
+
+LONGEST_SECONDS = 900 if FULL else 300
+
+
+def _hangs(number: int, frame: object) -> None:
+    pytest.fail(f"It hangs: nothing came of it in {LONGEST_SECONDS} seconds.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    signal.signal(signal.SIGALRM, _hangs)
+    signal.alarm(LONGEST_SECONDS)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
 
 
 # --- what a test costs: `--costs=20` shows the twenty that take most ---

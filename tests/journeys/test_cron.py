@@ -152,7 +152,9 @@ async def test_intervals_do_not_drift(tmp_path: Path) -> None:
 
 async def test_a_slot_that_comes_during_a_run_waits_for_its_end(tmp_path: Path) -> None:
     clock, hold = FakeClock(), asyncio.Event()
-    async with journey(tmp_path, clock, script=lambda request: Say(text="slow", hold=hold)) as chat:
+    settings = open_settings(timezone="UTC", cron=CronSettings(wrap_response=False, timeout=0.0))
+    held = Say(text="slow", hold=hold)
+    async with journey(tmp_path, clock, script=lambda request: held, settings=settings) as chat:
         await make(chat, "every 10m")
         await clock.leap(600)
         chat.gateway.cron.ring()

@@ -22,7 +22,7 @@ async def test_a_yes_lets_the_tool_run(tmp_path: Path, word: str) -> None:
         chat.world.write("do it")
         await chat.until_seen("May I do x?")
         assert not chat.world.did(Deed.EFFECT)
-        assert len(chat.gateway.feeds) == 0
+        await chat.until(lambda: len(chat.gateway.feeds) == 0)
         chat.world.write(word)
         await chat.until_seen("it is done")
         await chat.until_idle()

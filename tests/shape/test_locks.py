@@ -16,7 +16,7 @@ from tests.shape.tree import ROOT, pyproject
 
 FOREIGN = [
     f"tests/foreign/{name}.lock"
-    for name in ("openai", "openai-1", "llm", "litellm", "node", "telegram", "synapse", "matrix")
+    for name in ("openai", "openai-1", "llm", "litellm", "node", "telegram", "slack", "synapse", "matrix")
 ]
 LOCKS = [
     "requirements.lock",

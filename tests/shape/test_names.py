@@ -45,11 +45,12 @@ def test_every_module_opens_with_a_short_header() -> None:
 
 
 def test_every_platform_has_the_same_files() -> None:
+    """These at least; what is too much for one file of an adapter stands beside it."""
     platforms = PACKAGE / "entry" / "platforms"
     folders = [path for path in sorted(platforms.iterdir()) if path.is_dir() and path.name != "__pycache__"]
     wrong = []
     for folder in folders:
         there = {path.name for path in folder.iterdir() if path.name != "__pycache__"}
-        if there != PLATFORM_FILES:
-            wrong.append(f"{folder.name}: {sorted(there ^ PLATFORM_FILES)}")
-    assert not wrong, f"a platform has exactly {sorted(PLATFORM_FILES)}; too much or missing: {wrong}"
+        if not there >= PLATFORM_FILES:
+            wrong.append(f"{folder.name}: {sorted(PLATFORM_FILES - there)}")
+    assert not wrong, f"a platform has {sorted(PLATFORM_FILES)}; missing: {wrong}"

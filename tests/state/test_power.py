@@ -40,12 +40,16 @@ class Life:
         options = StoreOptions(vfs=self.disk.name, synchronous=synchronous, checkpoint_pages=30)
         self.store = SqliteStore(folder / "state.db", options)
 
-    async def write_until_cut(self, prefix: str) -> None:
-        self.disk.want(CUTS_PER_LIFE, mean=60)
+    async def write_until_cut(self, prefix: str, *, set_up_first: bool = False) -> None:
+        """`set_up_first` cuts nothing before there is something to lose."""
+        if not set_up_first:
+            self.disk.want(CUTS_PER_LIFE, mean=60)
         async with self.store as store:
             if not await store.read(lambda tx: tx.sessions.get(S1)):
                 await store.write(lambda tx: tx.sessions.add(session()))
                 await store.write(lambda tx: tx.turns.add(turn("t1")))
+            if set_up_first:
+                self.disk.want(CUTS_PER_LIFE, mean=60)
             await asyncio.gather(
                 *(self._deliver(f"{prefix}{writer}") for writer in "abc"), self._talk(prefix)
             )
@@ -116,7 +120,7 @@ async def _lives(folder: Path, seed: int, lives: int, synchronous: str) -> tuple
         life = Life(folder / f"life{number}", seed * 1000 + number, synchronous)
         life.disk.load(life.folder, files)
         life.acknowledged = sorted(there)
-        await life.write_until_cut(f"l{number}")
+        await life.write_until_cut(f"l{number}", set_up_first=synchronous != "FULL")
         life.disk.unregister()
         for noted, left in life.disk.cuts:
             assert isinstance(noted, list)

@@ -43,6 +43,7 @@ _FIELDS = [
     "toolsets",
     "workdir",
     "skills",
+    "attach_to_session",
 ]
 
 
@@ -104,6 +105,12 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--toolset", dest="toolsets", action="append", metavar="NAME", help="only this toolset"
     )
     parser.add_argument("--workdir", metavar="FOLDER", help="where its commands start")
+    parser.add_argument(
+        "--attach-to-session",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="note what it sends in the session of its chat, so that an answer is understood",
+    )
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:

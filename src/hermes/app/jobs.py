@@ -146,4 +146,5 @@ def wish_of(said: Mapping[str, Any]) -> JobWish:
         toolsets=said.get("toolsets"),
         workdir=said.get("workdir"),
         skills=said.get("skills"),
+        attach_to_session=said.get("attach_to_session"),
     )

@@ -84,7 +84,7 @@ class Posting:
             raise UserError("“local” is no chat: nothing was sent.", hint="Name a platform or a chat.")
         for place, to in enumerate(addresses):
             self._write(tx, f"{letter.prefix}{place}", to)
-        told = [self._tell(tx, to) for to in addresses if to != origin]
+        told = [mirror(tx, to, letter.body.text, self.now) for to in addresses if to != origin]
         return Posted(to=addresses, told=tuple(session for session in told if session is not None))
 
     def known(self, tx: Tx, origin: Address | None) -> Known:
@@ -94,23 +94,25 @@ class Posting:
         for part, body in enumerate(cut_body(self.letter.body, self.map.capabilities(to))):
             tx.outbox.add(OutboxRow(key=f"{key}:{part}", to=to, body=body, created_at=self.now))
 
-    def _tell(self, tx: Tx, to: Address) -> SessionId | None:
-        """Its actor writes it down when it is that turn's time: behind what runs there."""
-        sessions = tx.directory.bound(to)
-        session = tx.sessions.get(sessions[0]) if len(sessions) == 1 else None
-        if session is None:
-            return None
-        turn = Turn(
-            id=new_turn_id(),
-            session=session.id,
-            agent=session.agent,
-            cause=Cause.POST,
-            input=TurnInput(text=storable(self.letter.body.text), action=Action.MIRROR),
-            created_at=self.now,
-            busy=BusyMode.QUEUE,
-        )
-        tx.turns.add(turn)
-        return session.id
+
+def mirror(tx: Tx, to: Address, text: str, now: datetime) -> SessionId | None:
+    """Have what is sent to a chat written down in its session, if it has just one: its actor does it when it
+    is that turn's time, behind what runs there. The session to wake."""
+    sessions = tx.directory.bound(to)
+    session = tx.sessions.get(sessions[0]) if len(sessions) == 1 else None
+    if session is None:
+        return None
+    turn = Turn(
+        id=new_turn_id(),
+        session=session.id,
+        agent=session.agent,
+        cause=Cause.POST,
+        input=TurnInput(text=storable(text), action=Action.MIRROR),
+        created_at=now,
+        busy=BusyMode.QUEUE,
+    )
+    tx.turns.add(turn)
+    return session.id
 
 
 def origin_of(tx: Tx, turn: TurnId | None) -> Address | None:

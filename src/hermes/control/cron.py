@@ -264,10 +264,12 @@ class Cron:
         settled = await store.write(lambda tx: settle(tx, run.slot, moment, parts))
         if settled is None:
             return
-        log.info("cron.ended job=%s status=%s", run.job, settled.status.value)
-        for to in settled.to:
+        log.info("cron.ended job=%s status=%s", run.job, settled.run.status.value)
+        for to in settled.run.to:
             self._world.ring_lane(to)
-        await self._write_file(agent, settled)
+        if settled.told is not None:
+            self._world.ring_session(agent, settled.told)
+        await self._write_file(agent, settled.run)
 
     async def _write_file(self, agent: AgentId, run: JobRun) -> None:
         """The run's file, outside of any transaction; a run without its file gets it at the next look."""

@@ -48,6 +48,7 @@ _USED = frozenset(
         "origin",
         "enabled_toolsets",
         "workdir",
+        "attach_to_session",
     ]
 )
 
@@ -120,6 +121,7 @@ def imported_job(told: Mapping[str, Any], agent: AgentId, now: datetime, zone: t
         toolsets=_words(told.get("enabled_toolsets")),
         workdir=_text(told.get("workdir")),
         skills=_words(told.get("skills")) or _words(told.get("skill")),
+        attach_to_session=told.get("attach_to_session") is True,
         last_run_at=_moment(told.get("last_run_at"), zone),
         last_status=_text(told.get("last_status")),
         last_error=error,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
+from hermes.control.courier import mirror
 from hermes.control.job_targets import ResolveTargets, resolve_targets
 from hermes.control.job_words import INTERRUPTED, Context, ended, prompt_words, title, wakes
 from hermes.control.library import stop_turn
@@ -269,7 +270,15 @@ def _over(tx: Tx, run: JobRun, moment: Moment, status: RunStatus, error: str) ->
 # --- the end ---------------------------------------------------------------------------------------
 
 
-def settle(tx: Tx, slot: Slot, moment: Moment, parts: Parts) -> JobRun | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A run that is over; `told` is the session in which its answer is to be written down too."""
+
+    run: JobRun
+    told: SessionId | None = None
+
+
+def settle(tx: Tx, slot: Slot, moment: Moment, parts: Parts) -> Settled | None:
     """What follows from a turn that has ended. None while it has not, or when that was done before."""
     run = tx.job_runs.get(slot)
     if run is None or run.state is not RunState.TURN or run.turn is None:
@@ -284,9 +293,14 @@ def settle(tx: Tx, slot: Slot, moment: Moment, parts: Parts) -> JobRun | None:
     run = replace(run, state=RunState.SETTLED, status=end.status, error=end.error, ended_at=moment.now)
     tx.job_runs.save(run)
     job = tx.jobs.get(run.job)
-    if job is not None:
-        _remember(tx, job, run, end.answer)
-    return run
+    if job is None:
+        return Settled(run=run)
+    _remember(tx, job, run, end.answer)
+    attached = job.attach_to_session or moment.settings.cron.mirror_delivery
+    home = None if job.origin is None else job.origin.address
+    if not attached or not end.delivered or home is None or home not in run.to:
+        return Settled(run=run)
+    return Settled(run=run, told=mirror(tx, home, end.delivered, moment.now))
 
 
 def stop_idle(tx: Tx, slot: Slot, moment: Moment) -> bool:

@@ -202,6 +202,7 @@ def job_facts(job: Job, zone: tzinfo) -> dict[str, Any]:
         "enabled_toolsets": list(job.toolsets) or None,
         "workdir": job.workdir or None,
         "catch_up": job.catch_up.value,
+        "attach_to_session": job.attach_to_session,
     }
 
 

@@ -42,6 +42,7 @@ class JobWish:
     toolsets: Sequence[str] | None = None
     workdir: str | None = None
     skills: Sequence[str] | None = None
+    attach_to_session: bool | None = None
 
 
 # --- units -----------------------------------------------------------------------------------------
@@ -130,6 +131,9 @@ def _changed(tx: Tx, job: Job, wish: JobWish, moment: Moment) -> Job:
         toolsets=job.toolsets if wish.toolsets is None else tuple(wish.toolsets),
         workdir=job.workdir if wish.workdir is None else wish.workdir.strip(),
         skills=job.skills if wish.skills is None else tuple(wish.skills),
+        attach_to_session=(
+            job.attach_to_session if wish.attach_to_session is None else wish.attach_to_session
+        ),
     )
     job = _repeated(job, wish.times, plan)
     if not job.prompt and not job.script:

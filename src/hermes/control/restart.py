@@ -20,7 +20,7 @@ from hermes.domain.message import Body
 from hermes.domain.ports import Tx
 from hermes.domain.rows import Boot, OutboxRow
 from hermes.domain.settings import PlatformSettings, Settings
-from hermes.domain.turn import TurnState
+from hermes.domain.turn import Action, TurnState
 
 RESTARTED = "⏸ The gateway was restarted before your answer was finished; it goes on by itself."
 STOPPED = "⏸ The gateway was stopped before your answer was finished; it goes on when the gateway is back."
@@ -75,7 +75,8 @@ class _Telling:
         told: list[Address] = []
         for turn in (turn for session in self.sessions for turn in tx.turns.open_of(session)):
             to = None if turn.reply is None else turn.reply.to
-            if to is not None and turn.state is not TurnState.WAITING and _is_told(to, self.settings):
+            answers = turn.state is not TurnState.WAITING and turn.input.action is not Action.RELAY
+            if to is not None and answers and _is_told(to, self.settings):
                 told += _add(tx, f"unfinished:{self.epoch}:{to}", to, self.text, self.now)
         return told
 

@@ -35,8 +35,9 @@ class Job:
     """Work for later: at most one run per (job, slot).
 
     `schedule` can be read again at any time; intervals count from `anchor`. `times` is how often it runs in
-    all (None: for ever), `completed` how often it has. `extra` keeps, as JSON, what another program noted and
-    this one does not use."""
+    all (None: for ever), `completed` how often it has. With `attach_to_session`, what it sends to its origin
+    is written down in that chat's session, so that an answer to it is understood. `extra` keeps, as JSON,
+    what another program noted and this one does not use."""
 
     id: JobId
     agent: AgentId
@@ -61,6 +62,7 @@ class Job:
     toolsets: tuple[str, ...] = ()
     workdir: str = ""
     skills: tuple[str, ...] = ()
+    attach_to_session: bool = False
     last_run_at: datetime | None = None
     last_status: str = ""
     last_error: str = ""

@@ -140,6 +140,13 @@ class CronSettings:
     wrap_response: bool = field(
         default=True, metadata=about("Tell above and below an answer which job it is from.")
     )
+    mirror_delivery: bool = field(
+        default=False,
+        metadata=about(
+            "Note what a job sends to the chat it was made in also in that chat's session, so that an answer "
+            "to it is understood; `attach_to_session` does it for one job."
+        ),
+    )
     output_retention: int = field(
         default=50, metadata=about("How many outputs of a job are kept as files.", least=1)
     )

@@ -32,6 +32,7 @@ HEALTHY_SECONDS = 60.0
 _RENEW_SECONDS = 20.0
 _SETTLED_SECONDS = 3.0
 _LEASE_DELAY = 1.0
+_SHORT = 0.01
 _GOODBYE_SECONDS = 5.0
 
 
@@ -170,7 +171,7 @@ class Host:
             if silent >= bound:
                 log.warning("host.deaf account=%s silent=%.0f", self._account.name, silent)
                 raise Unreachable(f"it was connected and heard nothing for {silent:.0f} s")
-            await self._clock.sleep(bound - silent)
+            await self._clock.sleep(max(bound - silent, _SHORT))  # a rest of nothing never passes
 
     async def _accept(self, items: Sequence[Inbound], cursor: str | None) -> None:
         if items or cursor is not None:

@@ -60,7 +60,7 @@ _LATER_IN = {
         interface timestamps final_response_markdown runtime_footer platforms
         background_process_notifications ephemeral_system_ttl""",
     "streaming": "transport",
-    "cron": "mirror_delivery provider",
+    "cron": "provider",
     "logging": "max_size_mb backup_count",
     "sessions": "auto_prune retention_days vacuum_after_prune min_interval_hours",
     "gateway": """multiplex_profiles profile_routes platform_connect_timeout delivery_ledger

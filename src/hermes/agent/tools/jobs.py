@@ -46,6 +46,7 @@ async def cronjob(
     toolsets: list[str] | None = None,
     workdir: str | None = None,
     skills: list[str] | None = None,
+    attach_to_session: bool | None = None,
 ) -> str:
     """Make and look after jobs that run later, each in a session of its own. The prompt must say everything:
     a run knows nothing of this conversation.
@@ -58,6 +59,7 @@ async def cronjob(
     script: of the home's scripts folder; its output goes before the prompt
     no_agent: the script's output is the message
     context_from: jobs whose last answers are told to this one
+    attach_to_session: keep what it sends here in this conversation, to talk about it
     """
     act = desk.bench.jobs
     if act is None:
@@ -66,7 +68,7 @@ async def cronjob(
         "job": job, "schedule": schedule, "prompt": prompt, "name": name, "deliver": deliver,
         "repeat": repeat, "catch_up": catch_up, "script": script, "no_agent": no_agent,
         "context_from": context_from, "model": model, "toolsets": toolsets, "workdir": workdir,
-        "skills": skills,
+        "skills": skills, "attach_to_session": attach_to_session,
     }  # fmt: skip
     if action not in ("create", "list") and not job:
         raise UserError(f"{action} needs the id or name of a job.")

@@ -47,6 +47,7 @@ class Machine(msgspec.Struct, kw_only=True):
     script: str | None = None
     no_agent: bool | None = None
     workdir: str | None = None
+    attach_to_session: bool | None = None
 
 
 class NewJob(Machine, kw_only=True):
@@ -105,6 +106,7 @@ class JobFacts(msgspec.Struct, kw_only=True):
     context_from: list[str]
     enabled_toolsets: list[str] | None
     workdir: str | None
+    attach_to_session: bool
 
 
 class RunFacts(msgspec.Struct, kw_only=True):
@@ -265,4 +267,5 @@ def _machine(call: Call, body: Machine) -> dict[str, Any]:
         "script": body.script,
         "no_agent": body.no_agent,
         "workdir": body.workdir,
+        "attach_to_session": body.attach_to_session,
     }

@@ -118,11 +118,10 @@ async def check_a_failed_accept_is_delivered_again(make: MakeTestbed) -> None:
         async with running(bed.connect(), inboxes.accept, None):
             await bed.do(Does.TEXT, "before")
             await until(lambda: inboxes.texts == ["before"], "it never came")
-        before = bed.acknowledged() or 0
         async with running(bed.connect(), refuse, inboxes.cursor) as task:
             await bed.do(Does.TEXT, "keep me")
             await asyncio.wait((task,), timeout=0.3)
-        assert (bed.acknowledged() or 0) == before, "acknowledged what was not stored"
+        assert (bed.acknowledged() or 0) <= len(inboxes.items), "acknowledged what was not stored"
         async with hosted(bed, inboxes):
             await until(lambda: inboxes.texts == ["before", "keep me"], "it was not delivered again")
 

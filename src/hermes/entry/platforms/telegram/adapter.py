@@ -103,6 +103,7 @@ class TelegramAdapter:
         self._api = outfit.said("TELEGRAM_BASE_URL", API).rstrip("/")
         self._proxy = outfit.said("TELEGRAM_PROXY") or None
         self._session: aiohttp.ClientSession | None = None
+        self._over = False
         self._small: set[asyncio.Task[None]] = set()
 
     @property
@@ -414,6 +415,9 @@ class TelegramAdapter:
             return Told(status=status, answer=None)
 
     def _http(self) -> aiohttp.ClientSession:
+        if self._over:
+            # Who sends while the connection ends would open one that nobody closes.
+            raise Unreachable("the connection to Telegram has ended")
         if self._session is None:
             self._session = aiohttp.ClientSession()
         return self._session
@@ -424,6 +428,7 @@ class TelegramAdapter:
         task.add_done_callback(self._small.discard)
 
     async def _close(self) -> None:
+        self._over = True
         for task in tuple(self._small):
             task.cancel()
         if self._small:

@@ -1,0 +1,1 @@
+"""Discord: private chats, servers, threads and slash commands through the gateway and the HTTP API."""

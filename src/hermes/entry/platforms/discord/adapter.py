@@ -1,0 +1,445 @@
+"""The Discord adapter: one bot, through the gateway (what comes) and the HTTP API (what goes).
+
+A lost connection is taken up again by its session, which Discord keeps for some minutes. When it does not,
+a new session begins and the channels are read since the last message that was stored."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote
+
+from hermes.domain.address import Address
+from hermes.domain.capabilities import Capabilities, MenuEntry
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt
+from hermes.domain.outfit import Finding, Outfit
+from hermes.domain.ports import Accept, Sink
+from hermes.domain.text import one_line
+from hermes.entry.platforms.discord.convert import (
+    TALKED_IN,
+    VOICE_FLAG,
+    Me,
+    channel_id,
+    components,
+    id_at,
+    is_snowflake,
+    nonce,
+    ogg_seconds,
+    to_inbounds,
+)
+from hermes.entry.platforms.discord.gateway import BEAT, INVALID, Event, Line, SessionEnded, own_gateway
+from hermes.entry.platforms.discord.manifest import MANIFEST
+from hermes.entry.platforms.discord.mark import OLDEST, Mark
+from hermes.entry.platforms.discord.rest import API, TOKEN, Rest, Told
+from hermes.entry.platforms.discord.scenes import Scenes
+
+log = logging.getLogger("hermes.discord")
+_TOKEN_SHAPE = re.compile(r"[A-Za-z0-9_-]{10,60}\.[A-Za-z0-9_-]{4,16}\.[A-Za-z0-9_-]{20,80}", re.ASCII)
+_COMMAND_SHAPE = re.compile(r"[-_a-z0-9]{1,32}", re.ASCII)
+_HEARD = frozenset({"MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE", "MESSAGE_REACTION_ADD"})
+_PAGE = 100
+_ASKED_PEOPLE = 25
+_WAVEFORM = base64.b64encode(bytes(64)).decode()
+_CONTENT_FLAGS = 1 << 18 | 1 << 19
+_PERMISSIONS = 1 << 6 | 1 << 10 | 1 << 11 | 1 << 14 | 1 << 15 | 1 << 16 | 1 << 35 | 1 << 38
+"""Reactions, view, send, links, files, history, threads and writing in them."""
+# People may be named, roles and everybody not: the model decides what it writes, not whom it wakes.
+_MENTIONS = {"parse": ["users"], "replied_user": True}
+
+
+class DiscordAdapter:
+    answer_seconds = 30.0
+
+    def __init__(self, outfit: Outfit) -> None:
+        self._outfit = outfit
+        self._token = outfit.said(TOKEN).removeprefix("Bot ")
+        if not _TOKEN_SHAPE.fullmatch(self._token):
+            raise NeedsLogin(
+                f"{TOKEN} is no bot token; one has three parts with dots between (developer portal → Bot)"
+            )
+        base = outfit.said("DISCORD_BASE_URL", API)
+        self._rest = Rest(self._token, base, outfit.said("DISCORD_PROXY") or None, outfit.clock)
+        self._me = Me(id="", account=outfit.account)
+        self._mark = Mark()
+        self._stored = ""
+        self._pending: set[str] = set()
+        self._scenes = Scenes(self._rest, asks_roles=bool(outfit.settings.allowed_roles))
+        self._small: set[asyncio.Task[None]] = set()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return MANIFEST.capabilities
+
+    # --- what comes in ---
+
+    async def run(self, accept: Accept, cursor: str | None) -> None:
+        self._rest.answer_seconds = self.answer_seconds
+        self._mark = Mark.read(cursor)
+        self._stored = cursor or ""
+        line = Line(self._outfit.clock, self.answer_seconds)
+        try:
+            self._me = replace(self._me, id=await self._own_id())
+            gateway, now = await self._way()
+            url = own_gateway(self._mark.url, gateway) if self._mark.session else None
+            await line.open(self._rest.http, url or gateway, self._rest.proxy)
+            if url and self._mark.session:
+                await line.resume(self._token, self._mark.session, self._mark.number)
+            else:
+                self._mark.lose()
+                await line.identify(self._token)
+            async for event in line.events():
+                await self._hear(accept, line, event, gateway, now)
+        except SessionEnded:
+            self._mark.lose()
+            await self._store(accept)
+            raise
+        finally:
+            await line.close()
+            await self._close()
+
+    async def _own_id(self) -> str:
+        told = await self._rest.call("GET", "/users/@me")
+        if not isinstance(told, dict) or not is_snowflake(told.get("id")):
+            raise Unreachable("Discord does not say who the bot is")
+        return str(told["id"])
+
+    async def _way(self) -> tuple[str, datetime]:
+        """Where the gateway is, and what time it is there."""
+        told = await self._rest.ask("GET", "/gateway/bot")
+        answer = told.result
+        url = answer.get("url") if isinstance(answer, dict) else None
+        if not isinstance(url, str) or not url.startswith(("wss://", "ws://")):
+            raise Unreachable("Discord does not say where its gateway is")
+        limit = answer.get("session_start_limit")
+        if not self._mark.session and isinstance(limit, dict) and limit.get("remaining") == 0:
+            after = limit.get("reset_after")
+            seconds = min(after / 1000, 86_400.0) if isinstance(after, int) else 3600.0
+            raise Unreachable("The bot has connected too often today; Discord lets it wait", after=seconds)
+        try:
+            return url, parsedate_to_datetime(told.headers["Date"])
+        except (KeyError, ValueError, TypeError):
+            return url, self._outfit.clock.now()
+
+    async def _hear(self, accept: Accept, line: Line, event: Event, gateway: str, now: datetime) -> None:
+        data, mark = event.data, self._mark
+        if event.name == INVALID:
+            await self._begin_anew(accept, line, resumable=data)
+            return
+        if event.name == BEAT:
+            await (accept((), None) if mark.cursor() == self._stored else self._store(accept))
+            return
+        mark.number = event.number or mark.number
+        match event.name:
+            case "READY":
+                await self._ready(accept, data, gateway, now)
+            case "RESUMED":
+                await self._store(accept)
+            case "GUILD_CREATE":
+                await self._see_guild(accept, data, now)
+            case "GUILD_DELETE":
+                if isinstance(data, dict) and not data.get("unavailable"):
+                    await self._done(accept, data.get("id"))
+            case "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE":
+                self._scenes.see([data])
+            case name if name in _HEARD:
+                await self._take(accept, {"t": name, "d": data})
+
+    async def _begin_anew(self, accept: Accept, line: Line, *, resumable: bool) -> None:
+        if resumable:
+            raise Unreachable("Discord asked to connect anew")
+        self._mark.lose()
+        await self._store(accept)
+        # Discord wants a pause of one to five seconds before the next identify.
+        await self._outfit.clock.sleep(1.0 + 4.0 * random.random())
+        await line.identify(self._token)
+
+    async def _ready(self, accept: Accept, data: Any, gateway: str, now: datetime) -> None:
+        mark = self._mark
+        try:
+            mark.session, guilds = str(data["session_id"]), data["guilds"]
+            self._pending = {one["id"] for one in guilds if is_snowflake(one["id"])}
+        except (TypeError, KeyError) as error:
+            raise Unreachable("Discord's greeting cannot be read") from error
+        mark.url = own_gateway(data.get("resume_gateway_url"), gateway) or gateway
+        if mark.is_new:
+            mark.began = mark.newest = id_at(now)
+            self._pending = set()
+            await self._store(accept)
+            return
+        mark.since = mark.newest if mark.since is None else mark.since
+        after = mark.gap(id_at(now - OLDEST))
+        await self._find_directs()
+        for channel in tuple(mark.directs):
+            await self._read_channel(accept, channel, after, None)
+        await self._done(accept, None)
+
+    async def _done(self, accept: Accept, guild: Any) -> None:
+        """A server is read; with the last one the gap is."""
+        self._pending.discard(guild)
+        if not self._pending and self._mark.since is not None:
+            self._mark.since = None
+            await self._store(accept)
+
+    async def _store(self, accept: Accept, items: Sequence[Inbound] = ()) -> None:
+        cursor = self._mark.cursor()
+        await accept(items, cursor)
+        self._stored = cursor
+
+    async def _take(self, accept: Accept, event: Mapping[str, Any]) -> None:
+        """One happening, stored before anybody is told that it was heard."""
+        data = event["d"]
+        if not isinstance(data, dict):
+            return
+        items = to_inbounds(event, self._me, await self._scenes.of(data, self._me))
+        if event["t"] == "MESSAGE_CREATE":
+            self._mark.saw(data.get("id"))
+        if items and items[0].source.guild is None and items[0].source.user:
+            self._mark.know(items[0].source.address.chat, items[0].source.user)
+        if items:
+            await self._store(accept, items)
+        if event["t"] == "INTERACTION_CREATE":
+            self._aside(self._answer(data, items[0].text if items else ""))
+
+    async def _answer(self, told: Mapping[str, Any], text: str) -> None:
+        """Discord shows a failure if a button or a command is not answered within three seconds. A command is
+        confirmed to who gave it alone: its answer comes as a message, whenever it is there."""
+        number, token = told.get("id"), told.get("token")
+        if not is_snowflake(number) or not isinstance(token, str):
+            return
+        said: dict[str, Any] = {"type": 6}
+        if told.get("type") == 2:
+            said = {"type": 4, "data": {"flags": 64, "content": one_line(f"✓ {text}", 200)}}
+        try:
+            await self._rest.call("POST", f"/interactions/{number}/{quote(token, safe='')}/callback", said)
+        except HermesError as error:
+            log.info("discord.not_answered interaction=%s why=%s", number, error)
+
+    # --- what was missed ---
+
+    async def _see_guild(self, accept: Accept, guild: Any, now: datetime) -> None:
+        if not isinstance(guild, dict) or guild.get("unavailable"):
+            return
+        channels = [*(guild.get("channels") or ()), *(guild.get("threads") or ())]
+        self._scenes.see(channels)
+        if guild.get("id") not in self._pending:
+            return
+        after = self._mark.gap(id_at(now - OLDEST))
+        for channel in channels:
+            last = channel.get("last_message_id")
+            if channel.get("type") in TALKED_IN and is_snowflake(last) and int(last) > after:
+                await self._read_channel(accept, channel["id"], after, guild["id"])
+        await self._done(accept, guild["id"])
+
+    async def _read_channel(self, accept: Accept, channel: str, after: int, guild: str | None) -> None:
+        while True:
+            try:
+                page = await self._rest.read(f"/channels/{channel}/messages", after=str(after), limit=_PAGE)
+            except Refused as error:
+                log.info("discord.no_history channel=%s why=%s", channel, error)
+                return
+            news = [one for one in page or () if isinstance(one, dict) and is_snowflake(one.get("id"))]
+            news.sort(key=lambda one: int(one["id"]))
+            items: list[Inbound] = []
+            for message in news:
+                scene = await self._scenes.of(message, self._me, guild)
+                items += to_inbounds({"t": "MESSAGE_CREATE", "d": message}, self._me, scene)
+                self._mark.saw(message["id"])
+            if items:
+                await self._store(accept, items)
+            if len(news) < _PAGE or int(news[-1]["id"]) <= after:
+                return
+            after = int(news[-1]["id"])
+
+    async def _find_directs(self) -> None:
+        """Private chats are not listed for bots. Those of people who may write can be asked for."""
+        known = set(self._mark.directs.values())
+        wanted = [
+            one for one in self._outfit.settings.allowed_users if is_snowflake(one) and one not in known
+        ]
+        for user in wanted[:_ASKED_PEOPLE]:
+            try:
+                told = await self._rest.call("POST", "/users/@me/channels", {"recipient_id": user})
+            except Refused as error:
+                log.info("discord.no_chat user=%s why=%s", user, error)
+                continue
+            if isinstance(told, dict) and is_snowflake(told.get("id")):
+                self._mark.know(told["id"], user)
+
+    # --- what goes out ---
+
+    async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
+        path = f"/channels/{channel_id(to)}/messages"
+        asked: dict[str, Any] = {
+            "nonce": nonce(to, key),
+            "enforce_nonce": True,
+            "allowed_mentions": _MENTIONS,
+        }
+        if body.text:
+            asked["content"] = body.text
+        if rows := components(body.buttons):
+            asked["components"] = rows
+        if is_snowflake(reply_to):
+            asked["message_reference"] = {"message_id": reply_to, "fail_if_not_exists": False}
+        told = await self._post(path, asked, body)
+        if told.blames("message_reference"):
+            told = await self._post(path, {**asked, "message_reference": None}, body)
+        message = told.result
+        if not isinstance(message, dict) or not is_snowflake(message.get("id")):
+            raise Unreachable("Discord does not say which message it sent", maybe_done=True)
+        return Receipt(to=to, ref=message["id"])
+
+    async def _post(self, path: str, asked: dict[str, Any], body: Body) -> Told:
+        if not body.attachments:
+            return await self._rest.ask("POST", path, asked)
+        files = [await self._file(one) for one in body.attachments]
+        told: dict[str, Any] = {
+            **asked,
+            "attachments": [{"id": n, "filename": f[0]} for n, f in enumerate(files)],
+        }
+        voice = len(files) == 1 and body.attachments[0].kind is MediaKind.VOICE
+        if voice and not body.text and not body.buttons:
+            # A voice message is nothing but itself; with words it goes as a file that can be played.
+            about = {
+                **told["attachments"][0],
+                "duration_secs": ogg_seconds(files[0][1]),
+                "waveform": _WAVEFORM,
+            }
+            spoken = {**told, "flags": VOICE_FLAG, "attachments": [about]}
+            answer = await self._rest.upload(path, spoken, files)
+            if answer.status != 400 or answer.blames("message_reference"):
+                return answer
+        return await self._rest.upload(path, told, files)
+
+    async def _file(self, file: Attachment) -> tuple[str, bytes, str]:
+        try:
+            data = await self._outfit.open_file(file)
+        except UserError as error:
+            raise Refused(str(error)) from error
+        mime = file.mime or "application/octet-stream"
+        return file.name or f"file.{mime.rpartition('/')[2]}", data, mime
+
+    async def edit(self, receipt: Receipt, body: Body) -> None:
+        asked = {"content": body.text, "components": components(body.buttons), "allowed_mentions": _MENTIONS}
+        await self._rest.call("PATCH", _message(receipt), asked)
+
+    async def delete(self, receipt: Receipt) -> None:
+        await self._rest.call("DELETE", _message(receipt))
+
+    async def typing(self, to: Address) -> None:
+        await self._rest.call("POST", f"/channels/{channel_id(to)}/typing")
+
+    async def react(self, receipt: Receipt, emoji: str) -> None:
+        path = _message(receipt)
+        if emoji:
+            await self._rest.call("PUT", f"{path}/reactions/{quote(emoji, safe='')}/@me")
+            return
+        message = await self._rest.call("GET", path)
+        for one in message.get("reactions") or ():
+            if one.get("me") is True and isinstance(name := one["emoji"].get("name"), str):
+                own = f"{name}:{one['emoji']['id']}" if one["emoji"].get("id") else name
+                await self._rest.call("DELETE", f"{path}/reactions/{quote(own, safe='')}/@me")
+
+    async def open_thread(self, parent: Address, name: str) -> Address:
+        channel, title = channel_id(replace(parent, thread=None)), one_line(name, 100) or "…"
+        place = await self._scenes.place(channel)
+        if place is not None and place.direct:
+            raise Refused("a private chat has no threads")
+        asked: dict[str, Any] = {"name": title, "auto_archive_duration": 1440}
+        asked |= {"message": {"content": title}} if place is not None and place.forum else {"type": 11}
+        told = await self._rest.call("POST", f"/channels/{channel}/threads", asked)
+        if not isinstance(told, dict) or not is_snowflake(told.get("id")):
+            raise Unreachable("Discord does not say which thread it opened", maybe_done=True)
+        self._scenes.see([told])
+        return replace(parent, thread=told["id"])
+
+    async def fetch(self, ref: str, sink: Sink) -> None:
+        parts = ref.split("/")
+        if len(parts) != 3 or not all(is_snowflake(part) for part in parts):
+            raise Refused("that is no file of Discord's")
+        channel, number, wanted = parts
+        message = await self._rest.call("GET", f"/channels/{channel}/messages/{number}")
+        files = message.get("attachments") if isinstance(message, dict) else None
+        for file in files or ():
+            if isinstance(file, dict) and file.get("id") == wanted:
+                await self._rest.fetch(file.get("url"), sink)
+                return
+        raise Refused("the file is not there any more")
+
+    async def show_menu(self, entries: Sequence[MenuEntry]) -> None:
+        option = {"type": 3, "name": "text", "description": "what it is about", "required": False}
+        shown = [
+            {
+                "type": 1,
+                "name": entry.name,
+                "description": entry.summary,
+                "options": [option] if entry.takes_text else [],
+                # On servers and in private chats with the bot.
+                "contexts": [0, 1],
+            }
+            for entry in entries
+            if _COMMAND_SHAPE.fullmatch(entry.name) and entry.summary
+        ]
+        app = await self._application()
+        await self._rest.call("PUT", f"/applications/{app['id']}/commands", shown)
+
+    # --- a look from outside ---
+
+    async def check(self) -> Sequence[Finding]:
+        try:
+            me = await self._rest.call("GET", "/users/@me")
+            app = await self._application()
+        finally:
+            await self._close()
+        found = [
+            Finding(good=True, text=f"Discord knows the bot as {one_line(str(me.get('username')), 40)}.")
+        ]
+        if not int(app.get("flags") or 0) & _CONTENT_FLAGS:
+            found.append(
+                Finding(
+                    good=False,
+                    text="It may not read messages: “Message Content Intent” is off.",
+                    hint="Turn it on at discord.com/developers/applications → your application → Bot.",
+                )
+            )
+        count = app.get("approximate_guild_count")
+        if isinstance(count, int):
+            invite = f"discord.com/oauth2/authorize?client_id={app['id']}&permissions={_PERMISSIONS}"
+            text = f"It is on {count} server{'s' * (count != 1)}."
+            hint = f"Invite it: https://{invite}&scope=bot+applications.commands"
+            found.append(Finding(good=count > 0, text=text, hint="" if count else hint))
+        return found
+
+    async def _application(self) -> dict[str, Any]:
+        told = await self._rest.call("GET", "/applications/@me")
+        if not isinstance(told, dict) or not is_snowflake(told.get("id")):
+            raise Unreachable("Discord does not say which application the bot belongs to")
+        return told
+
+    # --- little things ---
+
+    def _aside(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._small.add(task)
+        task.add_done_callback(self._small.discard)
+
+    async def _close(self) -> None:
+        if self._small:
+            await asyncio.wait(tuple(self._small), timeout=1.0)
+        for task in tuple(self._small):
+            task.cancel()
+        await self._rest.close()
+
+
+def _message(receipt: Receipt) -> str:
+    if not is_snowflake(receipt.ref):
+        raise Refused("that is no message of Discord's")
+    return f"/channels/{channel_id(receipt.to)}/messages/{receipt.ref}"

@@ -1,0 +1,360 @@
+"""Between Discord's words and ours: gateway events and messages to `Inbound`s, buttons to components. Pure
+functions; what cannot be read gives nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
+from hermes.domain.errors import Refused
+from hermes.domain.ids import DeliveryId
+from hermes.domain.message import Attachment, Button, Inbound, MediaKind, ReplyTo, What, media_kind
+from hermes.domain.text import one_line, storable
+
+NAME = "discord"
+EPOCH_MS = 1_420_070_400_000
+THREADS = frozenset({10, 11, 12})
+FORUMS = frozenset({15, 16})
+TALKED_IN = frozenset({0, 2, 5, 13}) | THREADS
+"""The kinds of channels of a server that hold messages."""
+VOICE_FLAG = 1 << 13
+_SPOKEN = frozenset({0, 19})
+"""What people write themselves: messages and replies; the rest is the service talking."""
+_COMMAND, _COMPONENT = 2, 3
+_CUSTOM_ID, _LABEL, _PER_ROW, _ROWS = 100, 80, 5, 5
+_LABELLED = "\x1f"
+"""In the id of a button whose value is too long: what follows is a number, and its label is the rest."""
+_SNOWFLAKE = re.compile(r"[0-9]{1,19}", re.ASCII)
+_PERSON = re.compile(r"<@!?([0-9]{1,19})>", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Me:
+    """Who the bot is; `account` is how the operator calls it."""
+
+    id: str
+    account: str = DEFAULT_ACCOUNT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What is known of a channel; a thread has a parent."""
+
+    name: str = ""
+    parent: str | None = None
+    forum: bool = False
+    direct: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What a message does not tell itself: its channel, its server (messages of the history), the roles of
+    its author, and our own there."""
+
+    place: Place | None = None
+    guild: str | None = None
+    roles: tuple[str, ...] = ()
+    mine: frozenset[str] = frozenset()
+
+
+_NOWHERE = Scene()
+
+
+def to_inbounds(event: Any, me: Me, scene: Scene = _NOWHERE) -> tuple[Inbound, ...]:
+    """What a gateway event (`t` and `d`) means; nothing for one that is none of ours or cannot be read."""
+    try:
+        found = _converted(event["t"], event["d"], me, scene)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError, OSError):
+        return ()
+    return () if found is None else (found,)
+
+
+def _converted(name: str, data: Mapping[str, Any], me: Me, scene: Scene) -> Inbound | None:
+    match name:
+        case "MESSAGE_CREATE":
+            return _message(data, me, scene, What.MESSAGE)
+        case "MESSAGE_UPDATE":
+            return _message(data, me, scene, What.EDIT) if data.get("edited_timestamp") else None
+        case "INTERACTION_CREATE":
+            return _interaction(data, me)
+        case "MESSAGE_REACTION_ADD":
+            return _reaction(data, me, scene)
+    return None
+
+
+def snowflake(value: Any) -> str:
+    """An id of Discord's."""
+    if not isinstance(value, str) or not _SNOWFLAKE.fullmatch(value):
+        raise ValueError("not an id of Discord's")
+    return value
+
+
+def is_snowflake(value: Any) -> bool:
+    return isinstance(value, str) and _SNOWFLAKE.fullmatch(value) is not None
+
+
+def time_of(number: str) -> datetime:
+    """When something was made, as its id tells it."""
+    return datetime.fromtimestamp(((int(number) >> 22) + EPOCH_MS) / 1000, UTC)
+
+
+def id_at(moment: datetime) -> int:
+    """The lowest id of what was made at a moment or later."""
+    return max(int(moment.timestamp() * 1000) - EPOCH_MS, 0) << 22
+
+
+def place_of(channel: Any) -> Place | None:
+    """What a channel object tells."""
+    try:
+        sort = channel["type"]
+        return Place(
+            name=storable(_text(channel.get("name")))[:100],
+            parent=snowflake(channel["parent_id"]) if sort in THREADS else None,
+            forum=sort in FORUMS,
+            direct=sort in (1, 3),
+        )
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return None
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+def _message(message: Mapping[str, Any], me: Me, scene: Scene, what: What) -> Inbound | None:
+    number, channel = snowflake(message["id"]), snowflake(message["channel_id"])
+    author = message["author"]
+    if snowflake(author["id"]) == me.id or message.get("type", 0) not in _SPOKEN:
+        return None
+    text, mentioned = _words(message, me, scene)
+    attachments = tuple(_attachments(message, channel, number))
+    if not (text or attachments):
+        return None
+    stamp = _text(message["edited_timestamp"]) if what is What.EDIT else ""
+    return Inbound(
+        delivery=DeliveryId(storable(f"{what.value}:{channel}:{number}" + (f":{stamp}" if stamp else ""))),
+        source=_source(message, author, me, scene),
+        at=_time(stamp) if stamp else time_of(number),
+        what=what,
+        ref=number,
+        text=text,
+        attachments=attachments,
+        reply_to=_reply(message, me),
+        mentions_me=mentioned,
+    )
+
+
+def _source(told: Mapping[str, Any], person: Mapping[str, Any], me: Me, scene: Scene) -> Source:
+    channel = snowflake(told["channel_id"])
+    member = _mapping(told.get("member"))
+    guild = told.get("guild_id") or scene.guild
+    place = scene.place or Place()
+    names = (member.get("nick"), person.get("global_name"), person.get("username"))
+    name = next((one for one in names if isinstance(one, str) and one), "")
+    roles = tuple(one for one in member.get("roles", ()) if is_snowflake(one))
+    kind = Kind.PRIVATE
+    if guild is not None:
+        kind = Kind.THREAD if place.parent else Kind.GROUP
+    return Source(
+        address=Address(
+            platform=NAME,
+            account=me.account,
+            chat=place.parent or channel,
+            thread=channel if place.parent else None,
+        ),
+        kind=kind,
+        user=snowflake(person["id"]),
+        user_name=storable(name) or None,
+        chat_name=place.name or None,
+        guild=None if guild is None else snowflake(guild),
+        parent_chat=place.parent,
+        roles=roles or scene.roles,
+        is_bot=person.get("bot") is True or "webhook_id" in told,
+    )
+
+
+def _words(message: Mapping[str, Any], me: Me, scene: Scene) -> tuple[str, bool]:
+    """What was said, people by their names and our own left out at the start, and whether it names us."""
+    text = _text(message.get("content"))
+    people = {one["id"]: one for one in message.get("mentions") or () if is_snowflake(one.get("id"))}
+    asked = {one for one in message.get("mention_roles") or () if is_snowflake(one)}
+    mentioned = me.id in people or bool(asked & scene.mine)
+    start = re.match(r"\s*<@(!?|&)([0-9]{1,19})>[ ,:\n]*", text, re.ASCII)
+    if start and (start[2] in scene.mine if start[1] == "&" else start[2] == me.id):
+        text = text[start.end() :]
+
+    def named(found: re.Match[str]) -> str:
+        person = people.get(found[1])
+        name = _text(person.get("global_name")) or _text(person.get("username")) if person else ""
+        return f"@{one_line(name, 40)}" if name else found[0]
+
+    if people:
+        text = _PERSON.sub(named, text)
+    return storable(text or _told(message)), mentioned
+
+
+def _told(message: Mapping[str, Any]) -> str:
+    """What is neither text nor a file, in words."""
+    if isinstance(shots := message.get("message_snapshots"), list) and shots:
+        forwarded = shots[0]["message"]
+        return f"[Forwarded] {_text(forwarded.get('content'))}".strip()
+    if isinstance(poll := message.get("poll"), dict):
+        answers = ", ".join(
+            one_line(_text(one["poll_media"].get("text")), 80) for one in poll.get("answers", ())
+        )
+        return f"[Poll: {one_line(_text(poll['question'].get('text')), 200)} ({answers})]"
+    names = [one_line(_text(one.get("name")), 40) for one in message.get("sticker_items") or ()]
+    return f"[Sticker: {', '.join(names)}]" if names else ""
+
+
+def _attachments(message: Mapping[str, Any], channel: str, number: str) -> Iterator[Attachment]:
+    flags = message.get("flags", 0)
+    spoken = isinstance(flags, int) and bool(flags & VOICE_FLAG)
+    for file in message.get("attachments") or ():
+        mime = _text(file.get("content_type")).partition(";")[0].strip().lower()
+        size = file.get("size")
+        known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**53
+        yield Attachment(
+            kind=MediaKind.VOICE if spoken else media_kind(mime),
+            # The address of a file ends after a day; by these it can be asked for anew.
+            ref=f"{channel}/{number}/{snowflake(file['id'])}",
+            name=storable(_text(file.get("filename"))) or None,
+            mime=storable(mime) or None,
+            size=size if known else None,
+        )
+
+
+def _reply(message: Mapping[str, Any], me: Me) -> ReplyTo | None:
+    reference, answered = message.get("message_reference"), message.get("referenced_message")
+    if message.get("type") != 19 or not isinstance(reference, dict):
+        return None
+    if not isinstance(answered, dict):
+        return ReplyTo(ref=snowflake(reference["message_id"]))
+    author = answered.get("author") or {}
+    return ReplyTo(
+        ref=snowflake(answered["id"]),
+        text=storable(_text(answered.get("content"))),
+        author=storable(_text(author.get("global_name")) or _text(author.get("username"))) or None,
+        mine=author.get("id") == me.id,
+    )
+
+
+# --- other happenings ----------------------------------------------------------------------------
+
+
+def _interaction(told: Mapping[str, Any], me: Me) -> Inbound | None:
+    number, sort, data = snowflake(told["id"]), told["type"], told["data"]
+    member = _mapping(told.get("member"))
+    source = _source(told, told.get("user") or member["user"], me, Scene(place=place_of(told.get("channel"))))
+    text, button, ref = "", None, None
+    if sort == _COMPONENT:
+        ref = snowflake(told["message"]["id"])
+        button = storable(_value(_text(data["custom_id"]), told["message"]))
+    elif sort == _COMMAND and data.get("type", 1) == 1:
+        said = [str(one["value"]) for one in data.get("options") or () if "value" in one]
+        text = storable(" ".join([f"/{_text(data['name'])}", *said]))
+    else:
+        return None
+    return Inbound(
+        delivery=DeliveryId(f"interaction:{number}"),
+        source=source,
+        at=time_of(number),
+        what=What.MESSAGE if button is None else What.BUTTON,
+        ref=ref,
+        text=text,
+        button=button,
+    )
+
+
+def _reaction(told: Mapping[str, Any], me: Me, scene: Scene) -> Inbound | None:
+    user, number = snowflake(told["user_id"]), snowflake(told["message_id"])
+    emoji = storable(_text(told["emoji"]["name"]))
+    if user == me.id or not emoji:
+        return None
+    member = _mapping(told.get("member"))
+    person = _mapping(member.get("user"))
+    return Inbound(
+        delivery=DeliveryId(f"reaction:{snowflake(told['channel_id'])}:{number}:{user}:{emoji}"),
+        source=_source(told, {**person, "id": user}, me, scene),
+        # When it was put there nobody tells; the message is older.
+        at=time_of(number),
+        what=What.REACTION,
+        ref=number,
+        text=emoji,
+    )
+
+
+# --- what goes out -------------------------------------------------------------------------------
+
+
+def components(buttons: Sequence[Button]) -> list[dict[str, Any]]:
+    """Buttons as rows of five. A value that does not fit and does not end with its label cannot be told apart
+    later, and its button is left out."""
+    shown: list[dict[str, Any]] = []
+    for button in buttons:
+        data = button.value
+        if len(data) > _CUSTOM_ID and button.label and data.endswith(button.label):
+            data = f"{data[: -len(button.label)]}{_LABELLED}{len(shown)}"
+        fits = 0 < len(data) <= _CUSTOM_ID and 0 < len(button.label) <= _LABEL
+        if fits and data not in {one["custom_id"] for one in shown}:
+            shown.append({"type": 2, "style": 2, "label": button.label, "custom_id": data})
+    rows = [shown[at : at + _PER_ROW] for at in range(0, len(shown), _PER_ROW)]
+    return [{"type": 1, "components": row} for row in rows[:_ROWS]]
+
+
+def _value(data: str, message: Mapping[str, Any]) -> str:
+    start, labelled, _ = data.rpartition(_LABELLED)
+    if not labelled:
+        return data
+    for row in message["components"]:
+        for button in row["components"]:
+            if button.get("custom_id") == data:
+                return start + _text(button["label"])
+    return data
+
+
+def nonce(to: Address, key: str) -> str:
+    """What tells Discord that two sends are the same: at most 25 characters."""
+    digest = hashlib.sha256(f"{to}\n{key}".encode("utf-8", "surrogatepass")).digest()
+    return base64.b32encode(digest)[:25].decode().lower()
+
+
+def channel_id(to: Address) -> str:
+    """The channel that an address means; a thread is one of its own."""
+    found = to.thread or to.chat
+    if not is_snowflake(found):
+        raise Refused(f"{to} is not a channel: its number is wanted, like discord:123456789012345678")
+    return found
+
+
+def ogg_seconds(data: bytes) -> float:
+    """How long an Opus recording is: the last page tells. A guess by its size where it cannot be read."""
+    at = data.rfind(b"OggS")
+    if data.startswith(b"OggS") and 0 <= at <= len(data) - 14:
+        granules = int.from_bytes(data[at + 6 : at + 14], "little")
+        if 0 < granules < 48_000 * 86_400:
+            return round(granules / 48_000, 2)
+    return max(round(len(data) / 4000, 2), 0.1)
+
+
+# --- little things -------------------------------------------------------------------------------
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _time(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("a time without a zone")
+    return moment.astimezone(UTC)

@@ -1,0 +1,210 @@
+"""One connection to Discord's gateway: a websocket with one stream of compressed messages, heartbeats, and
+events by number. It ends with the connection; going on from where it ended is the next one's work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from hermes.domain.clock import Clock
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.entry.platforms.discord.rest import TOKEN
+
+KEEP = 4000
+"""Closed with this, a session can be taken up again; the usual codes end it."""
+_ASKED = "?v=10&encoding=json&compress=zlib-stream"
+_END = b"\x00\x00\xff\xff"
+_MOST_BYTES = 64 * 1024 * 1024
+_MOST_WAITING = 20_000
+_CONNECT_SECONDS = 30.0
+# GUILDS, GUILD_MESSAGES and their reactions, DIRECT_MESSAGES and theirs, MESSAGE_CONTENT
+INTENTS = 1 << 0 | 1 << 9 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 15
+_ENDED = frozenset({4003, 4005, 4007, 4009})
+"""The session does not count any more; a new one does."""
+
+
+class SessionEnded(Unreachable):
+    """The session cannot be taken up again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What came: a dispatch with its number; `beat` for an answered heartbeat; `invalid` for a session that
+    is none."""
+
+    name: str
+    number: int | None = None
+    data: Any = None
+
+
+BEAT, INVALID = "beat", "invalid"
+
+
+class Line:
+    """Use as a context; `events()` gives what comes until the connection ends with an error."""
+
+    def __init__(self, clock: Clock, connect_seconds: float = _CONNECT_SECONDS) -> None:
+        self._clock = clock
+        self._connect_seconds = connect_seconds
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._inflate = zlib.decompressobj()
+        self._pieces = bytearray()
+        self._queue: asyncio.Queue[Event | HermesError] = asyncio.Queue()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._number: int | None = None
+        self._answered = True
+
+    async def open(self, http: aiohttp.ClientSession, url: str, proxy: str | None) -> None:
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                self._socket = await http.ws_connect(
+                    url.rstrip("/") + "/" + _ASKED, proxy=proxy, max_msg_size=_MOST_BYTES
+                )
+                hello = await self._next()
+            interval = float(hello["d"]["heartbeat_interval"]) / 1000
+            if hello["op"] != 10 or not 0 < interval < 3600:
+                raise ValueError("no hello")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"Discord's gateway cannot be reached ({type(error).__name__})") from None
+        except (KeyError, TypeError, ValueError):
+            raise Unreachable("Discord's gateway does not say hello") from None
+        self._tasks = [
+            asyncio.create_task(self._read(), name="discord reader"),
+            asyncio.create_task(self._beat(interval), name="discord heartbeat"),
+        ]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=1.0)
+        if self._socket is not None:
+            with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
+                async with asyncio.timeout(1.0):
+                    await self._socket.close(code=KEEP)
+
+    async def identify(self, token: str) -> None:
+        self._number = None
+        about = {"os": "linux", "browser": "hermes", "device": "hermes"}
+        await self._send(2, {"token": token, "intents": INTENTS, "properties": about})
+
+    async def resume(self, token: str, session: str, number: int) -> None:
+        self._number = number
+        await self._send(6, {"token": token, "session_id": session, "seq": number})
+
+    async def events(self) -> AsyncIterator[Event]:
+        while True:
+            found = await self._queue.get()
+            if isinstance(found, HermesError):
+                raise found
+            yield found
+
+    # --- the wire ---
+
+    async def _send(self, op: int, data: Any) -> None:
+        assert self._socket is not None
+        try:
+            await self._socket.send_json({"op": op, "d": data})
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(f"Discord's gateway is gone ({type(error).__name__})") from None
+
+    async def _next(self) -> Any:
+        """The next whole message. One stream is compressed over all of them, each ends with a flush."""
+        assert self._socket is not None
+        while True:
+            message = await self._socket.receive()
+            if message.type is aiohttp.WSMsgType.TEXT:
+                return json.loads(message.data)
+            if message.type is not aiohttp.WSMsgType.BINARY:
+                raise close_error(self._socket.close_code)
+            self._pieces += message.data
+            if len(self._pieces) > _MOST_BYTES:
+                raise Unreachable("Discord's gateway sends too much at once")
+            if self._pieces.endswith(_END):
+                raw = self._inflate.decompress(bytes(self._pieces), _MOST_BYTES)
+                self._pieces.clear()
+                return json.loads(raw)
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                await self._hear(await self._next())
+        except HermesError as error:
+            self._queue.put_nowait(error)
+        except (ValueError, zlib.error, TypeError, KeyError, RecursionError):
+            self._queue.put_nowait(Unreachable("Discord's gateway cannot be understood"))
+        except (aiohttp.ClientError, OSError) as error:
+            self._queue.put_nowait(Unreachable(f"Discord's gateway is gone ({type(error).__name__})"))
+
+    async def _hear(self, told: Mapping[str, Any]) -> None:
+        match told["op"]:
+            case 0:
+                if self._queue.qsize() > _MOST_WAITING:
+                    raise Unreachable("more comes from Discord than can be stored")
+                self._number = int(told["s"])
+                self._queue.put_nowait(Event(name=str(told["t"]), number=self._number, data=told["d"]))
+            case 1:
+                await self._send(1, self._number)
+            case 7:
+                raise Unreachable("Discord asked to connect anew")
+            case 9:
+                self._queue.put_nowait(Event(name=INVALID, data=told["d"] is True))
+            case 11:
+                self._answered = True
+                self._queue.put_nowait(Event(name=BEAT))
+
+    async def _beat(self, interval: float) -> None:
+        """A heartbeat that is not answered by the next one means a dead connection."""
+        await self._clock.sleep(interval * random.random())
+        try:
+            while self._answered:
+                self._answered = False
+                await self._send(1, self._number)
+                await self._clock.sleep(interval)
+            self._queue.put_nowait(Unreachable("Discord's gateway does not answer heartbeats"))
+        except Unreachable as error:
+            self._queue.put_nowait(error)
+
+
+def own_gateway(url: Any, known: str) -> str | None:
+    """An address to take a session up at, if it is one of Discord's: the token goes there."""
+    try:
+        there, here = urlsplit(url), urlsplit(known)
+        port, host = there.port, there.hostname or ""
+    except (TypeError, ValueError, AttributeError):
+        return None
+    same = (there.scheme, there.netloc) == (here.scheme, here.netloc)
+    theirs = there.scheme == "wss" and host.endswith(".discord.gg") and port in (None, 443)
+    return f"{there.scheme}://{there.netloc}" if same or theirs else None
+
+
+def close_error(code: int | None) -> HermesError:
+    """What it means that the gateway closed the connection."""
+    match code:
+        case 4004:
+            return NeedsLogin(
+                f"Discord does not know this bot token; copy it anew from the developer portal ({TOKEN})"
+            )
+        case 4014:
+            return NeedsLogin(
+                "Discord does not let this bot read messages: turn on “Message Content Intent” in the"
+                " developer portal, under Bot"
+            )
+        case 4011:
+            return Refused(
+                "The bot is on so many servers that Discord wants it in shards, which we do not do"
+            )
+        case 4010 | 4012 | 4013:
+            return Refused(f"Discord's gateway does not speak our version any more (code {code})")
+    if code in _ENDED:
+        return SessionEnded(f"Discord ended the session (code {code})")
+    return Unreachable(f"Discord closed the connection (code {code})")

@@ -1,0 +1,84 @@
+"""Discord on paper."""
+
+from __future__ import annotations
+
+from hermes.domain.capabilities import (
+    Capabilities,
+    Flavour,
+    Grade,
+    Manifest,
+    MediaLimit,
+    MenuLimits,
+    SettingField,
+    TextUnit,
+)
+from hermes.domain.message import MediaKind
+
+MAX_FILE = 10 * 1024 * 1024
+MAX_TEXT = 2000
+
+MANIFEST = Manifest(
+    name="discord",
+    title="Discord",
+    adapter="hermes.entry.platforms.discord.adapter:DiscordAdapter",
+    capabilities=Capabilities(
+        max_text=MAX_TEXT,
+        # Nobody says what a character is; counted so, a text fits either way.
+        unit=TextUnit.UTF16,
+        flavour=Flavour.DISCORD,
+        # Five edits in five seconds are taken in a channel.
+        edit_interval=1.2,
+        deletes=True,
+        threads=Grade.FULL,
+        buttons=Grade.FULL,
+        media={
+            MediaKind.IMAGE: MediaLimit(
+                mimes=("image/png", "image/jpeg", "image/gif", "image/webp"),
+                max_bytes=MAX_FILE,
+                caption=MAX_TEXT,
+            ),
+            MediaKind.VOICE: MediaLimit(mimes=("audio/ogg", "audio/opus"), max_bytes=MAX_FILE),
+            MediaKind.AUDIO: MediaLimit(
+                mimes=("audio/mpeg", "audio/mp4", "audio/wav", "audio/flac", "audio/ogg"),
+                max_bytes=MAX_FILE,
+                caption=MAX_TEXT,
+            ),
+            MediaKind.VIDEO: MediaLimit(
+                mimes=("video/mp4", "video/webm", "video/quicktime"), max_bytes=MAX_FILE, caption=MAX_TEXT
+            ),
+            MediaKind.FILE: MediaLimit(max_bytes=MAX_FILE, caption=MAX_TEXT),
+        },
+        fetches=True,
+        typing=True,
+        reactions=True,
+        # Discord drops a second message with the same nonce for “a few minutes”.
+        dedupe_seconds=120.0,
+        menu=MenuLimits(),
+        sends_per_second=1.0,
+        silence_seconds=180.0,
+        called_by_name=True,
+    ),
+    requires=("aiohttp",),
+    settings=(
+        SettingField(
+            env="DISCORD_BOT_TOKEN",
+            title="The bot's token",
+            secret=True,
+            hint="discord.com/developers/applications → your application → Bot → Reset Token. Turn on"
+            " “Message Content Intent” on the same page.",
+        ),
+        SettingField(
+            env="DISCORD_PROXY",
+            title="An HTTP proxy through which Discord is reached",
+            required=False,
+            hint="For example http://127.0.0.1:3128.",
+        ),
+        SettingField(
+            env="DISCORD_BASE_URL",
+            title="Another address of the HTTP API than https://discord.com/api/v10",
+            required=False,
+            hint="For an API proxy of your own.",
+        ),
+    ),
+    evidence="D: our fake of the gateway and the HTTP API, judged by discord.py and hikari",
+)

@@ -1,0 +1,87 @@
+"""How far we have heard: what is stored as the cursor.
+
+Discord acknowledges nothing. A session that still counts gives what was missed by itself. Without one the
+channels are read since the newest message that was stored, and until all of them are read the stored cursor
+names no session, so that whoever comes after a crash reads them again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from hermes.entry.platforms.discord.convert import is_snowflake
+
+OLDEST = timedelta(days=7)
+_OVERLAP_MS = 60_000
+_MOST_CHATS = 200
+
+
+@dataclass(slots=True, kw_only=True)
+class Mark:
+    """`began`: where the first connection ever began; `newest`: the newest message since then; `since`: from
+    where a gap has to be read, while there is one; `directs`: private chats and their people, which Discord
+    does not list for bots."""
+
+    session: str | None = None
+    number: int = 0
+    url: str = ""
+    began: int = 0
+    newest: int = 0
+    since: int | None = None
+    directs: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, cursor: str | None) -> Mark:
+        try:
+            told = json.loads(cursor or "{}")
+            session = told.get("session")
+            directs = {
+                channel: user
+                for channel, user in told.get("directs", {}).items()
+                if is_snowflake(channel) and is_snowflake(user)
+            }
+            return cls(
+                session=session if isinstance(session, str) and session else None,
+                number=int(told.get("number", 0)),
+                url=str(told.get("url", "")),
+                began=int(told.get("began", 0)),
+                newest=int(told.get("newest", 0)),
+                directs=directs,
+            )
+        except (ValueError, TypeError, AttributeError):
+            return cls()
+
+    def cursor(self) -> str:
+        told: dict[str, Any] = {"began": self.began, "newest": self.newest, "directs": self.directs}
+        if self.since is not None:
+            told["newest"] = self.since
+        elif self.session is not None:
+            told |= {"session": self.session, "number": self.number, "url": self.url}
+        return json.dumps(told, separators=(",", ":"))
+
+    @property
+    def is_new(self) -> bool:
+        return not self.began
+
+    def saw(self, message: Any) -> None:
+        if is_snowflake(message):
+            self.newest = max(self.newest, int(message))
+
+    def know(self, channel: str, user: str) -> None:
+        """The chat that was used last stands at the end; of very many the longest silent is forgotten."""
+        self.directs.pop(channel, None)
+        self.directs[channel] = user
+        while len(self.directs) > _MOST_CHATS:
+            del self.directs[next(iter(self.directs))]
+
+    def lose(self) -> None:
+        """There is no session any more: what came since has to be read."""
+        self.session, self.number = None, 0
+        if not self.is_new and self.since is None:
+            self.since = self.newest
+
+    def gap(self, oldest: int) -> int:
+        """The id after which to read: a little before the newest, for what came late."""
+        return max(self.began, (self.since or 0) - (_OVERLAP_MS << 22), oldest, 0)

@@ -1,0 +1,67 @@
+"""What events do not tell themselves: which channel a thread belongs to, who has which role. Learnt from what
+the gateway says of servers, and asked for where it did not: after a session was taken up it says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hermes.domain.errors import Refused
+from hermes.entry.platforms.discord.convert import Me, Place, Scene, is_snowflake, place_of
+from hermes.entry.platforms.discord.rest import Rest
+
+
+class Scenes:
+    def __init__(self, rest: Rest, *, asks_roles: bool) -> None:
+        self._rest = rest
+        self._asks_roles = asks_roles
+        self._places: dict[str, Place | None] = {}
+        self._roles: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    async def of(self, data: Mapping[str, Any], me: Me, guild: str | None = None) -> Scene:
+        """Of a message or a reaction; `guild` is the server of one from the history."""
+        server, channel = data.get("guild_id") or guild, data.get("channel_id")
+        if not is_snowflake(server) or not is_snowflake(channel) or "token" in data:
+            return Scene()
+        mine = await self._roles_of(str(server), me.id) if data.get("mention_roles") else ()
+        return Scene(
+            place=await self.place(str(channel)),
+            guild=str(server),
+            mine=frozenset(mine),
+            roles=await self._authors_roles(str(server), data),
+        )
+
+    async def place(self, channel: str) -> Place | None:
+        if channel not in self._places:
+            try:
+                self._places[channel] = place_of(await self._rest.read(f"/channels/{channel}"))
+            except Refused:
+                self._places[channel] = None
+        return self._places[channel]
+
+    def see(self, channels: Any) -> None:
+        """The gateway told of channels."""
+        for channel in channels if isinstance(channels, list) else ():
+            if isinstance(channel, dict) and is_snowflake(channel.get("id")):
+                self._places[channel["id"]] = place_of(channel)
+
+    async def _authors_roles(self, guild: str, data: Mapping[str, Any]) -> tuple[str, ...]:
+        """A message of the history does not tell its author's roles; they are asked for where they count."""
+        author = data.get("author")
+        if "member" in data or not self._asks_roles or not isinstance(author, dict):
+            return ()
+        return await self._roles_of(guild, str(author.get("id")))
+
+    async def _roles_of(self, guild: str, user: str) -> tuple[str, ...]:
+        key = (guild, user)
+        if key not in self._roles:
+            self._roles[key] = await self._ask(*key) if is_snowflake(user) else ()
+        return self._roles[key]
+
+    async def _ask(self, guild: str, user: str) -> tuple[str, ...]:
+        try:
+            told = await self._rest.read(f"/guilds/{guild}/members/{user}")
+        except Refused:
+            return ()
+        roles = told.get("roles") if isinstance(told, dict) else None
+        return tuple(one for one in roles or () if is_snowflake(one))

@@ -1,0 +1,1 @@
+"""Email: a mailbox that is read by IMAP and answers by SMTP."""

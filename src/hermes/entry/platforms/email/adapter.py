@@ -1,0 +1,375 @@
+"""The email adapter: one mailbox. Mail is read by IMAP, which tells of new mail by itself (IDLE), and written
+by SMTP.
+
+What was read is remembered as the folder's UIDVALIDITY and the last UID, stored with the messages. The id of
+a mail that we send comes from its key, and a copy of each comes back to the mailbox: so it can be looked up
+whether a mail left, when the server's answer got lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+from hermes.domain.address import Address
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.errors import Refused, Unreachable, UserError
+from hermes.domain.message import Body, Inbound, Receipt
+from hermes.domain.outfit import Finding, Outfit
+from hermes.domain.ports import Accept, Sink
+from hermes.domain.text import one_line, size_told
+from hermes.entry.platforms.email.compose import Letter, compose, message_id
+from hermes.entry.platforms.email.convert import (
+    Me,
+    Place,
+    Reading,
+    Thread,
+    file_in,
+    is_address,
+    parse_mail,
+    read_mail,
+    thread_of,
+)
+from hermes.entry.platforms.email.imap import Imap, day, quoted
+from hermes.entry.platforms.email.manifest import MANIFEST
+from hermes.entry.platforms.email.servers import Servers, is_on, whole_number
+
+log = logging.getLogger("hermes.email")
+T = TypeVar("T")
+LARGEST = 30 * 1024 * 1024
+"""What is read whole; of a larger mail only the beginning is."""
+_BEGINNING = 256 * 1024
+_HEADERS = 64 * 1024
+_AT_ONCE = 20
+_REMEMBERED = 1000
+_PIECE = 64 * 1024
+_OVERLAP = timedelta(hours=1)
+_FRESH = timedelta(hours=1)
+_HOUR = 3600.0
+_THREADED = 128 * 1024
+"""Mails above this size are taken apart in a thread."""
+
+
+@dataclass(slots=True)
+class _Cursor:
+    validity: int
+    uid: int
+    at: int
+
+    def __str__(self) -> str:
+        return f"{self.validity}:{self.uid}:{self.at}"
+
+
+class EmailAdapter:
+    answer_seconds = 30.0
+    """How long a server's answer is waited for."""
+    idle_seconds = 300.0
+    """How long it is waited for news; servers hang up after half an hour, some routers after ten minutes."""
+    first_seconds = 5.0
+    """The same, right after something happened: some servers do not tell of what came before they waited."""
+    settle_seconds = 15.0
+    """How long a copy of what was sent may take to come back."""
+
+    def __init__(self, outfit: Outfit) -> None:
+        self._outfit = outfit
+        self._servers = Servers(outfit)
+        self._address = self._servers.address
+        self._me = Me(address=self._address, account=outfit.account, authserv=outfit.said("EMAIL_AUTHSERV"))
+        self._folder = outfit.said("EMAIL_FOLDER", "INBOX")
+        self._most = whole_number(outfit, "EMAIL_MAX_PER_HOUR", 60)
+        self._poll = float(whole_number(outfit, "EMAIL_POLL_INTERVAL", 15) or 15)
+        self._side: Imap | None = None
+        self._alone = asyncio.Lock()
+        self._sending = asyncio.Semaphore(4)
+        self._threads: OrderedDict[str, Thread] = OrderedDict()
+        self._latest: OrderedDict[str, tuple[str, datetime]] = OrderedDict()
+        self._heard: OrderedDict[str, deque[float]] = OrderedDict()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return MANIFEST.capabilities
+
+    # --- what comes in ---
+
+    async def run(self, accept: Accept, cursor: str | None) -> None:
+        imap = await self._servers.open_mailbox(self.answer_seconds)
+        try:
+            sent = await imap.sent_folder() if "MOVE" in imap.abilities else None
+            at, waiting = await self._begin(imap, cursor)
+            if cursor is None:
+                await accept((), str(at))
+            while True:
+                for start in range(0, len(waiting), _AT_ONCE):
+                    await self._take(imap, waiting[start : start + _AT_ONCE], at, (accept, sent))
+                await self._rest(imap, self.first_seconds if waiting else self.idle_seconds)
+                await accept((), None)
+                waiting = [uid for uid in await imap.search(f"UID {at.uid + 1}:*") if uid > at.uid]
+        finally:
+            imap.close()
+            self._close_side()
+
+    async def _begin(self, imap: Imap, cursor: str | None) -> tuple[_Cursor, list[int]]:
+        """Where to go on, and what waits there. Without a cursor what lies in the mailbox is history."""
+        folder = await imap.select(self._folder)
+        now = int(self._outfit.clock.now().timestamp())
+        parts = (cursor or "").split(":")
+        if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
+            return _Cursor(folder.validity, folder.next_uid - 1, now), []
+        validity, uid, at = map(int, parts)
+        if validity == folder.validity:
+            waiting = await imap.search(f"UID {uid + 1}:*")
+            return _Cursor(validity, uid, at), [one for one in waiting if one > uid]
+        # The server numbered the folder anew: what came since then is known by its date, and what was read
+        # before by its Message-ID.
+        log.warning("email.renumbered folder=%s", one_line(self._folder))
+        since = datetime.fromtimestamp(at, UTC) - _OVERLAP
+        found = await imap.search("SINCE", day(since - timedelta(days=1)))
+        return _Cursor(folder.validity, 0, at), await self._arrived_since(imap, found, since)
+
+    async def _arrived_since(self, imap: Imap, uids: Sequence[int], since: datetime) -> list[int]:
+        late: list[int] = []
+        for uid in uids:
+            head = await imap.fetch(uid, "HEADER.FIELDS (MESSAGE-ID)", _HEADERS)
+            if head is not None and (head.arrived is None or head.arrived >= since):
+                late.append(uid)
+        return late
+
+    async def _take(
+        self, imap: Imap, uids: Sequence[int], at: _Cursor, way: tuple[Accept, str | None]
+    ) -> None:
+        accept, sent = way
+        sizes = await imap.sizes(uids)
+        items: list[Inbound] = []
+        taken: list[int] = []
+        own: list[int] = []
+        for uid in uids:
+            reading = await self._read(imap, uid, sizes.get(uid, 0), at.validity)
+            if reading is None:
+                continue
+            if reading.item is not None and self._may_write(reading.item):
+                self._remember(reading)
+                items.append(reading.item)
+                taken.append(uid)
+            elif reading.own:
+                own.append(uid)
+            else:
+                log.info("email.left_out uid=%d why=%s", uid, reading.why or "its sender writes too much")
+        at.uid = max(at.uid, *uids)
+        at.at = int(self._outfit.clock.now().timestamp())
+        await accept(items, str(at))
+        # Unread is what was not taken up.
+        if taken or own:
+            await imap.mark_seen([*taken, *own])
+        if sent is not None and sent != self._folder:
+            for uid in own:
+                await imap.move(uid, sent)
+
+    async def _read(self, imap: Imap, uid: int, size: int, validity: int) -> Reading | None:
+        found = await imap.fetch(uid, "", LARGEST if size <= LARGEST else _BEGINNING)
+        if found is None:
+            return None
+        arrived = found.arrived or self._outfit.clock.now()
+        place = Place(validity=validity, uid=uid, arrived=arrived, size=size)
+        if len(found.body) > _THREADED:
+            return await asyncio.to_thread(read_mail, found.body, self._me, place)
+        return read_mail(found.body, self._me, place)
+
+    def _may_write(self, item: Inbound) -> bool:
+        """Two machines that answer each other are stopped here, if nothing else gave them away."""
+        if not self._most:
+            return True
+        heard = self._heard.setdefault(item.source.user or "", deque())
+        now = item.at.timestamp()
+        while heard and now - heard[0] > _HOUR:
+            heard.popleft()
+        if len(heard) >= self._most:
+            log.warning("email.too_many from=%s an_hour=%d", one_line(item.source.user or ""), self._most)
+            return False
+        heard.append(now)
+        _trim(self._heard, item.source.user or "")
+        return True
+
+    def _remember(self, reading: Reading) -> None:
+        """What an answer will have to carry; it is looked up in the mailbox if this is forgotten."""
+        item = reading.item
+        if item is None or not reading.thread.id:
+            return
+        self._threads[reading.thread.id] = reading.thread
+        _trim(self._threads, reading.thread.id)
+        chat = item.source.address.chat
+        self._latest[chat] = (reading.thread.id, self._outfit.clock.now())
+        _trim(self._latest, chat)
+
+    async def _rest(self, imap: Imap, seconds: float) -> None:
+        if "IDLE" in imap.abilities:
+            await imap.idle(seconds)
+        else:
+            await self._outfit.clock.sleep(self._poll)
+            await imap.noop()
+
+    # --- what goes out ---
+
+    async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
+        if not is_address(to.chat):
+            raise Refused(f"{one_line(str(to))} is no address; one looks like email:ann@example.org")
+        files = []
+        for file in body.attachments:
+            try:
+                files.append((file, await self._outfit.open_file(file)))
+            except UserError as error:
+                raise Refused(str(error)) from error
+        letter = Letter(
+            sender=self._address,
+            name=self._outfit.said("EMAIL_NAME", "Hermes"),
+            to=to.chat,
+            key=key,
+            at=self._outfit.clock.now(),
+            html=body.text,
+            thread=await self._thread(to.chat, reply_to),
+            files=files,
+        )
+        data = await asyncio.to_thread(compose, letter)
+        copy = is_on(self._outfit, "EMAIL_SELF_COPY") and to.chat != self._address
+        async with self._sending:
+            await self._servers.submit(to.chat, data, copy=copy, seconds=self.answer_seconds)
+        return Receipt(to=to, ref=message_id(self._address, key))
+
+    async def _thread(self, chat: str, reply_to: str | None) -> Thread | None:
+        """What the answered mail says; for what is not an answer, the mail that just came from there."""
+        if reply_to is None:
+            recent, at = self._latest.get(chat, ("", None))
+            if at is None or self._outfit.clock.now() - at > _FRESH:
+                return None
+            reply_to = recent
+        if reply_to in self._threads:
+            return self._threads[reply_to]
+        if not (reply_to.startswith("<") and reply_to.endswith(">") and reply_to.isascii()):
+            return None
+        try:
+            raw = await self._aside(lambda imap: self._header_of(imap, reply_to))
+        except Unreachable:
+            # Better an answer with a subject of its own than none.
+            return Thread(id=reply_to)
+        return thread_of(parse_mail(raw)) if raw else Thread(id=reply_to)
+
+    async def _header_of(self, imap: Imap, name: str) -> bytes | None:
+        for uid in (await self._with_id(imap, name))[-1:]:
+            found = await imap.fetch(uid, "HEADER", _HEADERS)
+            return None if found is None else found.body
+        return None
+
+    async def find_sent(self, to: Address, key: str) -> Receipt | None:
+        """Look for the copy that came back; it may take a while."""
+        name = message_id(self._address, key)
+        step = min(1.0, self.settle_seconds / 4)
+        for attempt in range(5 if step < 1.0 else int(self.settle_seconds)):
+            if attempt:
+                await asyncio.sleep(step)
+            if await self._aside(lambda imap: self._has(imap, name)):
+                return Receipt(to=to, ref=name)
+        return None
+
+    async def _has(self, imap: Imap, name: str) -> bool:
+        # In this order, for copies go from the one to the other.
+        if await self._with_id(imap, name):
+            return True
+        sent = await imap.sent_folder()
+        return sent is not None and bool(await self._with_id(imap, name, sent))
+
+    async def _with_id(self, imap: Imap, name: str, folder: str | None = None) -> list[int]:
+        """Selected anew each time: a folder shows what came since."""
+        await imap.select(folder or self._folder)
+        return await imap.search("HEADER", "Message-ID", quoted(name))
+
+    # --- files ---
+
+    async def fetch(self, ref: str, sink: Sink) -> None:
+        validity, _, rest = ref.partition("/")
+        uid, _, rest = rest.partition("/")
+        number, _, name = rest.partition("/")
+        if not all(one.isascii() and one.isdigit() and len(one) < 12 for one in (validity, uid, number)):
+            raise Refused("That is no file of a mail")
+        raw = await self._aside(lambda imap: self._mail(imap, int(validity), int(uid), name))
+        data = None if raw is None else await asyncio.to_thread(file_in, raw, int(number))
+        if data is None:
+            raise Refused("The mail with the file is no longer in the mailbox")
+        for start in range(0, len(data), _PIECE):
+            await sink(data[start : start + _PIECE])
+
+    async def _mail(self, imap: Imap, validity: int, uid: int, name: str) -> bytes | None:
+        folder = await imap.select(self._folder)
+        if folder.validity != validity:
+            uid = (await imap.search("HEADER", "Message-ID", quoted(name)) or [0])[-1] if name else 0
+        size = (await imap.sizes([uid])).get(uid) if uid else None
+        if size is None:
+            return None
+        if size > LARGEST:
+            raise Refused(f"A mail of {size_told(size)} is too large; {size_told(LARGEST)} are read")
+        found = await imap.fetch(uid, "", LARGEST)
+        return None if found is None else found.body
+
+    # --- connections ---
+
+    async def _aside(self, ask: Callable[[Imap], Awaitable[T]]) -> T:
+        """Ask something on a connection beside the one that listens; one that lay idle may be dead."""
+        async with self._alone:
+            used = self._side is not None
+            try:
+                return await self._ask(ask)
+            except Unreachable:
+                if not used:
+                    raise
+            return await self._ask(ask)
+
+    async def _ask(self, ask: Callable[[Imap], Awaitable[T]]) -> T:
+        if self._side is None:
+            self._side = await self._servers.open_mailbox(self.answer_seconds)
+        try:
+            return await ask(self._side)
+        except BaseException as error:
+            if not isinstance(error, Refused):
+                self._close_side()
+            raise
+
+    def _close_side(self) -> None:
+        if self._side is not None:
+            self._side.close()
+            self._side = None
+
+    # --- the check ---
+
+    async def check(self) -> Sequence[Finding]:
+        found: list[Finding] = []
+        imap = await self._servers.open_mailbox(self.answer_seconds)
+        try:
+            await imap.select(self._folder)
+            idles = "IDLE" in imap.abilities
+            told = "tells of new mail at once" if idles else f"is asked every {self._poll:.0f} s"
+            found.append(
+                Finding(good=True, text=f"{self._servers.imap_host} lets {self._address} read; it {told}.")
+            )
+        finally:
+            imap.close()
+        client = await self._servers.open_smtp(self.answer_seconds)
+        try:
+            known = client.supports_extension("auth")
+        finally:
+            client.close()
+        how = "with the password" if known else "without asking for a password"
+        found.append(Finding(good=True, text=f"{self._servers.smtp_host} takes mail {how}."))
+        if self._me.authserv:
+            told = f"Only senders that {one_line(self._me.authserv)} has proved are heard."
+        else:
+            told = "Senders are believed: set EMAIL_AUTHSERV, or whoever forges an allowed address is heard."
+        found.append(Finding(good=True, text=told))
+        return found
+
+
+def _trim(known: OrderedDict[str, T], latest: str) -> None:
+    known.move_to_end(latest)
+    while len(known) > _REMEMBERED:
+        known.popitem(last=False)

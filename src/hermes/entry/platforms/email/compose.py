@@ -1,0 +1,100 @@
+"""Mails that we write, and what a server's answer to one of them means."""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from email.headerregistry import Address as MailAddress
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime
+
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.message import Attachment
+from hermes.domain.text import one_line, showable
+from hermes.entry.platforms.email.convert import Thread
+from hermes.entry.platforms.email.words import html_to_text
+
+TOO_FAST_SECONDS = 60.0
+"""A server that wants us to be slower does not say by how much."""
+_MOST_REFERENCES = 20
+_LOGIN_CODES = (530, 534, 535, 538)
+_MIME = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """What a mail is made of."""
+
+    sender: str
+    name: str
+    to: str
+    key: str
+    at: datetime
+    html: str = ""
+    thread: Thread | None = None
+    """What it answers."""
+    files: Sequence[tuple[Attachment, bytes]] = ()
+
+
+def message_id(sender: str, key: str) -> str:
+    """The same for every attempt to send the same thing, so that it can be found again."""
+    digest = hashlib.sha256(f"{sender}\n{key}".encode(errors="replace")).hexdigest()[:40]
+    return f"<hermes.{digest}@{sender.rpartition('@')[2]}>"
+
+
+def compose(letter: Letter) -> bytes:
+    """The mail: text, and the same as HTML; a machine's answer by its headers, so that none answers it."""
+    text = html_to_text(letter.html)
+    mail = EmailMessage(policy=SMTP)
+    mail["From"] = MailAddress(display_name=one_line(letter.name, 60), addr_spec=letter.sender)
+    mail["To"] = MailAddress(addr_spec=letter.to)
+    mail["Subject"] = _subject(letter, text)
+    mail["Date"] = format_datetime(letter.at)
+    mail["Message-ID"] = message_id(letter.sender, letter.key)
+    if letter.thread is not None and letter.thread.id:
+        references = (*letter.thread.references, letter.thread.id)
+        if len(references) > _MOST_REFERENCES:
+            references = (references[0], *references[1 - _MOST_REFERENCES :])
+        mail["In-Reply-To"] = letter.thread.id
+        mail["References"] = "\r\n ".join(references)
+    mail["Auto-Submitted"] = "auto-replied" if letter.thread is not None else "auto-generated"
+    mail["X-Auto-Response-Suppress"] = "All"
+    mail.set_content(text, charset="utf-8")
+    if letter.html:
+        page = f"<!DOCTYPE html>\n<html><body>\n{letter.html}\n</body></html>"
+        mail.add_alternative(page, subtype="html", charset="utf-8")
+    for number, (file, data) in enumerate(letter.files, 1):
+        mime = (file.mime or "").lower()
+        main, _, sub = (mime if _MIME.fullmatch(mime) else "application/octet-stream").partition("/")
+        if main in ("multipart", "message"):
+            main, sub = "application", "octet-stream"
+        name = one_line(file.name or "", 120) or f"file-{number}{mimetypes.guess_extension(mime) or ''}"
+        mail.add_attachment(data, maintype=main, subtype=sub, filename=name)
+    return mail.as_bytes()
+
+
+def _subject(letter: Letter, text: str) -> str:
+    if letter.thread is not None and letter.thread.subject:
+        return f"Re: {one_line(letter.thread.subject, 200)}"
+    first = next((line.strip("#*> -") for line in text.split("\n") if line.strip("#*> -")), "")
+    if not first and letter.files:
+        first = letter.files[0][0].name or ""
+    return one_line(first, 78) or "A message"
+
+
+def error_for(code: int, told: object) -> HermesError:
+    """What a refusal of the SMTP server means for who sent. With an answer like these, nothing was sent."""
+    words = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+    why = one_line(f"{code} {showable(words)}", 180)
+    if code in _LOGIN_CODES:
+        return NeedsLogin(f"The SMTP server does not take this name and password (EMAIL_PASSWORD): {why}")
+    if code < 500:
+        return Unreachable(f"The SMTP server wants us to come back later ({why})", after=TOO_FAST_SECONDS)
+    if code == 552 or "5.3.4" in words:
+        return Refused(f"The mail is too large for the server ({why})")
+    return Refused(f"The SMTP server refuses the mail ({why})")

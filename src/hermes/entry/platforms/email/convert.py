@@ -1,0 +1,415 @@
+"""Mails as messages. Pure functions; what cannot be read is left out, and why is said."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from email.errors import MessageError
+from email.header import decode_header
+from email.message import Message
+from email.parser import BytesParser
+from email.policy import compat32
+from email.utils import getaddresses
+from typing import TypeAlias, TypeVar
+
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.ids import DeliveryId
+from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, media_kind
+from hermes.domain.text import one_line, size_told, storable
+from hermes.entry.platforms.email.words import html_to_text, split_quote, unflowed, without_signature
+
+Mail: TypeAlias = "Message[str, str]"
+T = TypeVar("T")
+LONGEST_TEXT = 200_000
+_DEEPEST = 20
+_MOST_PARTS = 500
+_MOST_FILES = 50
+_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", re.ASCII)
+_ID = re.compile(r"<[^<>\s\x00-\x1f]{1,400}>")
+_OURS = re.compile(r"<hermes\.[0-9a-f]{40}@[A-Za-z0-9.-]+>", re.ASCII)
+_MACHINES = re.compile(
+    r"(?:mailer-daemon|postmaster|no-?_?\.?reply|do-?_?\.?not-?_?\.?reply|bounces?|notifications?)(?:[+=-].*)?",
+    re.IGNORECASE,
+)
+_ANSWER_PREFIX = re.compile(
+    r"^\s*(?:(?:re|aw|sv|vs|antw|odp|回复|答复)\s*(?:\[\d+\])?\s?[:：]\s*)+", re.IGNORECASE
+)
+_SIGNATURES = ("application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature")
+_BAD = (LookupError, ValueError, TypeError, AttributeError, MessageError, RecursionError, AssertionError)
+"""What the standard library is known to raise for headers and bodies that nobody should write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Me:
+    address: str
+    account: str = "default"
+    authserv: str = ""
+    """The server whose findings about senders are believed; empty if there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a mail lies, and when it came there."""
+
+    validity: int = 0
+    uid: int = 0
+    arrived: datetime
+    size: int = 0
+    """How large it is; more than was read, if it was too large to be read whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thread:
+    """What an answer to a mail has to carry."""
+
+    id: str = ""
+    subject: str = ""
+    references: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A mail as it was understood: a message, or why it is none."""
+
+    item: Inbound | None = None
+    why: str = ""
+    own: bool = False
+    """A copy of what we sent ourselves."""
+    thread: Thread = field(default_factory=Thread)
+
+
+def read_mail(raw: bytes, me: Me, place: Place) -> Reading:
+    """Never raises, whatever the bytes are."""
+    try:
+        return _read(parse_mail(raw), raw, me, place)
+    except _BAD as error:
+        return Reading(why=f"it cannot be read ({type(error).__name__})")
+
+
+def parse_mail(raw: bytes) -> Mail:
+    return BytesParser(policy=compat32).parsebytes(raw)
+
+
+def _read(mail: Mail, raw: bytes, me: Me, place: Place) -> Reading:
+    thread = thread_of(mail)
+    sender, name = _sender(mail)
+    if not sender:
+        return Reading(why="it does not say who wrote it", thread=thread)
+    if sender == me.address:
+        return Reading(why="we wrote it", own=_OURS.fullmatch(thread.id) is not None, thread=thread)
+    if why := machine_made(mail, sender) or not_proved(mail, sender, me.authserv):
+        return Reading(why=why, thread=thread)
+    body = _Body(lambda number: f"{place.validity}/{place.uid}/{number}/{thread.id}")
+    text, _ = body.gather(mail, 0)
+    answers = _answered(mail)
+    words, quote = _words(text, reply=bool(answers))
+    words = _with_subject(words, thread.subject, first=not answers)
+    if place.size > len(raw):
+        words += f"\n\n[This mail has {size_told(place.size)}; only its beginning was read.]"
+    if not words.strip() and not body.files:
+        return Reading(why="it is empty", thread=thread)
+    source = Source(
+        address=Address(platform="email", account=me.account, chat=sender),
+        kind=Kind.PRIVATE,
+        user=sender,
+        user_name=storable(name) or None,
+        chat_name=one_line(storable(thread.subject), 120) or None,
+    )
+    item = Inbound(
+        delivery=_delivery(mail, raw, sender, thread.id),
+        source=source,
+        at=place.arrived,
+        ref=thread.id or None,
+        text=storable(words.strip("\n")),
+        attachments=tuple(body.files),
+        reply_to=_reply(answers, quote),
+    )
+    return Reading(item=item, thread=thread)
+
+
+# --- headers ---
+
+
+def header(mail: Mail, name: str) -> str:
+    """A header as a person reads it, on one line; empty if there is none."""
+    return _decoded(mail.get(name, ""))
+
+
+def _decoded(value: object) -> str:
+    try:
+        pieces = decode_header(value)  # type: ignore[arg-type]
+    except _BAD:
+        pieces = [(str(value), None)]
+    text = "".join(part if isinstance(part, str) else _decode(part, charset) for part, charset in pieces)
+    return storable(re.sub(r"\s+", " ", text)).strip()
+
+
+def _decode(data: bytes, charset: str | None) -> str:
+    """Bytes in the charset they claim; in a likely one, if that is unknown or not true."""
+    for name in (charset, "utf-8"):
+        if not name or name.lower() in ("unknown-8bit", "ascii", "us-ascii"):
+            continue
+        try:
+            return data.decode(name)
+        except (LookupError, ValueError):
+            continue
+    return data.decode("windows-1252", "replace")
+
+
+def _sender(mail: Mail) -> tuple[str, str]:
+    """Address and name of the one who wrote; nothing if that is not one single address."""
+    lines = mail.get_all("From", [])
+    if len(lines) != 1:
+        return "", ""
+    # The address is taken from the undecoded line: an encoded word could look like one.
+    found = [(name, one) for name, one in getaddresses([str(lines[0])]) if name or one]
+    if len(found) != 1:
+        return "", ""
+    name, address = found[0]
+    return (address.lower(), one_line(_decoded(name), 80)) if is_address(address) else ("", "")
+
+
+def is_address(text: str) -> bool:
+    return _ADDRESS.fullmatch(text) is not None and ".." not in text
+
+
+def thread_of(mail: Mail) -> Thread:
+    own = _ID.search(_plain(mail, "Message-ID"))
+    references = _ID.findall(_plain(mail, "References")) or _ID.findall(_plain(mail, "In-Reply-To"))[:1]
+    subject = _ANSWER_PREFIX.sub("", header(mail, "Subject"))
+    return Thread(
+        id=storable(own[0]) if own else "",
+        subject=one_line(subject, 200),
+        references=tuple(storable(one) for one in references),
+    )
+
+
+def _answered(mail: Mail) -> str:
+    """The mail that this one answers."""
+    found = _ID.findall(_plain(mail, "In-Reply-To")) or _ID.findall(_plain(mail, "References"))[-1:]
+    return storable(found[0]) if found else ""
+
+
+def is_ours(message_id: str) -> bool:
+    return _OURS.fullmatch(message_id) is not None
+
+
+def _plain(mail: Mail, name: str) -> str:
+    return str(mail.get(name, "") or "")[:20_000]
+
+
+def _delivery(mail: Mail, raw: bytes, sender: str, message_id: str) -> DeliveryId:
+    """The same for each copy of a mail, wherever and however often it lies in the mailbox."""
+    facts = [message_id, sender, _plain(mail, "Date")]
+    if not message_id:
+        facts += [_plain(mail, "Subject"), hashlib.sha256(raw.partition(b"\r\n\r\n")[2]).hexdigest()]
+    told = "\n".join(facts).encode(errors="replace")
+    return DeliveryId(f"mail:{hashlib.sha256(told).hexdigest()[:40]}")
+
+
+def _reply(answers: str, quote: str) -> ReplyTo | None:
+    if not answers:
+        return None
+    mine = is_ours(answers)
+    return ReplyTo(ref=answers, text=storable(quote)[:4000], mine=mine)
+
+
+# --- who may be answered ---
+
+
+def machine_made(mail: Mail, sender: str) -> str:
+    """Why a mail was not written by a person, so that nobody must answer it; empty if it may have been."""
+    auto = header(mail, "Auto-Submitted").lower().partition(";")[0].strip()
+    if auto and auto != "no":
+        return f"it was sent by a machine (Auto-Submitted: {one_line(auto, 40)})"
+    precedence = header(mail, "Precedence").lower()
+    if precedence in ("bulk", "junk", "list", "auto_reply"):
+        return f"it went to many (Precedence: {precedence})"
+    for name in ("List-Id", "List-Unsubscribe", "List-Post", "List-Help", "Feedback-ID"):
+        if name in mail:
+            return f"it came through a list ({name})"
+    for name in ("X-Autoreply", "X-Autorespond", "X-Auto-Reply-From", "X-Loop", "X-Failed-Recipients"):
+        if name in mail:
+            return f"it was sent by a machine ({name})"
+    wishes = {one.strip().lower() for one in header(mail, "X-Auto-Response-Suppress").split(",")}
+    if wishes & {"all", "autoreply", "oof"}:
+        return "it wants no answer (X-Auto-Response-Suppress)"
+    if "Return-Path" in mail and header(mail, "Return-Path").strip() in ("<>", ""):
+        return "it is a report about a mail (no return path)"
+    if _quietly(mail.get_content_type, "") == "multipart/report":
+        return "it is a report about a mail"
+    if _MACHINES.fullmatch(sender.partition("@")[0]):
+        return "its sender is a machine"
+    return ""
+
+
+def not_proved(mail: Mail, sender: str, authserv: str) -> str:
+    """Why the sender's address may be forged, by what the trusted server found out; empty if it is proved,
+    or if no server is trusted to tell."""
+    if not authserv:
+        return ""
+    domain = sender.rpartition("@")[2]
+    results = list(_results(mail, authserv))
+    if not results:
+        return f"{authserv} says nothing about its sender"
+    for method, result, told in results:
+        if result != "pass":
+            continue
+        if method == "dmarc" and _aligned(told.get("header.from", domain), domain):
+            return ""
+        if method == "dkim" and _aligned(told.get("header.d") or told.get("header.i", ""), domain):
+            return ""
+        if method == "spf" and _aligned(told.get("smtp.mailfrom", ""), domain):
+            return ""
+    found = ", ".join(f"{method}={result}" for method, result, _ in results)
+    return f"its sender is not proved ({one_line(found, 100) or 'nothing was checked'})"
+
+
+def _results(mail: Mail, authserv: str) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """What the trusted server says: in its headers at the top, those next to each other. Others further down
+    came with the mail, and anybody may have written them."""
+    seen = False
+    for name, value in mail.items():
+        if name.lower() != "authentication-results":
+            if seen:
+                return
+            continue
+        parts = re.sub(r"\([^()]*\)", " ", _decoded(value)).split(";")
+        words = parts[0].split()
+        if not words or words[0].lower() != authserv.lower():
+            return
+        seen = True
+        for part in parts[1:]:
+            pairs = [word.partition("=") for word in part.split() if "=" in word]
+            if pairs:
+                told = {key.lower(): value.strip('"').lower() for key, _, value in pairs[1:]}
+                yield pairs[0][0].partition("/")[0].lower(), pairs[0][2].lower(), told
+
+
+def _aligned(proved: str, domain: str) -> bool:
+    proved = proved.rpartition("@")[2].strip().lower()
+    if "." not in proved:
+        return False
+    return proved == domain or domain.endswith(f".{proved}") or proved.endswith(f".{domain}")
+
+
+# --- what is in it ---
+
+
+class _Body:
+    """Goes through the parts of a mail once, in order, and never too deep."""
+
+    def __init__(self, name_file: Callable[[int], str]) -> None:
+        self.files: list[Attachment] = []
+        self.parts: list[Mail] = []
+        """The parts that `files` stand for."""
+        self._name_file = name_file
+        self._left = _MOST_PARTS
+
+    def gather(self, part: Mail, depth: int) -> tuple[str, bool]:
+        """The text of a part, and whether it was written as plain text."""
+        self._left -= 1
+        if self._left < 0 or depth > _DEEPEST:
+            return "", False
+        kind = _quietly(part.get_content_type, "text/plain")
+        payload = part.get_payload()
+        if kind.startswith("multipart/") and isinstance(payload, list):
+            return self._gather_many(kind, payload, depth)
+        disposition = _quietly(part.get_content_disposition, None)
+        name = _quietly(lambda: _decoded(part.get_filename("") or ""), "")
+        if kind in ("text/plain", "text/html") and disposition != "attachment" and not name:
+            return _text(part, kind), kind == "text/plain"
+        if kind.startswith("multipart/"):
+            # It says that it has parts, and has none: what is there is text.
+            return _text(part, "text/plain"), True
+        if kind not in _SIGNATURES and len(self.files) < _MOST_FILES:
+            self._add(part, kind, name)
+        return "", False
+
+    def _gather_many(self, kind: str, payload: Sequence[object], depth: int) -> tuple[str, bool]:
+        children = [
+            self.gather(child, depth + 1) for child in payload[:_MOST_PARTS] if isinstance(child, Message)
+        ]
+        if kind == "multipart/alternative":
+            said = [child for child in children if child[0].strip()]
+            return next((child for child in said if child[1]), said[-1] if said else ("", False))
+        return "\n\n".join(text for text, _ in children if text.strip()), any(plain for _, plain in children)
+
+    def _add(self, part: Mail, kind: str, name: str) -> None:
+        name = one_line(name.replace("\\", "/").rpartition("/")[2], 200) or (
+            "mail.eml" if kind == "message/rfc822" else ""
+        )
+        self.parts.append(part)
+        self.files.append(
+            Attachment(
+                kind=MediaKind.FILE if kind.startswith("image/svg") else media_kind(kind),
+                ref=storable(self._name_file(len(self.files))),
+                name=storable(name) or None,
+                mime=storable(kind),
+            )
+        )
+
+
+def file_in(raw: bytes, number: int) -> bytes | None:
+    """The bytes of the file with this number in a mail; None if there is none."""
+    try:
+        body = _Body(str)
+        body.gather(parse_mail(raw), 0)
+        if number >= len(body.parts):
+            return None
+        part = body.parts[number]
+        inner = part.get_payload()
+        if isinstance(inner, list):
+            return b"\n".join(one.as_bytes() for one in inner if isinstance(one, Message))
+        return _bytes(part)
+    except _BAD:
+        return None
+
+
+def _bytes(part: Mail) -> bytes:
+    try:
+        data = part.get_payload(decode=True)
+    except _BAD:
+        data = b""
+    return data if isinstance(data, bytes) else b""
+
+
+def _text(part: Mail, kind: str) -> str:
+    charset = _quietly(part.get_content_charset, None)
+    text = _decode(_bytes(part), charset).replace("\r\n", "\n").replace("\r", "\n")
+    if kind == "text/html":
+        return html_to_text(text[: LONGEST_TEXT * 5])
+    if _parameter(part, "format") == "flowed":
+        return unflowed(text, delete_space=_parameter(part, "delsp") == "yes")
+    return text
+
+
+def _parameter(part: Mail, name: str) -> str:
+    return _quietly(lambda: str(part.get_param(name, "") or "").lower(), "")
+
+
+def _words(text: str, *, reply: bool) -> tuple[str, str]:
+    if len(text) > LONGEST_TEXT:
+        text = text[:LONGEST_TEXT] + "\n\n[The mail goes on; the rest was left out.]"
+    text = "\n".join(line if line == "-- " else line.rstrip() for line in text.split("\n")).strip("\n")
+    words, quote = split_quote(text) if reply else (text, "")
+    return without_signature(words), quote
+
+
+def _with_subject(words: str, subject: str, *, first: bool) -> str:
+    """The subject belongs to what was said, in the mail that begins a conversation; a command stays one."""
+    if not first or not subject or words.lstrip().startswith("/") or subject in words:
+        return words
+    if not words.strip():
+        return subject
+    return f"Subject: {subject}\n\n{words}"
+
+
+def _quietly(ask: Callable[[], T], otherwise: T) -> T:
+    try:
+        return ask()
+    except _BAD:
+        return otherwise

@@ -1,0 +1,423 @@
+"""The little of IMAP4rev1 that a mailbox of ours needs, on asyncio streams.
+
+Nothing here blocks, every wait for the server has an end, and nothing larger than was allowed is read. The
+errors that leave it are ours."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import re
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.text import one_line
+
+_LINE = 1024 * 1024
+_PIECE = 64 * 1024
+_LITERAL = re.compile(rb"\{(\d{1,12})\+?\}$")
+_NUMBER_OF = {
+    name: re.compile(rb"(?:^|[ (])" + name.encode() + rb" (\d{1,15})\b", re.IGNORECASE)
+    for name in ("UID", "RFC822.SIZE")
+}
+_ARRIVED = re.compile(rb'INTERNALDATE "([^"]{10,40})"', re.IGNORECASE)
+_QUOTED_BODY = re.compile(rb'BODY\[[^\]]*\](?:<\d+>)? "((?:[^"\\]|\\.)*)"', re.IGNORECASE)
+_LISTED = re.compile(rb'^LIST \(([^)]*)\) (?:"(?:[^"\\]|\\.)*"|NIL) (.+)$', re.IGNORECASE)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mailbox:
+    """Where mail lies, and how to get in."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    tls: ssl.SSLContext | None
+    seconds: float
+    """How long the server may be silent when it was asked something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    validity: int
+    next_uid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    uid: int
+    size: int
+    arrived: datetime | None
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One answer: its text, and the pieces of raw bytes that stood in it."""
+
+    text: bytes
+    literals: tuple[bytes, ...] = ()
+
+
+class _No(Exception):
+    """The server refused a command."""
+
+    def __init__(self, code: bytes, told: bytes) -> None:
+        super().__init__(one_line(told.decode("utf-8", "replace"), 160))
+        self.code = code
+
+
+class Imap:
+    """One connection. One command at a time."""
+
+    def __init__(self, box: Mailbox, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._box = box
+        self._reader = reader
+        self._writer = writer
+        self._tag = 0
+        self._most = _PIECE
+        self._news = False
+        self.abilities: frozenset[str] = frozenset()
+        self.folder = ""
+
+    @classmethod
+    async def open(cls, box: Mailbox) -> Imap:
+        """Connect, encrypt and log in."""
+        at_once = box.tls if box.port == 993 else None
+        try:
+            async with asyncio.timeout(box.seconds):
+                reader, writer = await asyncio.open_connection(
+                    box.host, box.port, ssl=at_once, limit=_LINE, ssl_handshake_timeout=_handshake(at_once)
+                )
+        except (OSError, TimeoutError) as error:
+            raise cannot_reach("IMAP", box.host, box.port, error) from error
+        imap = cls(box, reader, writer)
+        try:
+            await imap._greet(upgrade=box.tls is not None and at_once is None)
+            return imap
+        except BaseException:
+            imap.close()
+            raise
+
+    async def _greet(self, *, upgrade: bool) -> None:
+        async with self._translated():
+            hello = await self._read()
+            if hello.text.upper().startswith(b"* BYE"):
+                raise Unreachable(f"The IMAP server sends us away ({_told(hello.text[5:])})")
+            if not hello.text.upper().startswith((b"* OK", b"* PREAUTH")):
+                raise Unreachable("What answers there is no IMAP server")
+        if upgrade:
+            await self._command("STARTTLS")
+            assert self._box.tls is not None
+            async with self._translated():
+                async with asyncio.timeout(self._box.seconds):
+                    await self._writer.start_tls(self._box.tls, server_hostname=self._box.host)
+        await self._ask_abilities()
+        if not hello.text.upper().startswith(b"* PREAUTH"):
+            await self._login()
+            await self._ask_abilities()
+
+    async def _ask_abilities(self) -> None:
+        for line in await self._command("CAPABILITY"):
+            if line.text.upper().startswith(b"CAPABILITY "):
+                self.abilities = frozenset(line.text.decode("ascii", "replace").upper().split()[1:])
+
+    async def _login(self) -> None:
+        try:
+            if "AUTH=PLAIN" in self.abilities:
+                proof = base64.b64encode(f"\0{self._box.user}\0{self._box.password}".encode())
+                await self._command("AUTHENTICATE PLAIN", more=proof)
+            else:
+                await self._command(f"LOGIN {quoted(self._box.user)} {quoted(self._box.password)}")
+        except _No as error:
+            if error.code == b"NO" and "UNAVAILABLE" not in str(error).upper():
+                raise NeedsLogin(
+                    f"The IMAP server does not know this name and password (EMAIL_PASSWORD): {error}"
+                ) from None
+            raise Unreachable(f"The IMAP server does not let us log in ({error})") from None
+
+    # --- what is asked ---
+
+    async def select(self, folder: str) -> Folder:
+        try:
+            lines = await self._command(f"SELECT {quoted(_to_utf7(folder))}")
+        except _No as error:
+            raise Refused(f"There is no folder “{one_line(folder, 60)}” in the mailbox ({error})") from None
+        found = {}
+        for line in lines:
+            if match := re.match(rb"OK \[(UIDVALIDITY|UIDNEXT) (\d{1,15})\]", line.text, re.IGNORECASE):
+                found[match[1].upper()] = int(match[2])
+        self.folder = folder
+        validity = found.get(b"UIDVALIDITY")
+        if validity is None:
+            raise Unreachable("The IMAP server does not number its mail (no UIDVALIDITY)")
+        following = found.get(b"UIDNEXT")
+        if following is None:
+            following = max(await self.search("ALL"), default=0) + 1
+        return Folder(validity=validity, next_uid=following)
+
+    async def search(self, *criteria: str) -> list[int]:
+        """The numbers of mails that fit, in order."""
+        self._news = False
+        uids: set[int] = set()
+        for line in await self._try(f"UID SEARCH {' '.join(criteria)}"):
+            if line.text.upper().startswith(b"SEARCH"):
+                uids.update(int(word) for word in line.text.split()[1:] if word.isdigit())
+        return sorted(uids)
+
+    async def sizes(self, uids: Sequence[int]) -> dict[int, int]:
+        lines = await self._try(f"UID FETCH {','.join(map(str, uids))} (UID RFC822.SIZE)")
+        found = [(_number("UID", line), _number("RFC822.SIZE", line)) for line in lines if _is_fetch(line)]
+        return {uid: size for uid, size in found if uid is not None and size is not None}
+
+    async def fetch(self, uid: int, what: str = "", most: int = _PIECE) -> Fetched | None:
+        """A mail (or its HEADER), at most so many bytes of it; None if it is gone. It stays unread."""
+        self._most = most
+        try:
+            lines = await self._try(
+                f"UID FETCH {uid} (UID RFC822.SIZE INTERNALDATE BODY.PEEK[{what}]<0.{most}>)"
+            )
+        finally:
+            self._most = _PIECE
+        for line in lines:
+            if _is_fetch(line) and _number("UID", line) == uid and b"BODY[" in line.text.upper():
+                quoted_body = _QUOTED_BODY.search(line.text)
+                short = re.sub(rb"\\(.)", rb"\1", quoted_body[1]) if quoted_body else b""
+                return Fetched(
+                    uid=uid,
+                    size=_number("RFC822.SIZE", line) or 0,
+                    arrived=_arrived(line.text),
+                    body=line.literals[0] if line.literals else short,
+                )
+        return None
+
+    async def mark_seen(self, uids: Sequence[int]) -> None:
+        await self._try(f"UID STORE {','.join(map(str, uids))} +FLAGS.SILENT (\\Seen)")
+
+    async def move(self, uid: int, folder: str) -> None:
+        await self._try(f"UID MOVE {uid} {quoted(_to_utf7(folder))}")
+
+    async def sent_folder(self) -> str | None:
+        """Where this mailbox keeps what was sent."""
+        by_name: str | None = None
+        for line in await self._try('LIST "" "*"'):
+            match = _LISTED.match(line.text)
+            if match is None:
+                continue
+            name = _unquoted(line.literals[0] if line.literals else match[2])
+            flags = match[1].lower().split()
+            if rb"\noselect" in flags:
+                continue
+            if rb"\sent" in flags:
+                return name
+            if name.lower().rpartition(".")[2].rpartition("/")[2] in ("sent", "sent items", "sent messages"):
+                by_name = by_name or name
+        return by_name
+
+    async def idle(self, seconds: float) -> None:
+        """Come back when there may be something new, or after so many seconds."""
+        if self._news:
+            return
+        async with self._translated():
+            self._tag += 1
+            tag = b"h%d" % self._tag
+            await self._write(tag + b" IDLE\r\n")
+            going = False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    while not self._news:
+                        line = await self._read(timed=False)
+                        going = going or line.text.startswith(b"+")
+                        if self._ended(tag, line):
+                            return
+                        self._notice(line)
+            if not going:
+                raise Unreachable("The IMAP server does not answer")
+            await self._write(b"DONE\r\n")
+            while not self._ended(tag, line := await self._read()):
+                self._notice(line)
+
+    async def noop(self) -> None:
+        await self._try("NOOP")
+
+    def close(self) -> None:
+        self._writer.transport.abort()
+
+    # --- the wire ---
+
+    async def _try(self, command: str) -> list[_Line]:
+        """A command that no sane server refuses."""
+        try:
+            return await self._command(command)
+        except _No as error:
+            what = " ".join(command.split()[:2])
+            raise Unreachable(f"The IMAP server does not do {what} ({error})") from None
+
+    async def _command(self, command: str, more: bytes | None = None) -> list[_Line]:
+        self._tag += 1
+        tag = b"h%d" % self._tag
+        lines: list[_Line] = []
+        async with self._translated():
+            await self._write(tag + b" " + command.encode() + b"\r\n")
+            while True:
+                line = await self._read()
+                if line.text.startswith(b"+"):
+                    await self._write((more if more is not None else b"*") + b"\r\n")
+                    more = None
+                elif self._ended(tag, line):
+                    return lines
+                else:
+                    self._notice(line)
+                    if line.text.startswith(b"* "):
+                        lines.append(_Line(line.text[2:], line.literals))
+
+    def _ended(self, tag: bytes, line: _Line) -> bool:
+        """Whether this line ends the command; an error if it ends badly."""
+        if not line.text.startswith(tag + b" "):
+            return False
+        code, _, told = line.text[len(tag) + 1 :].partition(b" ")
+        if code.upper() != b"OK":
+            raise _No(code.upper(), told)
+        return True
+
+    def _notice(self, line: _Line) -> None:
+        text = line.text.upper()
+        if text.startswith(b"* BYE"):
+            raise Unreachable(f"The IMAP server hung up ({_told(line.text[5:])})")
+        if text.startswith(b"* ") and text.endswith((b" EXISTS", b" RECENT")):
+            self._news = True
+
+    async def _read(self, *, timed: bool = True) -> _Line:
+        texts: list[bytes] = []
+        literals: list[bytes] = []
+        while True:
+            async with asyncio.timeout(self._box.seconds if timed or texts else None):
+                line = await self._reader.readline()
+            if not line.endswith(b"\n"):
+                raise EOFError
+            line = line.rstrip(b"\r\n")
+            match = _LITERAL.search(line)
+            if match is None:
+                return _Line(b"".join((*texts, line)), tuple(literals))
+            texts.append(line[: match.start()])
+            literals.append(await self._read_bytes(int(match[1])))
+
+    async def _read_bytes(self, size: int) -> bytes:
+        if size > self._most:
+            raise Unreachable(f"The IMAP server sends more than it was asked for ({size} bytes)")
+        pieces = bytearray()
+        while len(pieces) < size:
+            async with asyncio.timeout(self._box.seconds):
+                piece = await self._reader.read(min(_PIECE, size - len(pieces)))
+            if not piece:
+                raise EOFError
+            pieces += piece
+        return bytes(pieces)
+
+    async def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+        async with asyncio.timeout(self._box.seconds):
+            await self._writer.drain()
+
+    @contextlib.asynccontextmanager
+    async def _translated(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except (_No, HermesError):
+            raise
+        except TimeoutError as error:
+            raise Unreachable("The IMAP server does not answer") from error
+        except ssl.SSLError as error:
+            raise cannot_reach("IMAP", self._box.host, self._box.port, error) from error
+        except (OSError, EOFError) as error:
+            raise Unreachable("The connection to the IMAP server died") from error
+        except ValueError as error:
+            raise Unreachable("The IMAP server writes lines without an end") from error
+
+
+def cannot_reach(what: str, host: str, port: int, error: Exception) -> Unreachable:
+    """Why there is no connection, in one sentence."""
+    where = f"The {what} server {one_line(host, 80)}:{port}"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Unreachable(f"{where} shows a certificate that cannot be trusted ({error.verify_message})")
+    if isinstance(error, ssl.SSLError):
+        return Unreachable(f"{where} does not speak TLS as it should ({one_line(error.reason or '', 60)})")
+    if isinstance(error, TimeoutError):
+        return Unreachable(f"{where} does not answer")
+    why = getattr(error, "strerror", None) or type(error).__name__
+    return Unreachable(f"{where} cannot be reached ({one_line(str(why), 80)})")
+
+
+def quoted(text: str) -> str:
+    """A quoted string; nothing in it can end it or the command."""
+    if re.search(r"[\0\r\n]", text) or not text.isascii():
+        raise Refused("Something that IMAP cannot carry is in a name or a password")
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def day(moment: datetime) -> str:
+    """A date as SEARCH wants it."""
+    return f"{moment.day}-{_MONTHS[moment.month - 1]}-{moment.year}"
+
+
+def _handshake(tls: ssl.SSLContext | None) -> float | None:
+    return None if tls is None else 20.0
+
+
+def _is_fetch(line: _Line) -> bool:
+    return re.match(rb"\d+ FETCH \(", line.text, re.IGNORECASE) is not None
+
+
+def _number(name: str, line: _Line) -> int | None:
+    match = _NUMBER_OF[name].search(line.text)
+    return None if match is None else int(match[1])
+
+
+def _arrived(text: bytes) -> datetime | None:
+    match = _ARRIVED.search(text)
+    try:
+        day_, month, year, rest = re.split(rb"[- ]", match[1].strip(), maxsplit=3) if match else [b""] * 4
+        number = _MONTHS.index(month.decode("ascii").title()) + 1
+        told = f"{int(year):04}-{number:02}-{int(day_):02} {rest.decode('ascii')}"
+        return datetime.strptime(told, "%Y-%m-%d %H:%M:%S %z").astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _told(text: bytes) -> str:
+    return one_line(text.decode("utf-8", "replace"), 120)
+
+
+def _unquoted(name: bytes) -> str:
+    if name.startswith(b'"') and name.endswith(b'"'):
+        name = re.sub(rb"\\(.)", rb"\1", name[1:-1])
+    return _from_utf7(name.decode("ascii", "replace"))
+
+
+def _to_utf7(name: str) -> str:
+    """A folder's name as IMAP writes it (RFC 3501, 5.1.3)."""
+
+    def packed(match: re.Match[str]) -> str:
+        data = base64.b64encode(match[0].encode("utf-16-be", "surrogatepass")).decode("ascii")
+        return f"&{data.rstrip('=').replace('/', ',')}-"
+
+    return re.sub(r"[^\x20-\x7e]+", packed, name.replace("&", "&-"))
+
+
+def _from_utf7(name: str) -> str:
+    def unpacked(match: re.Match[str]) -> str:
+        if not match[1]:
+            return "&"
+        data = match[1].replace(",", "/")
+        try:
+            return base64.b64decode(data + "=" * (-len(data) % 4)).decode("utf-16-be")
+        except ValueError:
+            return match[0]
+
+    return re.sub(r"&([^-]*)-", unpacked, name)

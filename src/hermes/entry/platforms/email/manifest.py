@@ -1,0 +1,116 @@
+"""Email on paper."""
+
+from __future__ import annotations
+
+from hermes.domain.capabilities import Capabilities, Flavour, Grade, Manifest, MediaLimit, SettingField
+from hermes.domain.message import MediaKind
+
+_FILE_BYTES = 18_000_000
+"""Most servers take 25 MB, and a file grows by a third on its way."""
+
+MANIFEST = Manifest(
+    name="email",
+    title="Email",
+    adapter="hermes.entry.platforms.email.adapter:EmailAdapter",
+    capabilities=Capabilities(
+        max_text=50_000,
+        flavour=Flavour.HTML,
+        threads=Grade.PARTIAL,
+        media={
+            kind: MediaLimit(max_bytes=_FILE_BYTES)
+            for kind in (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
+        },
+        fetches=True,
+        history=True,
+        silence_seconds=900.0,
+        answers_strangers=False,
+        hint="This is email: write whole sentences, and everything in one message, for nobody sees drafts.",
+    ),
+    requires=("aiosmtplib",),
+    extra="email",
+    settings=(
+        SettingField(
+            env="EMAIL_ADDRESS",
+            title="The address that people write to",
+            hint="Give it a mailbox of its own: every mail that comes there is read.",
+        ),
+        SettingField(
+            env="EMAIL_PASSWORD",
+            title="The mailbox's password",
+            secret=True,
+            hint="Where two factors are on (Gmail, iCloud, Yahoo), make an app password.",
+        ),
+        SettingField(
+            env="EMAIL_IMAP_HOST",
+            title="The server that mail is read from",
+            hint="For example imap.gmail.com; your provider's help page names it.",
+        ),
+        SettingField(
+            env="EMAIL_SMTP_HOST",
+            title="The server that mail is sent through",
+            hint="For example smtp.gmail.com.",
+        ),
+        SettingField(
+            env="EMAIL_AUTHSERV",
+            title="The name by which your server signs what it found out about senders",
+            required=False,
+            hint="The first word after “Authentication-Results:” in a mail that you received.",
+        ),
+        SettingField(
+            env="EMAIL_IMAP_PORT",
+            title="The port for reading (993)",
+            required=False,
+            hint="993 is encrypted from the start; with any other the connection is upgraded (STARTTLS).",
+        ),
+        SettingField(
+            env="EMAIL_SMTP_PORT",
+            title="The port for sending (587)",
+            required=False,
+            hint="465 is encrypted from the start; with any other the connection is upgraded (STARTTLS).",
+        ),
+        SettingField(
+            env="EMAIL_USER",
+            title="The name to log in with, if it is not the address",
+            required=False,
+        ),
+        SettingField(
+            env="EMAIL_NAME",
+            title="The name that people see as the sender (Hermes)",
+            required=False,
+        ),
+        SettingField(
+            env="EMAIL_FOLDER",
+            title="The folder that is read (INBOX)",
+            required=False,
+        ),
+        SettingField(
+            env="EMAIL_MAX_PER_HOUR",
+            title="How many mails an hour are taken from one sender (60); 0 is any number",
+            required=False,
+            hint="Two machines that answer each other would go on for ever.",
+        ),
+        SettingField(
+            env="EMAIL_POLL_INTERVAL",
+            title="Seconds between looks (15), where the server cannot tell of new mail by itself",
+            required=False,
+        ),
+        SettingField(
+            env="EMAIL_SELF_COPY",
+            title="Whether each mail is also sent to the mailbox itself (true)",
+            required=False,
+            hint="It proves that a mail left when an answer of the server got lost.",
+        ),
+        SettingField(
+            env="EMAIL_CA_FILE",
+            title="A file with the certificate of a private authority",
+            required=False,
+            hint="For a mail server of your own.",
+        ),
+        SettingField(
+            env="EMAIL_TLS",
+            title="Whether connections are encrypted (true); false is for servers on this machine only",
+            required=False,
+        ),
+    ),
+    evidence="A: dovecot and postfix, and pymap with aiosmtpd",
+)

@@ -1,0 +1,152 @@
+"""The two servers of a mailbox: how they are reached, and what they say when they are not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+
+import aiosmtplib
+
+from hermes.domain.errors import NeedsLogin, Unreachable, UserError
+from hermes.domain.outfit import Outfit
+from hermes.domain.text import one_line
+from hermes.entry.platforms.email.compose import error_for
+from hermes.entry.platforms.email.convert import is_address
+from hermes.entry.platforms.email.imap import Imap, Mailbox, cannot_reach
+
+log = logging.getLogger("hermes.email")
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+class Servers:
+    def __init__(self, outfit: Outfit) -> None:
+        self._outfit = outfit
+        self.address = outfit.said("EMAIL_ADDRESS").lower()
+        if not is_address(self.address):
+            raise NeedsLogin("EMAIL_ADDRESS is no address; one looks like hermes@example.org")
+        self.imap_host, self.smtp_host = (outfit.said(f"EMAIL_{what}_HOST") for what in ("IMAP", "SMTP"))
+        for what, host in (("IMAP", self.imap_host), ("SMTP", self.smtp_host)):
+            if not host:
+                raise NeedsLogin(f"EMAIL_{what}_HOST is missing: the name of the {what} server")
+        self._password = outfit.said("EMAIL_PASSWORD")
+        if not self._password:
+            raise NeedsLogin("EMAIL_PASSWORD is missing")
+        self._user = outfit.said("EMAIL_USER", self.address)
+        self._tls: ssl.SSLContext | None = None
+
+    async def open_mailbox(self, seconds: float) -> Imap:
+        return await Imap.open(
+            Mailbox(
+                host=self.imap_host,
+                port=self._port("IMAP", 993),
+                user=self._user,
+                password=self._password,
+                tls=await self._context(),
+                seconds=seconds,
+            )
+        )
+
+    async def open_smtp(self, seconds: float) -> aiosmtplib.SMTP:
+        """Connected and logged in."""
+        port, tls = self._port("SMTP", 587), await self._context()
+        client = aiosmtplib.SMTP(
+            hostname=self.smtp_host,
+            port=port,
+            timeout=seconds,
+            use_tls=tls is not None and port == 465,
+            start_tls=tls is not None and port != 465,
+            tls_context=tls,
+            local_hostname=self.address.rpartition("@")[2],
+        )
+        try:
+            await client.connect()
+            await client.ehlo()
+            if client.supports_extension("auth"):
+                await client.login(self._user, self._password)
+            return client
+        except aiosmtplib.SMTPResponseException as error:
+            client.close()
+            raise error_for(error.code, error.message) from None
+        except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
+            client.close()
+            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+            raise cannot_reach("SMTP", self.smtp_host, port, _as_known(cause)) from None
+        except BaseException:
+            client.close()
+            raise
+
+    async def submit(self, to: str, data: bytes, *, copy: bool, seconds: float) -> None:
+        """One mail, through a connection of its own. Only what goes wrong once the mail itself is on its way
+        leaves a doubt whether it arrived."""
+        client = await self.open_smtp(seconds)
+        on_its_way = False
+        try:
+            options = [f"SIZE={len(data)}"] if client.supports_extension("size") else []
+            await client.mail(self.address, options=options)
+            await client.rcpt(to)
+            if copy:
+                try:
+                    await client.rcpt(self.address)
+                except aiosmtplib.SMTPResponseException as error:
+                    log.info("email.no_copy why=%s", one_line(error.message))
+            on_its_way = True
+            await client.data(data)
+        except aiosmtplib.SMTPResponseException as error:
+            raise error_for(error.code, error.message) from None
+        except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
+            raise Unreachable(
+                f"The connection to the SMTP server broke ({_kind(error)})", maybe_done=on_its_way
+            ) from None
+        finally:
+            client.close()
+
+    def _port(self, what: str, usual: int) -> int:
+        port = whole_number(self._outfit, f"EMAIL_{what}_PORT", usual)
+        if not 0 < port < 65536:
+            raise UserError(f"EMAIL_{what}_PORT is {port}: a port is wanted, like {usual}.")
+        return port
+
+    async def _context(self) -> ssl.SSLContext | None:
+        """How connections are encrypted; they are, unless the servers are on this machine."""
+        if not is_on(self._outfit, "EMAIL_TLS"):
+            if any(host not in _LOCAL for host in (self.imap_host, self.smtp_host)):
+                raise UserError(
+                    "EMAIL_TLS=false is for servers on this machine only: the password would be readable.",
+                    hint="Take EMAIL_TLS out of the settings.",
+                )
+            return None
+        if self._tls is None:
+            path = self._outfit.said("EMAIL_CA_FILE") or None
+            try:
+                self._tls = await asyncio.to_thread(ssl.create_default_context, cafile=path)
+            except (OSError, ValueError) as error:
+                raise UserError(
+                    f"EMAIL_CA_FILE cannot be read: {one_line(path or '')} ({_kind(error)})."
+                ) from error
+        return self._tls
+
+
+def whole_number(outfit: Outfit, name: str, usual: int) -> int:
+    told = outfit.said(name, str(usual))
+    if not (told.isascii() and told.isdigit() and len(told) < 9):
+        raise UserError(f"{name} is {one_line(told, 20)}: a whole number is wanted, like {usual}.")
+    return int(told)
+
+
+def is_on(outfit: Outfit, name: str) -> bool:
+    return outfit.said(name, "true").lower() not in ("false", "no", "off", "0")
+
+
+def _kind(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer"
+    return one_line(getattr(error, "strerror", None) or type(error).__name__, 60)
+
+
+def _as_known(error: BaseException) -> Exception:
+    if isinstance(error, TimeoutError):
+        return TimeoutError()
+    if isinstance(error, aiosmtplib.SMTPServerDisconnected):
+        return ConnectionResetError(104, "it hung up")
+    return error if isinstance(error, Exception) else OSError()

@@ -1,0 +1,212 @@
+"""The words of a mail: HTML as text, soft line ends, what was quoted and what is new."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+_BLOCKS = frozenset((
+    "address", "article", "aside", "blockquote", "body", "center", "div", "dl", "dt", "dd", "fieldset",
+    "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main",
+    "nav", "ol", "p", "pre", "section", "table", "tr", "ul",
+))  # fmt: skip
+_SPACED = frozenset((
+    "p", "blockquote", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "table", "ul", "ol", "dl",
+))  # fmt: skip
+_SILENT = frozenset((
+    "head", "script", "style", "title", "template", "noscript", "svg", "math", "object",
+))  # fmt: skip
+_VOID = frozenset((
+    "br", "hr", "img", "input", "meta", "link", "wbr", "area", "base", "col", "embed", "source",
+    "track",
+))  # fmt: skip
+_DEEPEST = 60
+_BLANKS = re.compile(r"[ \t\r\n\f]+")
+_MANY_LINES = re.compile(r"\n{3,}")
+_ORIGINAL = re.compile(
+    r"^\s*(?:-{2,}\s*(?:original message|original-nachricht|ursprüngliche nachricht|message d'origine"
+    r"|mensaje original|messaggio originale|oorspronkelijk bericht|исходное сообщение|原始邮件"
+    r"|元のメッセージ)\s*-{2,}|_{20,})\s*$",
+    re.IGNORECASE,
+)
+_HEADER_LINE = re.compile(r"^\s*\*?(?:from|von|de|da|van|от|发件人|差出人)\s?[:：]\*?\s?\S", re.IGNORECASE)
+
+
+def html_to_text(html: str) -> str:
+    """What a person reads of it. Never raises; nothing in it is loaded or run."""
+    reader = _Reader()
+    try:
+        reader.feed(html)
+        reader.close()
+    except (AssertionError, ValueError, RecursionError):
+        # The parser gives up on some broken declarations; what was read so far is what there is.
+        pass
+    return reader.text()
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self._out: list[str] = []
+        self._silent = 0
+        self._pre = 0
+        self._quotes = 0
+        self._lists: list[int | None] = []
+        self._links: list[tuple[str, int]] = []
+        self._fresh = True
+        """Whether the last thing written ended a line."""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _SILENT:
+            self._silent += 1
+        if self._silent:
+            return
+        told = dict(attrs)
+        if tag in _BLOCKS:
+            self._end_line(2 if tag in _SPACED and not self._lists else 1)
+        match tag:
+            case "br":
+                self._write("\n")
+            case "hr":
+                self._write("---")
+                self._end_line(1)
+            case "img" if told.get("alt"):
+                self._write(f"[{told['alt']}]")
+            case "pre":
+                self._pre += 1
+            case "blockquote":
+                self._quotes = min(self._quotes + 1, _DEEPEST)
+            case "ul":
+                self._lists = [*self._lists[-_DEEPEST:], None]
+            case "ol":
+                start = told.get("start") or ""
+                first = int(start) if start.isascii() and start.isdigit() and len(start) < 9 else 1
+                self._lists = [*self._lists[-_DEEPEST:], first]
+            case "li":
+                self._begin_item()
+            case "td" | "th" if not self._fresh:
+                self._write(" | ")
+            case "a":
+                self._links.append((told.get("href") or "", len(self._out)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _SILENT:
+            self._silent = max(0, self._silent - 1)
+            return
+        if self._silent or tag in _VOID:
+            return
+        if tag == "a" and self._links:
+            self._end_link(*self._links.pop())
+        if tag in _BLOCKS:
+            self._end_line(2 if tag in _SPACED and len(self._lists) < 2 else 1)
+        match tag:
+            case "pre":
+                self._pre = max(0, self._pre - 1)
+            case "blockquote":
+                self._quotes = max(0, self._quotes - 1)
+            case "ul" | "ol" if self._lists:
+                self._lists.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self._silent:
+            return
+        if self._pre:
+            self._write(data)
+            return
+        words = _BLANKS.sub(" ", data)
+        if self._fresh:
+            words = words.lstrip(" ")
+        if words:
+            self._write(words)
+
+    def _write(self, text: str) -> None:
+        if not text:
+            return
+        mark = "> " * self._quotes
+        if mark:
+            text = text.replace("\n", f"\n{mark}")
+            if self._fresh:
+                text = mark + text
+        self._out.append(text)
+        self._fresh = text.rstrip("> ").endswith("\n") or (bool(mark) and text.endswith(f"\n{mark}"))
+
+    def _begin_item(self) -> None:
+        number = self._lists[-1] if self._lists else None
+        if number is not None:
+            self._lists[-1] = number + 1
+        indent = "  " * max(0, len(self._lists) - 1)
+        self._write(f"{indent}{'-' if number is None else f'{number}.'} ")
+        self._fresh = True
+
+    def _end_link(self, url: str, since: int) -> None:
+        label = "".join(self._out[since:]).strip()
+        if url.startswith(("http://", "https://", "mailto:")) and url.removeprefix("mailto:") not in label:
+            self._write(f" ({url})" if label else url)
+
+    def _end_line(self, count: int) -> None:
+        if self._out:
+            self._out.append("\n" * count)
+        self._fresh = True
+
+    def text(self) -> str:
+        lines = "".join(self._out).split("\n")
+        tidy = "\n".join(line.rstrip() for line in lines)
+        return _MANY_LINES.sub("\n\n", tidy.replace("\xa0", " ")).strip("\n")
+
+
+def unflowed(text: str, *, delete_space: bool = False) -> str:
+    """Text in `format=flowed` with its soft line ends taken out (RFC 3676)."""
+    lines: list[str] = []
+    soft = False
+    for line in text.split("\n"):
+        line = line.removeprefix(" ") if line.startswith((" ", " >")) else line
+        if soft and not line.startswith(">"):
+            lines[-1] += line
+        else:
+            lines.append(line)
+        soft = line.endswith(" ") and line != "-- " and not line.startswith(">")
+        if soft and delete_space:
+            lines[-1] = lines[-1][:-1]
+    return "\n".join(lines)
+
+
+def without_signature(text: str) -> str:
+    """Without what stands under the last “-- ”, if that is short enough to be a signature."""
+    lines = text.split("\n")
+    for place in range(len(lines) - 1, max(len(lines) - 16, 0), -1):
+        if lines[place] == "-- ":
+            return "\n".join(lines[:place]).rstrip()
+    return text
+
+
+def split_quote(text: str) -> tuple[str, str]:
+    """New words, and the older mail that a program put under them. A mail that is nothing but a quote, or
+    that answers between the lines, is left as it is."""
+    lines = text.split("\n")
+    for place, line in enumerate(lines):
+        following = next((one for one in lines[place + 1 :] if one.strip()), "")
+        if _ORIGINAL.match(line) and (line.strip("_ ") or _HEADER_LINE.match(following)):
+            return _parted(text, lines, place, place + 1)
+    end = len(lines)
+    while end > 0 and (not lines[end - 1].strip() or lines[end - 1].startswith(">")):
+        end -= 1
+    if not any(line.startswith(">") for line in lines[end:]):
+        return text, ""
+    begin = end
+    # “On Monday, Ann <ann@example.org> wrote:”, which may be broken over lines.
+    if end and lines[end - 1].rstrip().endswith((":", "：")):
+        while begin > max(0, end - 3) and lines[begin - 1].strip():
+            begin -= 1
+            if re.search(r"\d|@", lines[begin]) and re.match(r"\S+[ ,]", lines[begin]):
+                break
+        if not re.search(r"\d|@", " ".join(lines[begin:end])):
+            begin = end
+    return _parted(text, lines, begin, end)
+
+
+def _parted(text: str, lines: list[str], begin: int, quote: int) -> tuple[str, str]:
+    words = "\n".join(lines[:begin]).rstrip()
+    if not words.strip():
+        return text, ""
+    quoted = "\n".join(re.sub(r"^> ?", "", line) for line in lines[quote:]).strip()
+    return words, quoted

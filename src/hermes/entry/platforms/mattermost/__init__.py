@@ -1,0 +1,1 @@
+"""Mattermost: a bot account over WebSocket and REST."""

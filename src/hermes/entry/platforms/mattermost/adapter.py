@@ -1,0 +1,392 @@
+"""The Mattermost adapter: one bot account, over a WebSocket and REST v4.
+
+Mattermost acknowledges nothing and keeps nothing for who is away. So at every connection, once the new one
+hears, the posts since the stored cursor are read in each of the bot's channels, with an overlap; the cursor
+moves on when all of them are stored. A cursor is two moments of the server's clock: up to when everything is
+stored, and when the bot began, before which nothing is for it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hermes.domain.address import Address
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.message import Attachment, Body, Inbound, Receipt
+from hermes.domain.outfit import Finding, Outfit
+from hermes.domain.ports import Accept, Sink
+from hermes.domain.text import one_line
+from hermes.entry.platforms.mattermost import door
+from hermes.entry.platforms.mattermost.convert import (
+    ID,
+    KEY,
+    Channel,
+    Known,
+    Me,
+    as_events,
+    button_parts,
+    emoji_name,
+    key_of,
+    names_of,
+    place,
+    pressed,
+    read_channel,
+    time_of,
+    to_inbounds,
+    wanted,
+)
+from hermes.entry.platforms.mattermost.manifest import MANIFEST
+from hermes.entry.platforms.mattermost.rest import Rest, Server
+from hermes.entry.platforms.mattermost.wire import ALIVE, MISSED, Wire
+
+log = logging.getLogger("hermes.mattermost")
+TOKEN, URL = "MATTERMOST_TOKEN", "MATTERMOST_URL"
+_URL_SHAPE = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
+_TOKEN_SHAPE = re.compile(r"[A-Za-z0-9]{20,64}", re.ASCII)
+_OVERLAP = 60_000
+_PAGE, _PAGES = 200, 50
+_LOOKED_THROUGH = 6
+_GLANCE = 30
+"""What was sent a moment ago is among the newest posts."""
+_MOST_SINCE = 1_000
+"""So many posts come at once of those since a moment, and the server does not say which."""
+_MOST_FILES = 10
+_BATCH = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """How far the history is stored, in the server's milliseconds."""
+
+    at: int
+    begin: int
+
+    @classmethod
+    def read(cls, cursor: str | None) -> Place | None:
+        found = re.fullmatch(r"(\d{1,15}):(\d{1,15})", cursor or "", re.ASCII)
+        return None if found is None else cls(at=int(found[1]), begin=int(found[2]))
+
+    def __str__(self) -> str:
+        return f"{self.at}:{self.begin}"
+
+    @property
+    def since(self) -> int:
+        return max(self.at - _OVERLAP, self.begin)
+
+    def after(self, moments: Iterable[int]) -> Place:
+        return replace(self, at=max((self.at, *moments)))
+
+
+class MattermostAdapter:
+    def __init__(self, outfit: Outfit) -> None:
+        self._outfit = outfit
+        url, token = outfit.said(URL).rstrip("/"), outfit.said(TOKEN)
+        if not _URL_SHAPE.fullmatch(url):
+            raise NeedsLogin(f"{URL} is no address; one looks like https://chat.example.com")
+        if not _TOKEN_SHAPE.fullmatch(token):
+            raise NeedsLogin(f"{TOKEN} is no access token; one has 26 letters and digits")
+        self._server = Server(url=url, token=token, proxy=outfit.said("MATTERMOST_PROXY") or None)
+        self._rest = Rest(self._server)
+        self._callback = outfit.said("MATTERMOST_CALLBACK_URL")
+        self._secret = hmac.new(token.encode(), b"hermes buttons", hashlib.sha256).digest()
+        self._known = Known()
+        self._me: Me | None = None
+        self._wire: Wire | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return MANIFEST.capabilities
+
+    @property
+    def answer_seconds(self) -> float:
+        """How long an answer is waited for."""
+        return self._rest.answer_seconds
+
+    @answer_seconds.setter
+    def answer_seconds(self, seconds: float) -> None:
+        self._rest.answer_seconds = seconds
+
+    # --- what comes in ---
+
+    async def run(self, accept: Accept, cursor: str | None) -> None:
+        try:
+            me = await self._who()
+            begun = Place.read(cursor)
+            if begun is None:
+                newest = max((one.last_post_at for one in await self._channels()), default=0)
+                begun = Place(at=newest, begin=newest)
+
+            async def press(told: Any) -> bool:
+                return await self._press(told, accept)
+
+            async with (
+                door.opened(self._outfit, self._callback, press),
+                Wire.open(self._rest.session, self._server, self.answer_seconds) as wire,
+            ):
+                self._wire = wire
+                await self._live(accept, begun, wire, me)
+        finally:
+            self._wire = None
+            await self._rest.close()
+
+    async def _who(self) -> Me:
+        if self._me is None:
+            told = await self._rest.get("/users/me")
+            try:
+                number, name = told["id"], told["username"]
+            except (TypeError, KeyError):
+                number = name = ""
+            if not (isinstance(number, str) and ID.fullmatch(number) and isinstance(name, str) and name):
+                raise Unreachable("Mattermost does not say who the bot is: look at MATTERMOST_URL")
+            mode = self._outfit.said("MATTERMOST_REPLY_MODE", "off").lower()
+            if mode not in ("off", "thread"):
+                raise UserError(f"MATTERMOST_REPLY_MODE is {one_line(mode, 20)}: thread or off is wanted.")
+            self._me = Me(id=number, username=name, account=self._outfit.account, threads=mode == "thread")
+        return self._me
+
+    async def _live(self, accept: Accept, begun: Place, wire: Wire, me: Me) -> None:
+        here = await self._catch_up(accept, begun, me)
+        async for event in wire.events():
+            if event.get("event") == ALIVE:
+                await accept((), None)
+            elif event.get("event") == MISSED:
+                log.info("mattermost.missed: the history is read")
+                here = await self._catch_up(accept, here, me)
+            elif items := await self._items((event,), me):
+                here = here.after(map(time_of, items))
+                await accept(items, str(here))
+
+    async def _items(self, events: Sequence[Any], me: Me) -> list[Inbound]:
+        self._known.trim()
+        for event in events:
+            await self._learn(event, me)
+        now = self._outfit.clock.now()
+        found = [item for event in events for item in to_inbounds(event, me, self._known, now)]
+        nameless = {item.source.user for item in found if item.source.user and item.source.user_name is None}
+        if not nameless:
+            return found
+        await self._learn_names(sorted(nameless))
+        return [item for event in events for item in to_inbounds(event, me, self._known, now)]
+
+    async def _learn(self, event: Any, me: Me) -> None:
+        """Ask for what an event leaves out: what sort of channel it is, and what was answered to."""
+        chat, root = wanted(event, me)
+        if chat is not None and chat not in self._known.channels:
+            try:
+                channel = read_channel(await self._rest.get(f"/channels/{chat}"))
+            except Refused as error:
+                log.info("mattermost.left_out channel=%s why=%s", chat, error)
+                channel = None
+            if channel is not None:
+                self._known.channels[chat] = channel
+        if root is not None and root not in self._known.posts:
+            try:
+                post = await self._rest.get(f"/posts/{root}")
+            except Refused:
+                post = None
+            self._known.posts[root] = post if isinstance(post, dict) else None
+
+    async def _learn_names(self, people: Sequence[str]) -> None:
+        """Who they are is nice to know; nothing waits for it for long."""
+        try:
+            told = await self._rest.post("/users/ids", people[:_PAGE])
+        except HermesError as error:
+            log.info("mattermost.names why=%s", error)
+            return
+        for one in told if isinstance(told, list) else ():
+            if isinstance(one, dict) and isinstance(one.get("username"), str):
+                self._known.names[str(one.get("id"))] = one["username"]
+
+    # --- the history ---
+
+    async def _channels(self) -> list[Channel]:
+        told = await self._rest.get("/users/me/channels")
+        found = [channel for one in told if (channel := read_channel(one))] if isinstance(told, list) else []
+        self._known.channels |= {channel.id: channel for channel in found}
+        return found
+
+    async def _catch_up(self, accept: Accept, begun: Place, me: Me) -> Place:
+        """Store what happened since; the cursor moves when all of it is stored."""
+        here, since = begun, begun.since
+        for channel in await self._channels():
+            if channel.last_post_at <= since:
+                continue
+            try:
+                posts = await self._posts_since(channel.id, since)
+            except Refused as error:
+                log.info("mattermost.history channel=%s why=%s", channel.id, error)
+                continue
+            events = as_events(posts, since)
+            for start in range(0, len(events), _BATCH):
+                items = await self._items(events[start : start + _BATCH], me)
+                here = here.after(map(time_of, items))
+                await accept(items, None)
+        await accept((), str(here))
+        return here
+
+    async def _posts_since(self, chat: str, since: int) -> list[Any]:
+        """With those that were changed since; if they are too many, with the new ones alone."""
+        posts, _ = _listed(await self._rest.get(f"/channels/{chat}/posts", since=since))
+        if len(posts) < _MOST_SINCE:
+            self._known.posts |= posts
+            return list(posts.values())
+        found: dict[str, Any] = {}
+        async for page in self._pages(chat, _PAGES, _PAGE):
+            found |= page
+            if any(_made(post) <= since for post in page.values()):
+                break
+        if len(found) >= _PAGES * _PAGE:
+            log.warning("mattermost.history channel=%s: only the last %d are read", chat, len(found))
+        return list(found.values())
+
+    async def _pages(self, chat: str, most: int, size: int) -> AsyncIterator[dict[str, Any]]:
+        """The posts of a channel, the newest first, page by page; the first one has this size."""
+        before: dict[str, str] = {}
+        for _ in range(most):
+            posts, order = _listed(await self._rest.get(f"/channels/{chat}/posts", per_page=size, **before))
+            yield {number: posts[number] for number in order}
+            if len(order) < size:
+                return
+            before, size = {"before": order[-1]}, _PAGE
+
+    async def _press(self, told: Any, accept: Accept) -> bool:
+        me = await self._who()
+        chat = told.get("channel_id") if isinstance(told, dict) else None
+        item = pressed(told, me, self._known, self._secret, self._outfit.clock.now())
+        if item is None:
+            log.info("mattermost.left_out: a press that is none of ours")
+            return False
+        if chat not in self._known.channels:
+            await self._channels()
+            item = pressed(told, me, self._known, self._secret, self._outfit.clock.now()) or item
+        await accept((item,), None)
+        return True
+
+    # --- what goes out ---
+
+    async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
+        """Answers in Mattermost are threads, and those are in the address: `reply_to` adds nothing."""
+        post: dict[str, Any] = {**place(to), "message": body.text}
+        if body.attachments:
+            post["file_ids"] = [await self._upload(to, file) for file in body.attachments[:_MOST_FILES]]
+        # The server takes no second post with the same pending id for half a minute; after that the
+        # property tells which message it was.
+        post["pending_post_id"] = key_of(to, key)
+        post["props"] = {KEY: key_of(to, key)}
+        if parts := button_parts(body.buttons, to, self._callback, self._secret):
+            post["props"]["attachments"] = parts
+        return _receipt(to, await self._rest.post("/posts", post))
+
+    async def _upload(self, to: Address, file: Attachment) -> str:
+        try:
+            data = await self._outfit.open_file(file)
+        except UserError as error:
+            raise Refused(str(error)) from error
+        name = file.name or f"file.{(file.mime or 'application/bin').rpartition('/')[2]}"
+        return await self._rest.upload(to.chat, name, data, file.mime)
+
+    async def edit(self, receipt: Receipt, body: Body) -> None:
+        path = f"/posts/{_number(receipt)}/patch"
+        told = await self._rest.put(path, {"message": body.text})
+        props = told.get("props") if isinstance(told, dict) else None
+        props = dict(props) if isinstance(props, dict) else {}
+        parts = button_parts(body.buttons, receipt.to, self._callback, self._secret)
+        if names_of(props.get("attachments")) != names_of(parts):
+            props.pop("attachments", None)
+            await self._rest.put(path, {"props": {**props, **({"attachments": parts} if parts else {})}})
+
+    async def delete(self, receipt: Receipt) -> None:
+        await self._rest.delete(f"/posts/{_number(receipt)}")
+
+    async def find_sent(self, to: Address, key: str) -> Receipt | None:
+        me, wanted_key = await self._who(), key_of(to, key)
+        async for page in self._pages(place(to)["channel_id"], _LOOKED_THROUGH, _GLANCE):
+            for post in page.values():
+                props = post.get("props")
+                if isinstance(props, dict) and props.get(KEY) == wanted_key and post.get("user_id") == me.id:
+                    return _receipt(to, post)
+        return None
+
+    async def typing(self, to: Address) -> None:
+        spot = place(to)
+        asked = {"channel_id": spot["channel_id"], "parent_id": spot.get("root_id", "")}
+        if self._wire is not None:
+            await self._wire.ask("user_typing", asked)
+        else:
+            await self._rest.post("/users/me/typing", asked)
+
+    async def react(self, receipt: Receipt, emoji: str) -> None:
+        me = await self._who()
+        asked = {"user_id": me.id, "post_id": _number(receipt), "emoji_name": emoji_name(emoji)}
+        await self._rest.post("/reactions", asked)
+
+    async def open_thread(self, parent: Address, name: str) -> Address:
+        told = await self._rest.post(
+            "/posts", {**place(replace(parent, thread=None)), "message": one_line(name, 200) or "…"}
+        )
+        return replace(parent, thread=_receipt(parent, told).ref)
+
+    async def fetch(self, ref: str, sink: Sink) -> None:
+        await self._rest.download(ref, sink)
+
+    # --- a look from outside ---
+
+    async def check(self) -> Sequence[Finding]:
+        try:
+            me = await self._who()
+            found = [Finding(good=True, text=f"Mattermost knows the bot as @{one_line(me.username, 60)}.")]
+            found.append(_membership(await self._channels()))
+            async with Wire.open(self._rest.session, self._server, self.answer_seconds):
+                found.append(Finding(good=True, text="Its WebSocket says hello."))
+        finally:
+            await self._rest.close()
+        if self._callback:
+            text = f"Buttons are shown; Mattermost tells {one_line(self._callback, 120)} of presses."
+            hint = "An address in your network has to be in the server's AllowedUntrustedInternalConnections."
+            return [*found, Finding(good=True, text=text, hint=hint)]
+        text = "There are no buttons: questions are answered in words (no MATTERMOST_CALLBACK_URL)."
+        return [*found, Finding(good=True, text=text)]
+
+
+def _membership(channels: Sequence[Channel]) -> Finding:
+    shared = sum(1 for one in channels if one.type != "D")
+    if shared:
+        return Finding(good=True, text=f"It is in {shared} channels, beside private chats.")
+    return Finding(
+        good=True,
+        text="It is in no channel; people can write to it privately.",
+        hint="Add it to the team first, then to a channel: /invite @its-name.",
+    )
+
+
+def _receipt(to: Address, post: Any) -> Receipt:
+    number = post.get("id") if isinstance(post, dict) else None
+    if not isinstance(number, str) or not ID.fullmatch(number):
+        raise Unreachable("Mattermost does not say which message it took", maybe_done=True)
+    return Receipt(to=to, ref=number)
+
+
+def _number(receipt: Receipt) -> str:
+    if not ID.fullmatch(receipt.ref):
+        raise Refused("that is no message of Mattermost's")
+    return receipt.ref
+
+
+def _listed(told: Any) -> tuple[dict[str, Any], list[str]]:
+    """A list of posts: all that came with it, and the order of those that were asked for."""
+    try:
+        posts = {str(number): post for number, post in told["posts"].items() if isinstance(post, dict)}
+        return posts, [number for number in told["order"] if number in posts]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise Unreachable("Mattermost's list of posts cannot be read") from error
+
+
+def _made(post: Mapping[str, Any]) -> int:
+    made = post.get("create_at")
+    return made if isinstance(made, int) else 0

@@ -1,0 +1,458 @@
+"""Between Mattermost's words and ours: events to `Inbound`s, error answers to our errors, buttons to message
+attachments. Pure functions; an event that cannot be read gives nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.ids import DeliveryId
+from hermes.domain.message import Attachment, Button, Inbound, MediaKind, ReplyTo, What, media_kind
+from hermes.domain.text import one_line, storable
+
+NAME = "mattermost"
+ID = re.compile(r"[a-z0-9]{26}", re.ASCII)
+KEY = "hermes_key"
+"""The property of a post of ours that says which message of the outbox it is."""
+_CHATTED = frozenset({"", "me", "slack_attachment"})
+"""The types of posts that are somebody's words; the others tell of joined people, calls and the like."""
+_SPOKEN = frozenset(
+    {"audio/ogg", "audio/opus", "audio/webm", "audio/mp4", "audio/x-m4a", "audio/aac", "audio/amr"}
+)
+"""What telephones and browsers record. Mattermost itself does not tell a voice from other sounds."""
+_EMOJI = {
+    "👀": "eyes", "👍": "+1", "👎": "-1", "✅": "white_check_mark", "❌": "x", "❤": "heart", "🎉": "tada",
+    "🤔": "thinking", "🙏": "pray", "👌": "ok_hand", "🔥": "fire", "👏": "clap", "😁": "grin", "😄": "smile",
+    "😂": "joy", "😢": "cry", "🚀": "rocket", "💯": "100", "⚠": "warning", "⏳": "hourglass_flowing_sand",
+}  # fmt: skip
+_EMOJI_NAMED = {name: emoji for emoji, name in _EMOJI.items()} | {"thumbsup": "👍", "thumbsdown": "👎"}
+_EMOJI_SHAPE = re.compile(r"[a-z0-9_+-]{1,64}", re.ASCII)
+_MOST_QUOTED = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Me:
+    """Who the bot is; `account` is how the operator calls it. `threads`: what is said to it in a channel
+    begins a thread."""
+
+    id: str
+    username: str
+    account: str = DEFAULT_ACCOUNT
+    threads: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    id: str
+    type: str
+    name: str = ""
+    team: str = ""
+    last_post_at: int = 0
+
+
+@dataclass(slots=True)
+class Known:
+    """What was asked of the server and is not told with every event; bounded. A post that is gone is None."""
+
+    channels: dict[str, Channel] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    posts: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
+
+    def trim(self, most: int = 5_000) -> None:
+        held: tuple[dict[str, Any], ...] = (self.channels, self.names, self.posts)
+        for one in held:
+            if len(one) > most:
+                one.clear()
+
+
+_UNREADABLE = (
+    TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError, OSError,
+)  # fmt: skip
+
+
+def to_inbounds(event: Any, me: Me, known: Known, now: datetime) -> tuple[Inbound, ...]:
+    """What an event means; nothing for one that is none of ours or cannot be read. `now` is when we came into
+    a channel or left it, which nobody tells."""
+    try:
+        found = _converted(event, me, known, now)
+    except _UNREADABLE:
+        return ()
+    return () if found is None else (found,)
+
+
+def _converted(event: Mapping[str, Any], me: Me, known: Known, now: datetime) -> Inbound | None:
+    data, name = event["data"], event["event"]
+    if name in ("posted", "post_edited"):
+        post = _decoded(data["post"])
+        what = What.MESSAGE if name == "posted" else What.EDIT
+        return _message(post, _channel(post, data, known), me, known, what)
+    if name == "reaction_added":
+        return _reaction(_decoded(data["reaction"]), event, me, known)
+    whom = data.get("user_id") or event["broadcast"].get("user_id")
+    if name in ("user_added", "user_removed") and whom == me.id:
+        chat = _id(event["broadcast"].get("channel_id") or data["channel_id"])
+        return Inbound(
+            delivery=DeliveryId(f"{name}:{chat}:{int(now.timestamp() * 1000)}"),
+            source=_source(known.channels.get(chat) or Channel(id=chat, type="O"), me, None, known),
+            at=now,
+            what=What.JOINED if name == "user_added" else What.LEFT,
+        )
+    return None
+
+
+def wanted(event: Any, me: Me) -> tuple[str | None, str | None]:
+    """The channel and the post that have to be known before an event can be read."""
+    try:
+        name, data = event["event"], event["data"]
+        if name in ("posted", "post_edited"):
+            post = _decoded(data["post"])
+            if _id(post["user_id"]) == me.id:
+                return None, None
+            told = name == "posted" and data.get("channel_type")
+            root = _id(post["root_id"]) if post.get("root_id") else None
+            return None if told else _id(post["channel_id"]), root
+        if name == "reaction_added" and _decoded(data["reaction"])["user_id"] != me.id:
+            return _id(event["broadcast"]["channel_id"]), None
+    except _UNREADABLE:
+        pass
+    return None, None
+
+
+def as_events(posts: Sequence[Any], since: int) -> list[dict[str, Any]]:
+    """Posts of the history as the events that we missed, in the order in which they happened."""
+    found: list[tuple[int, dict[str, Any]]] = []
+    for post in posts:
+        try:
+            if post.get("delete_at"):
+                continue
+            made, edited = _int(post["create_at"]), _int(post.get("edit_at") or 0)
+            if made > since:
+                found.append((made, {"event": "posted", "data": {"post": post}}))
+            if edited > since:
+                found.append((edited, {"event": "post_edited", "data": {"post": post}}))
+            for one in (post.get("metadata") or {}).get("reactions") or ():
+                if (at := _int(one["create_at"])) > since:
+                    told = {"event": "reaction_added", "data": {"reaction": one}}
+                    found.append((at, {**told, "broadcast": {"channel_id": post["channel_id"]}}))
+        except _UNREADABLE:
+            continue
+    return [event for _, event in sorted(found, key=lambda one: one[0])]
+
+
+def read_channel(told: Any) -> Channel | None:
+    try:
+        at = told.get("last_post_at") or 0
+        return Channel(
+            id=_id(told["id"]),
+            type=_text(told["type"]),
+            name=storable(_text(told.get("display_name"))),
+            team=_text(told.get("team_id")),
+            last_post_at=_int(at),
+        )
+    except _UNREADABLE:
+        return None
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+def _message(post: Mapping[str, Any], channel: Channel, me: Me, known: Known, what: What) -> Inbound | None:
+    number, author = _id(post["id"]), _id(post["user_id"])
+    if author == me.id or _text(post.get("type")) not in _CHATTED or post.get("delete_at"):
+        return None
+    text, mentioned = spoken(_text(post["message"]), me)
+    attachments = tuple(_attachments(post))
+    if not (text or attachments or mentioned):
+        return None
+    at = _int(post["create_at"]) if what is What.MESSAGE else _int(post["edit_at"])
+    root = _id(post["root_id"]) if post.get("root_id") else None
+    return Inbound(
+        delivery=DeliveryId(f"{what.value}:{number}" + ("" if what is What.MESSAGE else f":{at}")),
+        source=_source(channel, me, post, known),
+        at=_time(at),
+        what=what,
+        ref=number,
+        text=text,
+        attachments=attachments,
+        reply_to=None if root is None else _reply(root, me, known),
+        mentions_me=mentioned,
+    )
+
+
+def _source(channel: Channel, me: Me, post: Mapping[str, Any] | None, known: Known) -> Source:
+    kind = Kind.PRIVATE if channel.type == "D" else Kind.GROUP
+    thread = author = None
+    props: Any = {}
+    if post is not None:
+        author = _id(post["user_id"])
+        thread = _id(post["root_id"]) if post.get("root_id") else None
+        props = post.get("props")
+        if thread is None and me.threads and kind is Kind.GROUP:
+            thread = _id(post["id"])
+    if thread is not None and kind is Kind.GROUP:
+        kind = Kind.THREAD
+    props = props if isinstance(props, dict) else {}
+    return Source(
+        address=Address(platform=NAME, account=me.account, chat=channel.id, thread=thread),
+        kind=kind,
+        user=author,
+        user_name=None if author is None else storable(known.names.get(author, "")) or None,
+        chat_name=None if kind is Kind.PRIVATE else channel.name or None,
+        guild=channel.team or None,
+        parent_chat=channel.id if kind is Kind.THREAD else None,
+        is_bot="true" in (props.get("from_bot"), props.get("from_webhook"), props.get("from_plugin")),
+    )
+
+
+def _channel(post: Mapping[str, Any], data: Mapping[str, Any], known: Known) -> Channel:
+    number = _id(post["channel_id"])
+    if isinstance(data.get("channel_type"), str) and data["channel_type"]:
+        return Channel(
+            id=number,
+            type=data["channel_type"],
+            name=storable(_text(data.get("channel_display_name"))),
+            team=_text(data.get("team_id")),
+        )
+    return known.channels[number]
+
+
+def spoken(text: str, me: Me) -> tuple[str, bool]:
+    """What was said, without our own name at its start, and whether it names us. Who wants a slash at the
+    start of a message has to write a blank before it."""
+    name = re.compile(rf"(?<![\w@.-])@{re.escape(me.username)}(?![\w-]|\.\w)", re.IGNORECASE | re.ASCII)
+    found = name.search(text)
+    if found is not None and not text[: found.start()].strip():
+        text = text[found.end() :].lstrip(" ,:\n")
+    if text.lstrip().startswith("/"):
+        text = text.lstrip()
+    return text, found is not None
+
+
+def _attachments(post: Mapping[str, Any]) -> Iterator[Attachment]:
+    metadata = post.get("metadata")
+    infos = metadata.get("files") if isinstance(metadata, dict) else None
+    told = {one["id"]: one for one in infos or () if isinstance(one, dict) and isinstance(one.get("id"), str)}
+    for number in post.get("file_ids") or ():
+        info = told.get(number, {})
+        mime = _text(info.get("mime_type")).partition(";")[0].strip().lower()
+        size = info.get("size")
+        known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**53
+        yield Attachment(
+            kind=MediaKind.VOICE if mime in _SPOKEN else media_kind(mime),
+            ref=_id(number),
+            name=storable(_text(info.get("name"))) or None,
+            mime=storable(mime) or None,
+            size=size if known else None,
+        )
+
+
+def _reply(root: str, me: Me, known: Known) -> ReplyTo:
+    post = known.posts.get(root) or {}
+    author = _text(post.get("user_id"))
+    return ReplyTo(
+        ref=root,
+        text=_text(post.get("message"))[:_MOST_QUOTED],
+        author=storable(known.names.get(author, "")) or None,
+        mine=author == me.id,
+    )
+
+
+def _reaction(told: Mapping[str, Any], event: Mapping[str, Any], me: Me, known: Known) -> Inbound | None:
+    post, person, name = _id(told["post_id"]), _id(told["user_id"]), told["emoji_name"]
+    channel = known.channels[_id(event["broadcast"]["channel_id"])]
+    if person == me.id or not _EMOJI_SHAPE.fullmatch(name):
+        return None
+    at = _int(told["create_at"])
+    return Inbound(
+        delivery=DeliveryId(f"reaction:{post}:{person}:{name}:{at}"),
+        source=Source(
+            address=Address(platform=NAME, account=me.account, chat=channel.id),
+            kind=Kind.PRIVATE if channel.type == "D" else Kind.GROUP,
+            user=person,
+            user_name=storable(known.names.get(person, "")) or None,
+            chat_name=channel.name or None,
+        ),
+        at=_time(at),
+        what=What.REACTION,
+        ref=post,
+        text=_EMOJI_NAMED.get(name, f":{name}:"),
+    )
+
+
+def emoji_name(emoji: str) -> str:
+    bare = emoji.replace("\ufe0f", "")
+    name = _EMOJI.get(bare) or bare.strip(":")
+    if not _EMOJI_SHAPE.fullmatch(name):
+        raise Refused(f"Mattermost has no name that we know for {one_line(emoji, 20)}")
+    return name
+
+
+# --- buttons -------------------------------------------------------------------------------------
+
+
+def pressed(told: Any, me: Me, known: Known, secret: bytes, now: datetime) -> Inbound | None:
+    """A pressed button, if it is one of ours: its context holds what only the server and we know."""
+    try:
+        chat, value = _id(told["channel_id"]), told["context"]["value"]
+        given = told["context"]["signature"]
+        if not hmac.compare_digest(given.encode(), signature(secret, chat, value).encode()):
+            return None
+        trigger = _text(told.get("trigger_id")) or f"{told['post_id']}:{told['user_id']}:{now.timestamp()}"
+        channel = known.channels.get(chat) or Channel(id=chat, type="O")
+        root = told["context"].get("thread")
+        post = {"user_id": told["user_id"], "root_id": root, "id": told["post_id"]}
+        known.names[_id(told["user_id"])] = _text(told.get("user_name"))
+        return Inbound(
+            delivery=DeliveryId(f"button:{hashlib.sha256(trigger.encode()).hexdigest()[:32]}"),
+            source=_source(channel, replace(me, threads=False), post, known),
+            at=now,
+            what=What.BUTTON,
+            ref=_id(told["post_id"]),
+            button=storable(value),
+        )
+    except _UNREADABLE:
+        return None
+
+
+def signature(secret: bytes, chat: str, value: str) -> str:
+    return hmac.new(secret, f"{chat}\n{value}".encode(), hashlib.sha256).hexdigest()
+
+
+def button_parts(buttons: Sequence[Button], to: Address, url: str, secret: bytes) -> list[dict[str, Any]]:
+    """Buttons as a message attachment. Without an address for presses, the words that one may answer."""
+    shown = [one for one in buttons if one.label.strip()]
+    if not shown:
+        return []
+    words = " · ".join(f"`{one_line(one.label, 80)}`" for one in shown)
+    if not url:
+        return [{"fallback": "Answer in words.", "text": f"Answer with one of: {words}"}]
+    actions = [
+        {
+            "id": f"choice{number}",
+            "name": one_line(one.label, 80),
+            "type": "button",
+            "integration": {
+                "url": url,
+                "context": {
+                    "value": one.value,
+                    "thread": to.thread,
+                    "signature": signature(secret, to.chat, one.value),
+                },
+            },
+        }
+        for number, one in enumerate(shown)
+    ]
+    return [{"fallback": f"Choices: {words}", "text": "", "actions": actions}]
+
+
+def names_of(parts: Any) -> list[str]:
+    """What the buttons of message attachments say, and the texts beside them."""
+    names: list[str] = []
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict):
+            actions = part.get("actions")
+            named = [one.get("name") for one in actions or () if isinstance(one, dict)]
+            names += [_text(part.get("text")), *map(_text, named)]
+    return [name for name in names if name]
+
+
+# --- what goes out -------------------------------------------------------------------------------
+
+
+def place(to: Address) -> dict[str, str]:
+    """An address as fields of a post."""
+    if not ID.fullmatch(to.chat):
+        raise Refused(f"{to} is not a channel: its id is wanted, 26 letters and digits (channel → View Info)")
+    if to.thread is None:
+        return {"channel_id": to.chat}
+    if not ID.fullmatch(to.thread):
+        raise Refused(f"{to} is not a thread: the id of its first message is wanted")
+    return {"channel_id": to.chat, "root_id": to.thread}
+
+
+def key_of(to: Address, key: str) -> str:
+    """The same for the same message of the outbox, and for no other."""
+    return hashlib.sha256(f"{to}\n{key}".encode()).hexdigest()[:32]
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+def error_for(status: int, answer: Any, headers: Mapping[str, str]) -> HermesError:
+    """What an answer that is no success means for who called."""
+    answer = answer if isinstance(answer, dict) else {}
+    sort = _text(answer.get("id"))
+    told = one_line(_text(answer.get("message")) or f"HTTP {status}", 160)
+    if status == 429:
+        return Unreachable("Mattermost wants us to be slower", after=_wait(headers))
+    if status >= 500:
+        return Unreachable(f"Mattermost has a fault of its own ({told})", maybe_done=True)
+    if 300 <= status < 400:
+        return Unreachable("Mattermost sends us elsewhere: set MATTERMOST_URL to the address where it ends")
+    if status == 401:
+        return NeedsLogin(
+            "Mattermost does not take the token: make a new one, or enable the bot again (MATTERMOST_TOKEN)"
+        )
+    if status == 413 or "too_large" in sort:
+        return Refused(f"The file is too large for this Mattermost ({told})")
+    if "message_length" in sort:
+        return Refused(f"The message is too long for this Mattermost ({told})")
+    if "root_id" in sort:
+        return Refused(f"The thread is gone ({told})")
+    if status == 403:
+        return Refused(f"Mattermost does not let the bot do that there: add it to the channel ({told})")
+    if status == 404:
+        return Refused(f"Mattermost does not have it any more ({told})")
+    return Refused(f"Mattermost refuses it ({told})")
+
+
+def _wait(headers: Mapping[str, str]) -> float:
+    """The seconds to wait: told as such, or as those that are left of the current window."""
+    for name in ("Retry-After", "X-Ratelimit-Reset"):
+        told = headers.get(name, "")
+        if told.isascii() and told.isdigit() and int(told) <= 3_600:
+            return float(max(int(told), 1))
+    return 5.0
+
+
+# --- small things --------------------------------------------------------------------------------
+
+
+def _decoded(value: Any) -> Mapping[str, Any]:
+    """Posts and reactions are JSON within JSON; those of the history are not."""
+    found = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(found, dict):
+        raise ValueError("not an object")
+    return found
+
+
+def _id(value: Any) -> str:
+    if not isinstance(value, str) or not ID.fullmatch(value):
+        raise ValueError("not an id of Mattermost's")
+    return value
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**62:
+        raise ValueError("not a number of Mattermost's")
+    return value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _time(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def time_of(item: Inbound) -> int:
+    return round(item.at.timestamp() * 1000)

@@ -1,0 +1,84 @@
+"""Mattermost on paper."""
+
+from __future__ import annotations
+
+from hermes.domain.capabilities import (
+    Capabilities,
+    Flavour,
+    Grade,
+    Manifest,
+    MediaLimit,
+    SettingField,
+    TextUnit,
+)
+from hermes.domain.message import MediaKind
+
+MOST_TEXT = 16_383
+_FILE = MediaLimit(max_bytes=100_000_000, caption=MOST_TEXT)
+
+MANIFEST = Manifest(
+    name="mattermost",
+    title="Mattermost",
+    adapter="hermes.entry.platforms.mattermost.adapter:MattermostAdapter",
+    capabilities=Capabilities(
+        max_text=MOST_TEXT,
+        unit=TextUnit.CHARS,
+        flavour=Flavour.COMMONMARK,
+        edit_interval=1.0,
+        deletes=True,
+        threads=Grade.FULL,
+        # Without an address at which the server can reach us, questions are answered in words.
+        buttons=Grade.PARTIAL,
+        media=dict.fromkeys((MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE), _FILE),
+        fetches=True,
+        typing=True,
+        reactions=True,
+        history=True,
+        dedupe_seconds=30.0,
+        silence_seconds=150.0,
+        # Its own programs keep a line that begins with a slash for themselves.
+        command_prefix="!",
+        called_by_name=True,
+    ),
+    requires=("aiohttp",),
+    settings=(
+        SettingField(
+            env="MATTERMOST_URL",
+            title="The address of your Mattermost server",
+            hint="As in your browser, without the team's name: https://chat.example.com",
+        ),
+        SettingField(
+            env="MATTERMOST_TOKEN",
+            title="The bot's access token",
+            secret=True,
+            hint="Integrations → Bot Accounts → Add Bot Account shows it once; 26 letters and digits.",
+        ),
+        SettingField(
+            env="MATTERMOST_REPLY_MODE",
+            title="Whether it answers in channels in a thread (thread) or below (off)",
+            required=False,
+        ),
+        SettingField(
+            env="MATTERMOST_CALLBACK_URL",
+            title="The address at which Mattermost tells us of pressed buttons",
+            required=False,
+            hint="Empty if the server cannot reach this machine: questions are then answered in words.",
+        ),
+        SettingField(
+            env="MATTERMOST_CALLBACK_PORT",
+            title="The port on which presses are awaited (8446)",
+            required=False,
+        ),
+        SettingField(
+            env="MATTERMOST_CALLBACK_HOST",
+            title="The address of this machine on which presses are awaited (127.0.0.1)",
+            required=False,
+        ),
+        SettingField(
+            env="MATTERMOST_PROXY",
+            title="An HTTP proxy through which Mattermost is reached",
+            required=False,
+        ),
+    ),
+    evidence="D: our fake of REST v4 and the WebSocket, judged by the vendor's @mattermost/client",
+)

@@ -1,0 +1,132 @@
+"""Calls of Mattermost's REST interface (v4). Faults become our errors, without the token in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from hermes.domain.errors import Refused, Unreachable
+from hermes.domain.ports import Sink
+from hermes.entry.platforms.mattermost.convert import ID, error_for
+
+_PIECE = 64 * 1024
+_UPLOAD_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """Where it is and who we are there."""
+
+    url: str
+    token: str
+    proxy: str | None = None
+
+    @property
+    def socket_url(self) -> str:
+        return "ws" + self.url.removeprefix("http") + "/api/v4/websocket"
+
+
+class Rest:
+    answer_seconds = 30.0
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._session: aiohttp.ClientSession | None = None
+        self._over = False
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        if self._over:
+            raise Unreachable("the connection to Mattermost has ended")
+        if self._session is None:
+            # The server's cookies would be credentials of another kind.
+            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+        return self._session
+
+    async def close(self) -> None:
+        self._over = True
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, path: str, **params: str | int) -> Any:
+        return await self._ask("GET", path, self.answer_seconds, params=params)
+
+    async def post(self, path: str, asked: Any) -> Any:
+        return await self._ask("POST", path, self.answer_seconds, json=asked)
+
+    async def put(self, path: str, asked: Mapping[str, Any]) -> Any:
+        return await self._ask("PUT", path, self.answer_seconds, json=asked)
+
+    async def delete(self, path: str) -> Any:
+        return await self._ask("DELETE", path, self.answer_seconds)
+
+    async def upload(self, channel: str, name: str, data: bytes, mime: str | None) -> str:
+        """The id of a file that no post has yet; one that stays alone is seen by nobody."""
+        form = aiohttp.FormData()
+        form.add_field("channel_id", channel)
+        form.add_field("files", data, filename=name, content_type=mime or "application/octet-stream")
+        seconds = max(self.answer_seconds, _UPLOAD_SECONDS)
+        try:
+            told = await self._ask("POST", "/files", seconds, data=form)
+        except Unreachable as error:
+            raise Unreachable(str(error), after=error.after) from error
+        try:
+            number = told["file_infos"][0]["id"]
+        except (TypeError, KeyError, IndexError):
+            number = None
+        if not isinstance(number, str) or not ID.fullmatch(number):
+            raise Unreachable("Mattermost does not say which file it took")
+        return number
+
+    async def download(self, number: str, sink: Sink) -> None:
+        if not ID.fullmatch(number):
+            raise Refused("that is no file of Mattermost's")
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=30.0, sock_read=self.answer_seconds)
+        try:
+            async with self.session.get(
+                self._url(f"/files/{number}"), timeout=limit, **self._common()
+            ) as response:
+                if response.status != 200:
+                    raise error_for(response.status, None, response.headers)
+                async for piece in response.content.iter_chunked(_PIECE):
+                    await sink(piece)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Unreachable(f"The file stopped coming ({type(error).__name__})") from None
+
+    async def _ask(self, method: str, path: str, seconds: float, **more: Any) -> Any:
+        limit = aiohttp.ClientTimeout(total=seconds)
+        try:
+            async with self.session.request(
+                method, self._url(path), timeout=limit, **self._common(), **more
+            ) as response:
+                raw, status, headers = await response.read(), response.status, response.headers
+        except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
+            raise Unreachable(f"Mattermost cannot be reached ({type(error).__name__})") from None
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Unreachable(
+                f"Mattermost did not answer ({type(error).__name__})", maybe_done=True
+            ) from None
+        try:
+            answer = json.loads(raw)
+        except ValueError:
+            answer = None
+        if status >= 300 and not (status == 404 and answer is None):
+            raise error_for(status, answer, headers)
+        if answer is None:
+            raise Unreachable("What answers there is no Mattermost: look at MATTERMOST_URL", maybe_done=True)
+        return answer
+
+    def _url(self, path: str) -> str:
+        return f"{self._server.url}/api/v4{path}"
+
+    def _common(self) -> dict[str, Any]:
+        # A redirect would carry the token to whoever it names.
+        return {
+            "headers": {"Authorization": f"Bearer {self._server.token}"},
+            "proxy": self._server.proxy,
+            "allow_redirects": False,
+        }

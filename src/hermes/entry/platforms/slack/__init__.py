@@ -1,0 +1,1 @@
+"""Slack: direct messages, channels and threads, through Socket Mode or the Events API."""

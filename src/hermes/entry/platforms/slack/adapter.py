@@ -1,0 +1,381 @@
+"""The Slack adapter: one bot in one workspace, through the Web API over HTTP; what happens comes through a
+socket (Socket Mode) or by signed calls (the Events API). Without an SDK: see docs/decisions/0005.
+
+Slack keeps nothing for who is away, so the mark up to which everything is stored is the cursor, and the
+conversations are read from there at every connect."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hermes.domain.address import Address
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.message import Attachment, Body, Inbound, Receipt
+from hermes.domain.outfit import Finding, Outfit
+from hermes.domain.ports import Accept, Sink
+from hermes.domain.text import one_line
+from hermes.entry.platforms.slack.api import Api, Told
+from hermes.entry.platforms.slack.convert import Me, moment_of, place_of, to_inbounds
+from hermes.entry.platforms.slack.doors import Door, Ears, Socket, open_socket
+from hermes.entry.platforms.slack.history import Mark, Missed, find_sent
+from hermes.entry.platforms.slack.manifest import MANIFEST
+from hermes.entry.platforms.slack.wire import (
+    KEY_EVENT,
+    blocks,
+    emoji_name,
+    file_name,
+    scope_findings,
+    tagged,
+)
+
+log = logging.getLogger("hermes.slack")
+API = "https://slack.com/api"
+_LOOK_SECONDS = 60.0
+_NAME_SECONDS = 0.5
+_MOST_NAMES = 5000
+_SHARED_SECONDS = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
+_FIND_SECONDS = 26 * 3600.0
+
+
+class SlackAdapter:
+    quiet_seconds = 30.0
+    """How long the socket may be silent before we tell that it lives."""
+
+    def __init__(self, outfit: Outfit) -> None:
+        self._outfit = outfit
+        token = outfit.said("SLACK_BOT_TOKEN")
+        if not token.startswith("xoxb-") or not token.isascii() or len(token) < 15:
+            raise NeedsLogin("SLACK_BOT_TOKEN is no bot token; one begins with xoxb- (OAuth & Permissions)")
+        self._app_token = outfit.said("SLACK_APP_TOKEN")
+        if self._app_token and not (self._app_token.startswith("xapp-") and self._app_token.isascii()):
+            raise NeedsLogin("SLACK_APP_TOKEN is no app token; one begins with xapp- (Basic Information)")
+        self._secret = outfit.said("SLACK_SIGNING_SECRET")
+        if not self._app_token and not self._secret:
+            raise NeedsLogin(
+                "Slack needs SLACK_APP_TOKEN (Socket Mode), or SLACK_SIGNING_SECRET (the Events API)"
+            )
+        self.api = Api(outfit.said("SLACK_API_URL", API), token, outfit.said("SLACK_PROXY") or None)
+        self._me: Me | None = None
+        self._kinds: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._mark = Mark(since=0.0, highest=0.0, whole=False)
+        self._new = True
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return MANIFEST.capabilities
+
+    # --- what comes in ---
+
+    async def run(self, accept: Accept, cursor: str | None) -> None:
+        try:
+            me, now = await self._who()
+            self._mark = Mark.of(cursor, now)
+            self._new = self._mark.whole
+            if self._app_token:
+                await self._socket(accept, me)
+            else:
+                await self._listen(accept, me)
+        finally:
+            await self.api.close()
+
+    async def _who(self) -> tuple[Me, float]:
+        """Who we are, and what time it is at Slack."""
+        told = await self.api.ask("auth.test", {})
+        answer = told.result
+        if not isinstance(answer.get("user_id"), str) or not answer["user_id"]:
+            raise Unreachable("Slack does not say who the bot is")
+        self._me = Me(
+            user=answer["user_id"],
+            bot=str(answer.get("bot_id") or ""),
+            name=str(answer.get("user") or ""),
+            team=str(answer.get("team_id") or ""),
+            account=self._outfit.account,
+            command=self._outfit.said("SLACK_COMMAND", "/hermes"),
+            reply_in_thread=self._outfit.said("SLACK_REPLY_IN_THREAD", "true").lower() not in _NO,
+            kinds=self._kinds,
+            names=self._names,
+        )
+        return self._me, told.at or self._outfit.clock.now().timestamp()
+
+    async def _socket(self, accept: Accept, me: Me) -> None:
+        async def hear(payload: Any) -> None:
+            await self._hear(accept, me, payload)
+
+        async def alive() -> None:
+            await accept((), None)
+
+        async def catch_up() -> None:
+            await self._catch_up(accept, me)
+
+        ears = Ears(hear=hear, alive=alive, catch_up=catch_up)
+        await Socket(self.api, self._app_token, self._outfit.clock, ears).live(self.quiet_seconds)
+
+    async def _listen(self, accept: Accept, me: Me) -> None:
+        async def hear(payload: Any) -> None:
+            await self._hear(accept, me, payload)
+
+        clock = self._outfit.clock
+        door = Door(self._secret, clock, hear)
+        host = self._outfit.said("SLACK_WEBHOOK_HOST", "127.0.0.1")
+        runner = await door.open(host, self._outfit.said("SLACK_WEBHOOK_PORT", "8446"))
+        try:
+            await self._catch_up(accept, me)
+            while True:
+                await accept((), None)
+                await clock.sleep(_LOOK_SECONDS)
+                await self.api.call("auth.test")
+                if door.missed:
+                    door.missed = False
+                    await self._catch_up(accept, me)
+        finally:
+            await runner.cleanup()
+
+    async def _hear(self, accept: Accept, me: Me, payload: Any) -> None:
+        await self._learn(payload)
+        items = to_inbounds(payload, me, self._outfit.clock.now())
+        self._mark.saw(moment_of(payload))
+        await accept(items, self._mark.cursor if items else None)
+
+    async def _catch_up(self, accept: Accept, me: Me) -> None:
+        """Read what was missed; until that is done the mark stays where it is."""
+        mark = self._mark
+        if self._new:
+            self._new = False
+            await accept((), mark.cursor)
+            return
+        mark.whole = False
+        async for events in Missed(self.api, self._outfit.clock, mark.since).events():
+            items: list[Inbound] = []
+            for event in events:
+                await self._learn(event)
+                items += to_inbounds(event, me, self._outfit.clock.now())
+                mark.saw(moment_of(event))
+            if items:
+                await accept(items, None)
+        mark.whole = True
+        await accept((), mark.cursor)
+
+    async def _learn(self, payload: Any) -> None:
+        """The names of people and places, once each; nothing waits long for them."""
+        channel, user, kind = place_of(payload)
+        if len(self._names) > _MOST_NAMES:
+            self._names.clear()
+            self._kinds.clear()
+        if user and user not in self._names:
+            self._names[user] = ""
+            told = (await self._look_up("users.info", user=user)).get("user")
+            person = told if isinstance(told, dict) else {}
+            profile = person.get("profile")
+            shown = profile.get("display_name") if isinstance(profile, dict) else ""
+            self._names[user] = _text(shown) or _text(person.get("real_name")) or _text(person.get("name"))
+        if not channel:
+            return
+        if kind == "im" or channel.startswith("D"):
+            self._kinds[channel] = "im"
+        elif channel not in self._names:
+            self._names[channel] = ""
+            told = (await self._look_up("conversations.info", channel=channel)).get("channel")
+            room = told if isinstance(told, dict) else {}
+            self._kinds[channel] = kind or ("mpim" if room.get("is_mpim") is True else "channel")
+            self._names[channel] = "" if room.get("is_mpim") is True else _text(room.get("name"))
+
+    async def _look_up(self, method: str, **asked: Any) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(_NAME_SECONDS):
+                return await self.api.call(method, **asked)
+        except TimeoutError:
+            log.info("slack.unnamed method=%s why=no answer in time", method)
+            return {}
+        except HermesError as error:
+            log.info("slack.unnamed method=%s why=%s", method, error)
+            return {}
+
+    # --- what goes out ---
+
+    async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
+        to = await self._reached(to)
+        if body.attachments:
+            return await self._send_files(to, body, key)
+        asked = {**_place(to), **_said(body)}
+        asked["metadata"] = {"event_type": KEY_EVENT, "event_payload": {"key": key}}
+        asked |= {"unfurl_links": False, "unfurl_media": False}
+        told = await self.api.ask("chat.postMessage", asked)
+        if told.says("thread_not_found", "cannot_reply_to_message") and "thread_ts" in asked:
+            # The message on which the thread hung is gone.
+            del asked["thread_ts"]
+            told = await self.api.ask("chat.postMessage", asked)
+        return self._receipt(to, told)
+
+    def _receipt(self, to: Address, told: Told) -> Receipt:
+        ts, channel = told.result.get("ts"), told.result.get("channel")
+        if not isinstance(ts, str):
+            raise Unreachable("Slack does not say which message it sent", maybe_done=True)
+        return Receipt(to=replace(to, chat=channel) if isinstance(channel, str) else to, ref=ts)
+
+    async def _reached(self, to: Address) -> Address:
+        """Where one writes: a person is reached by a direct message."""
+        chat = to.chat
+        if not (chat.isascii() and chat.isalnum()) or chat[:1] not in "CDGUW" or not chat.isupper():
+            raise Refused(f"{one_line(str(to), 80)} is not a chat: an id is wanted, like slack:C0123456789")
+        if chat[0] not in "UW":
+            return to
+        told = (await self.api.call("conversations.open", users=chat)).get("channel")
+        found = told.get("id") if isinstance(told, dict) else None
+        if not isinstance(found, str):
+            raise Unreachable("Slack does not say where that person is reached")
+        return replace(to, chat=found)
+
+    async def _send_files(self, to: Address, body: Body, key: str) -> Receipt:
+        receipt: Receipt | None = None
+        text = body.text
+        if body.buttons:
+            receipt = await self.send(to, replace(body, attachments=()), key=key, reply_to=None)
+            text = ""
+        for file in body.attachments:
+            receipt = await self._send_file(to, file, text, key)
+            text = ""
+        assert receipt is not None
+        return receipt
+
+    async def _send_file(self, to: Address, file: Attachment, text: str, key: str) -> Receipt:
+        try:
+            data = await self._outfit.open_file(file)
+        except UserError as error:
+            raise Refused(str(error)) from error
+        if not data:
+            raise Refused("The file is empty; Slack takes no empty files")
+        name = file_name(file)
+        told = await self.api.call("files.getUploadURLExternal", filename=tagged(name, key), length=len(data))
+        number, url = told.get("file_id"), told.get("upload_url")
+        if not isinstance(number, str) or not isinstance(url, str):
+            raise Unreachable("Slack does not say where the file goes")
+        await self.api.upload(url, name, data, file.mime or "application/octet-stream")
+        asked: dict[str, Any] = {"files": [{"id": number, "title": name}], "channel_id": to.chat}
+        if to.thread is not None:
+            asked["thread_ts"] = to.thread
+        if text:
+            asked["initial_comment"] = text
+        await self.api.call("files.completeUploadExternal", **asked)
+        return Receipt(to=to, ref=await self._shared(number, to))
+
+    async def _shared(self, number: str, to: Address) -> str:
+        """The message in which a file is shown, which comes a little later."""
+        for wait in _SHARED_SECONDS:
+            if wait:
+                await self._outfit.clock.sleep(wait)
+            try:
+                file = (await self.api.call("files.info", file=number)).get("file")
+            except Unreachable as error:
+                raise Unreachable(str(error), after=error.after, maybe_done=True) from None
+            shares = file.get("shares") if isinstance(file, dict) else None
+            for places in shares.values() if isinstance(shares, dict) else ():
+                found = places.get(to.chat) if isinstance(places, dict) else None
+                if isinstance(found, list) and found and isinstance(found[0].get("ts"), str):
+                    return str(found[0]["ts"])
+        raise Unreachable("Slack does not say in which message it showed the file", maybe_done=True)
+
+    async def edit(self, receipt: Receipt, body: Body) -> None:
+        shown = {"text": body.text, "blocks": _blocks(body), "parse": "none"}
+        await self.api.call("chat.update", **_message(receipt), **shown)
+
+    async def delete(self, receipt: Receipt) -> None:
+        await self.api.call("chat.delete", **_message(receipt))
+
+    async def react(self, receipt: Receipt, emoji: str) -> None:
+        place = {"channel": receipt.to.chat, "timestamp": receipt.ref}
+        if not emoji:
+            await self._take_back(receipt, place)
+            return
+        told = await self.api.ask("reactions.add", {**place, "name": emoji_name(emoji)})
+        if not told.says("already_reacted"):
+            _ = told.result
+
+    async def _take_back(self, receipt: Receipt, place: dict[str, str]) -> None:
+        me = (self._me or (await self._who())[0]).user
+        told = await self.api.call("reactions.get", full=True, **place)
+        message = told.get("message")
+        there = message.get("reactions") if isinstance(message, dict) else None
+        for one in there if isinstance(there, list) else []:
+            if me in one.get("users", ()):
+                gone = await self.api.ask("reactions.remove", {**place, "name": one.get("name")})
+                if not gone.says("no_reaction"):
+                    _ = gone.result
+
+    async def open_thread(self, parent: Address, name: str) -> Address:
+        """A thread hangs on a message, so one is written that bears its name."""
+        title = one_line(name, 150).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") or "…"
+        seed = await self.send(
+            replace(parent, thread=None), Body(text=title), key=f"thread:{parent}:{title}", reply_to=None
+        )
+        return replace(seed.to, thread=seed.ref)
+
+    async def find_sent(self, to: Address, key: str) -> Receipt | None:
+        me = self._me or (await self._who())[0]
+        since = self._outfit.clock.now().timestamp() - _FIND_SECONDS
+        return await find_sent(self.api, me.user, await self._reached(to), key, since)
+
+    async def fetch(self, ref: str, sink: Sink) -> None:
+        file = (await self.api.call("files.info", file=ref)).get("file")
+        file = file if isinstance(file, dict) else {}
+        if file.get("mode") in ("tombstone", "hidden_by_limit"):
+            raise Refused("The file was deleted, or Slack does not keep it any longer")
+        if file.get("is_external") is True:
+            raise Refused("The file is not in Slack but elsewhere")
+        url = file.get("url_private_download") or file.get("url_private")
+        if not isinstance(url, str):
+            raise Refused("Slack does not say where the file is")
+        await self.api.download(url, sink, html=file.get("mimetype") == "text/html")
+
+    # --- a look from outside ---
+
+    async def check(self) -> Sequence[Finding]:
+        try:
+            told = await self.api.ask("auth.test", {})
+            who = told.result
+            text = f"Slack knows the bot as @{who.get('user')} in {who.get('team')} ({who.get('user_id')})."
+            found = [Finding(good=True, text=one_line(text, 200))]
+            found += scope_findings(told.headers.get("X-OAuth-Scopes", ""))
+            if self._app_token:
+                await open_socket(self.api, self._app_token)
+                found.append(Finding(good=True, text="Socket Mode is on, and the app token opens it."))
+            else:
+                port = self._outfit.said("SLACK_WEBHOOK_PORT", "8446")
+                found.append(
+                    Finding(
+                        good=True,
+                        text=f"Slack's calls are awaited on port {one_line(port, 20)}, at /slack/events.",
+                        hint="Event Subscriptions, Interactivity and the slash command need that address.",
+                    )
+                )
+            return found
+        finally:
+            await self.api.close()
+
+
+_NO = ("false", "no", "off", "0")
+
+
+def _place(to: Address) -> dict[str, Any]:
+    return {"channel": to.chat} if to.thread is None else {"channel": to.chat, "thread_ts": to.thread}
+
+
+def _said(body: Body) -> dict[str, Any]:
+    return {"text": body.text, "blocks": _blocks(body)} if body.buttons else {"text": body.text}
+
+
+def _blocks(body: Body) -> list[dict[str, Any]]:
+    return blocks(body.text, body.buttons) if body.buttons else []
+
+
+def _message(receipt: Receipt) -> dict[str, Any]:
+    return {"channel": receipt.to.chat, "ts": receipt.ref}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

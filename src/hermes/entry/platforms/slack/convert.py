@@ -1,0 +1,357 @@
+"""Between Slack's words and ours: events, pressed buttons and slash commands to `Inbound`s. Pure functions; a
+payload that cannot be read gives nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from html import unescape
+from typing import Any
+
+from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
+from hermes.domain.ids import DeliveryId
+from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, What, media_kind
+from hermes.domain.text import storable
+from hermes.entry.platforms.slack.wire import emoji_told
+
+NAME = "slack"
+KINDS = {"im": Kind.PRIVATE, "mpim": Kind.GROUP, "channel": Kind.CHANNEL, "group": Kind.CHANNEL}
+_SAID = (None, "file_share", "me_message", "thread_broadcast", "bot_message")
+_CLIPS = {"slack_audio": MediaKind.VOICE, "slack_video": MediaKind.VIDEO}
+_TS = re.compile(r"\d{1,11}\.\d{1,9}", re.ASCII)
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_MARKUP = re.compile(r"<([^<>\n]{1,4000})>")
+_UNREADABLE = (
+    TypeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    RecursionError,
+    OSError,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Me:
+    """Who the bot is, and what was learnt of the places and people around it: a channel's type, and names.
+    `account` is how the operator calls it, `command` its slash command."""
+
+    user: str
+    bot: str = ""
+    name: str = ""
+    team: str = ""
+    account: str = DEFAULT_ACCOUNT
+    command: str = "/hermes"
+    reply_in_thread: bool = True
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+def to_inbounds(payload: Any, me: Me, now: datetime) -> tuple[Inbound, ...]:
+    """What a payload means; nothing for one that is none of ours or cannot be read. `now` is when a slash
+    command was given, which nobody tells."""
+    try:
+        found = _converted(payload, me, now)
+    except _UNREADABLE:
+        return ()
+    return () if found is None else (found,)
+
+
+def place_of(payload: Any) -> tuple[str, str, str]:
+    """The channel, the person and the channel's type that a payload tells of, each empty if it does not."""
+    if not isinstance(payload, dict):
+        return "", "", ""
+    event = payload.get("event")
+    told = event if isinstance(event, dict) else payload
+    inner = told.get("message") if told.get("subtype") == "message_changed" else None
+    user = (inner if isinstance(inner, dict) else told).get("user")
+    channel, item = told.get("channel"), told.get("item")
+    if isinstance(channel, dict):
+        channel = channel.get("id")
+    elif channel is None:
+        channel = item.get("channel") if isinstance(item, dict) else told.get("channel_id")
+    kind = told.get("channel_type")
+    return _if_id(channel), _if_id(user), kind if isinstance(kind, str) and kind in KINDS else ""
+
+
+def moment_of(payload: Any) -> float | None:
+    """When an event happened on Slack's clock."""
+    event = payload.get("event") if isinstance(payload, dict) else None
+    at = event.get("event_ts") or event.get("ts") if isinstance(event, dict) else None
+    return seconds(at)
+
+
+def seconds(ts: Any) -> float | None:
+    return float(ts) if isinstance(ts, str) and _TS.fullmatch(ts) else None
+
+
+def _converted(payload: Any, me: Me, now: datetime) -> Inbound | None:
+    if payload.get("type") == "block_actions":
+        return _pressed(payload, me)
+    if "command" in payload:
+        return _command(payload, me, now)
+    if payload.get("type") != "event_callback":
+        return None
+    event = payload["event"]
+    match event["type"]:
+        case "message" if event.get("subtype") == "message_changed":
+            return _edited(event, me)
+        case "message" | "app_mention":
+            return _message(event, event, me, What.MESSAGE)
+        case "reaction_added":
+            return _reaction(event, me)
+        case "member_joined_channel" | "member_left_channel":
+            return _membership(event, me)
+    return None
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+def _message(event: Mapping[str, Any], said: Mapping[str, Any], me: Me, what: What) -> Inbound | None:
+    """`said` is the message, `event` what tells of it and of the channel."""
+    channel, ts = _id(event["channel"]), _ts(said["ts"])
+    if said.get("subtype") not in _SAID or said.get("hidden") is True:
+        return None
+    user, bot = _if_id(said.get("user")), _if_id(said.get("bot_id"))
+    if user == me.user or (bot and bot == me.bot) or not (user or bot):
+        return None
+    text, mentioned = _words(said, me)
+    attachments = tuple(_attachments(said))
+    if not text and not attachments:
+        return None
+    moment = _ts(said["edited"]["ts"]) if what is What.EDIT else ts
+    delivery = f"message:{channel}:{ts}" if what is What.MESSAGE else f"edit:{channel}:{ts}:{moment}"
+    thread = _thread(said, ts)
+    kind = _kind(event, channel, me)
+    if thread is None and mentioned and me.reply_in_thread and kind is Kind.CHANNEL:
+        thread = ts
+    answered = said.get("thread_ts") not in (None, ts) and said.get("parent_user_id") == me.user
+    return Inbound(
+        delivery=DeliveryId(delivery),
+        source=_source(
+            me, _address(me, channel, thread), kind, user or bot, is_bot=bool(bot), told=said.get("username")
+        ),
+        at=_time(moment),
+        what=what,
+        ref=ts,
+        text=text,
+        attachments=attachments,
+        reply_to=ReplyTo(ref=_ts(said["thread_ts"]), mine=True) if answered else None,
+        mentions_me=mentioned,
+    )
+
+
+def _edited(event: Mapping[str, Any], me: Me) -> Inbound | None:
+    said, before = event["message"], event.get("previous_message")
+    # A link that got its preview is told as a change too.
+    if isinstance(before, dict) and before.get("text") == said.get("text"):
+        return None
+    return _message(event, said, me, What.EDIT)
+
+
+def _thread(said: Mapping[str, Any], ts: str) -> str | None:
+    thread = said.get("thread_ts")
+    return None if thread is None or thread == ts else _ts(thread)
+
+
+def _kind(event: Mapping[str, Any], channel: str, me: Me) -> Kind:
+    told = event.get("channel_type")
+    kind = told if isinstance(told, str) and told in KINDS else me.kinds.get(channel, "")
+    return KINDS.get(kind) or (Kind.PRIVATE if channel.startswith("D") else Kind.CHANNEL)
+
+
+def _source(
+    me: Me, address: Address, kind: Kind, user: str, *, is_bot: bool = False, told: Any = None
+) -> Source:
+    inside = kind is not Kind.PRIVATE and address.thread is not None
+    name = me.names.get(user) or (told if isinstance(told, str) else "")
+    return Source(
+        address=address,
+        kind=Kind.THREAD if inside else kind,
+        user=user,
+        user_name=storable(name) or None,
+        chat_name=storable(me.names.get(address.chat, "")) or None,
+        guild=me.team or None,
+        parent_chat=address.chat if inside else None,
+        is_bot=is_bot,
+    )
+
+
+def _address(me: Me, channel: str, thread: str | None = None) -> Address:
+    return Address(platform=NAME, account=me.account, chat=channel, thread=thread)
+
+
+def _words(said: Mapping[str, Any], me: Me) -> tuple[str, bool]:
+    """What was said as people see it, and whether we were mentioned. A mention of us at its beginning is how
+    we were called, and left out."""
+    raw = storable(_text(said.get("text"))) or _fallback(said)
+    own = re.compile(rf"<@{re.escape(me.user)}(\|[^<>]*)?>")
+    mentioned = own.search(raw) is not None
+    called = own.match(raw.lstrip())
+    if called is not None:
+        raw = raw.lstrip()[called.end() :].lstrip(" ,:\n")
+    parts: list[str] = []
+    end = 0
+    for mark in _MARKUP.finditer(raw):
+        parts += (unescape_all(raw[end : mark.start()]), _marked(mark[1], me))
+        end = mark.end()
+    return "".join((*parts, unescape_all(raw[end:]))), mentioned
+
+
+def unescape_all(text: str) -> str:
+    """Slack escapes three characters and no others."""
+    if "&" not in text:
+        return text
+    return re.sub(r"&(?:amp|lt|gt);", lambda found: unescape(found[0]), text)
+
+
+def _marked(inside: str, me: Me) -> str:
+    target, _, label = inside.partition("|")
+    target, label = unescape_all(target), unescape_all(label)
+    match target[:1]:
+        case "@":
+            known = me.name if target[1:] == me.user else me.names.get(target[1:], "")
+            return f"@{known or label or target[1:]}"
+        case "#":
+            return f"#{label or me.names.get(target[1:], '') or target[1:]}"
+        case "!":
+            return label or f"@{target[1:].partition('^')[0]}"
+    bare = target.removeprefix("mailto:").removeprefix("tel:")
+    # Slack makes a link of what looks like one; the person wrote the label.
+    plain = {target, bare, *(target.removeprefix(scheme) for scheme in ("http://", "https://"))}
+    if not label:
+        return target
+    return label if label in plain else f"{label} ({target})"
+
+
+def _fallback(said: Mapping[str, Any]) -> str:
+    """The words of a message that has them in its attachments alone, as programs write."""
+    told = said.get("attachments")
+    found = (
+        [_text(one.get("text") or one.get("fallback")) for one in told if isinstance(one, dict)]
+        if (isinstance(told, list))
+        else []
+    )
+    return storable("\n".join(words for words in found if words))
+
+
+def _attachments(said: Mapping[str, Any]) -> Iterator[Attachment]:
+    files = said.get("files")
+    for file in files if isinstance(files, list) else []:
+        if not isinstance(file, dict) or file.get("mode") in ("tombstone", "hidden_by_limit"):
+            continue
+        mime, size, sort = _text(file.get("mimetype")), file.get("size"), file.get("subtype")
+        known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**53
+        clip = _CLIPS.get(sort) if isinstance(sort, str) else None
+        yield Attachment(
+            kind=clip or media_kind(mime),
+            ref=_id(file["id"]),
+            name=storable(_text(file.get("name")) or _text(file.get("title"))) or None,
+            mime=storable(mime) or None,
+            size=size if known else None,
+        )
+
+
+# --- other happenings ----------------------------------------------------------------------------
+
+
+def _pressed(payload: Mapping[str, Any], me: Me) -> Inbound | None:
+    action, holder = payload["actions"][0], payload["container"]
+    channel, ts = _id(payload["channel"]["id"]), _ts(holder["message_ts"])
+    message = payload.get("message")
+    thread = holder.get("thread_ts") or (message.get("thread_ts") if isinstance(message, dict) else None)
+    user, at = _id(payload["user"]["id"]), _ts(action["action_ts"])
+    value = storable(_text(action.get("value")))
+    if not value:
+        return None
+    thread = None if thread is None or thread == ts else _ts(thread)
+    name = payload["user"].get("name") or payload["user"].get("username")
+    return Inbound(
+        delivery=DeliveryId(f"button:{channel}:{ts}:{user}:{at}"),
+        source=_source(me, _address(me, channel, thread), _kind({}, channel, me), user, told=name),
+        at=_time(at),
+        what=What.BUTTON,
+        ref=ts,
+        button=value,
+    )
+
+
+def _command(payload: Mapping[str, Any], me: Me, now: datetime) -> Inbound | None:
+    """`/hermes status now` and `/status now` both mean `/status now`."""
+    channel, user = _id(payload["channel_id"]), _id(payload["user_id"])
+    command, rest = _text(payload["command"]), unescape_all(_text(payload.get("text")).strip())
+    if not command.startswith("/") or len(command) < 2:
+        return None
+    line = f"{command} {rest}".rstrip()
+    if command == me.command:
+        line = rest if rest.startswith("/") else f"/{rest.removeprefix('!') or 'help'}"
+    kind = Kind.PRIVATE if payload.get("channel_name") == "directmessage" else _kind({}, channel, me)
+    return Inbound(
+        delivery=DeliveryId(f"command:{storable(_text(payload['trigger_id']) or _raise())}"),
+        source=_source(me, _address(me, channel), kind, user, told=payload.get("user_name")),
+        at=now,
+        text=storable(line),
+        mentions_me=True,
+    )
+
+
+def _reaction(event: Mapping[str, Any], me: Me) -> Inbound | None:
+    item, user, at = event["item"], _id(event["user"]), _ts(event["event_ts"])
+    if user == me.user or item.get("type") != "message":
+        return None
+    channel, ts = _id(item["channel"]), _ts(item["ts"])
+    return Inbound(
+        delivery=DeliveryId(f"reaction:{channel}:{ts}:{user}:{at}"),
+        source=_source(me, _address(me, channel), _kind({}, channel, me), user),
+        at=_time(at),
+        what=What.REACTION,
+        ref=ts,
+        text=emoji_told(storable(_text(event["reaction"]) or _raise())),
+    )
+
+
+def _membership(event: Mapping[str, Any], me: Me) -> Inbound | None:
+    if event["user"] != me.user:
+        return None
+    channel, at = _id(event["channel"]), _ts(event["event_ts"])
+    joined = event["type"] == "member_joined_channel"
+    inviter = _if_id(event.get("inviter")) or me.user
+    return Inbound(
+        delivery=DeliveryId(f"member:{channel}:{at}"),
+        source=_source(me, _address(me, channel), _kind({}, channel, me), inviter),
+        at=_time(at),
+        what=What.JOINED if joined else What.LEFT,
+    )
+
+
+def _id(value: Any) -> str:
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise ValueError("not an id of Slack's")
+    return value
+
+
+def _if_id(value: Any) -> str:
+    return value if isinstance(value, str) and _ID.fullmatch(value) else ""
+
+
+def _ts(value: Any) -> str:
+    if not isinstance(value, str) or not _TS.fullmatch(value):
+        raise ValueError("not a moment of Slack's")
+    return value
+
+
+def _time(ts: str) -> datetime:
+    return datetime.fromtimestamp(float(ts), UTC)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _raise() -> str:
+    raise ValueError("it has no name")

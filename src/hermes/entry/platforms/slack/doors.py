@@ -1,0 +1,213 @@
+"""The two ways in which Slack tells what happens: a socket that we open (Socket Mode), or calls that it signs
+(the Events API). In both it hears that we have it once it is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import aiohttp
+from aiohttp import web
+
+from hermes.domain.clock import Clock
+from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
+from hermes.domain.text import one_line
+from hermes.entry.platforms.slack.api import Api
+from hermes.entry.platforms.slack.wire import is_signed
+
+log = logging.getLogger("hermes.slack")
+PATH = "/slack/events"
+_BODY_BYTES = 4 * 1024 * 1024
+_STEADY_SECONDS = 10.0
+_ENDED = (
+    aiohttp.WSMsgType.CLOSE,
+    aiohttp.WSMsgType.CLOSING,
+    aiohttp.WSMsgType.CLOSED,
+    aiohttp.WSMsgType.ERROR,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ears:
+    """Who listens: `hear` stores a payload, `alive` tells of a quiet while, `catch_up` reads what was
+    missed."""
+
+    hear: Callable[[Any], Awaitable[None]]
+    alive: Callable[[], Awaitable[None]]
+    catch_up: Callable[[], Awaitable[None]]
+
+
+class Socket:
+    """Socket Mode: one connection after the other, as Slack renews them every few hours."""
+
+    def __init__(self, api: Api, token: str, clock: Clock, ears: Ears) -> None:
+        self._api = api
+        self._token = token
+        self._clock = clock
+        self._ears = ears
+        self._reading: asyncio.Task[aiohttp.WSMessage] | None = None
+        self._catching: asyncio.Future[None] | None = None
+        self._greeted = False
+
+    async def live(self, quiet_seconds: float) -> None:
+        while True:
+            began = self._clock.monotonic()
+            await self._one(quiet_seconds)
+            if self._clock.monotonic() - began < _STEADY_SECONDS:
+                raise Unreachable("Slack renews the connection again and again")
+
+    async def _one(self, quiet_seconds: float) -> None:
+        socket = await self._api.connect(await open_socket(self._api, self._token))
+        self._greeted = False
+        try:
+            while True:
+                frame = await self._next(socket, quiet_seconds)
+                if frame is not None and not await self._take(socket, frame):
+                    return
+        finally:
+            for task in (self._reading, self._catching):
+                if task is not None:
+                    task.cancel()
+                    await asyncio.wait((task,))
+            self._reading = self._catching = None
+            await socket.close()
+
+    async def _next(
+        self, socket: aiohttp.ClientWebSocketResponse, quiet_seconds: float
+    ) -> aiohttp.WSMessage | None:
+        """The next frame; meanwhile what was missed is read, and its failure is ours."""
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(socket.receive())
+        patience = quiet_seconds if self._greeted else self._api.answer_seconds
+        waited = [task for task in (self._reading, self._catching) if task is not None]
+        done, _ = await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        if self._catching is not None and self._catching.done():
+            caught, self._catching = self._catching, None
+            caught.result()
+        if self._reading.done():
+            read, self._reading = self._reading, None
+            return read.result()
+        if not done and not self._greeted:
+            raise Unreachable("Slack's socket says nothing")
+        if not done:
+            # Slack may have nothing to tell; a connection that died is noticed by its heartbeat.
+            await self._ears.alive()
+        return None
+
+    async def _take(self, socket: aiohttp.ClientWebSocketResponse, frame: aiohttp.WSMessage) -> bool:
+        """Handle a frame; False when Slack wants another connection."""
+        if frame.type in _ENDED:
+            raise Unreachable("Slack closed the connection")
+        told = _read(frame.data) if frame.type is aiohttp.WSMsgType.TEXT else None
+        if not isinstance(told, dict):
+            return True
+        match told.get("type"):
+            case "hello":
+                self._greeted = True
+                if self._catching is None:
+                    self._catching = asyncio.ensure_future(self._ears.catch_up())
+                return True
+            case "disconnect":
+                _check_reason(told.get("reason"))
+                return False
+        envelope = told.get("envelope_id")
+        if not isinstance(envelope, str):
+            return True
+        await self._ears.hear(told.get("payload"))
+        try:
+            await socket.send_json({"envelope_id": envelope})
+        except (ConnectionError, RuntimeError, aiohttp.ClientError) as error:
+            raise Unreachable(f"Slack closed the connection ({type(error).__name__})") from None
+        return True
+
+
+async def open_socket(api: Api, token: str) -> str:
+    """The address of a new connection; an error that names the app's token where that is wrong."""
+    try:
+        told = (await api.ask("apps.connections.open", {}, token=token)).result
+    except NeedsLogin as error:
+        raise NeedsLogin(
+            f"SLACK_APP_TOKEN is not right: a token with connections:write is wanted, and Socket Mode has to"
+            f" be on ({error})"
+        ) from None
+    url = told.get("url")
+    if not isinstance(url, str):
+        raise Unreachable("Slack does not say where its socket is")
+    return url
+
+
+def _check_reason(reason: Any) -> None:
+    if reason == "link_disabled":
+        raise NeedsLogin("Socket Mode was switched off in the Slack app; switch it on again")
+    if reason == "too_many_websockets":
+        raise Unreachable("Too many programs use this Slack app's Socket Mode", after=60.0)
+
+
+class Door:
+    """The Events API: events, pressed buttons and slash commands come to one address, each signed."""
+
+    def __init__(self, secret: str, clock: Clock, hear: Callable[[Any], Awaitable[None]]) -> None:
+        self._secret = secret
+        self._clock = clock
+        self._hear = hear
+        self.missed = False
+        """Whether Slack may have given up on something, which it does after a few attempts."""
+
+    async def open(self, host: str, port: str) -> web.AppRunner:
+        if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+            raise UserError(f"SLACK_WEBHOOK_PORT is {one_line(port, 20)}: a port is wanted, like 8446.")
+        app = web.Application(client_max_size=_BODY_BYTES)
+        app.router.add_post(PATH, self.called)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, int(port)).start()
+        except OSError as error:
+            await runner.cleanup()
+            why = error.strerror or type(error).__name__
+            raise Unreachable(f"{one_line(host, 60)}:{port} cannot be listened on ({why})") from error
+        return runner
+
+    async def called(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        if not is_signed(self._secret, request.headers, body, self._clock.now()):
+            return web.Response(status=403)
+        self.missed = self.missed or "X-Slack-Retry-Num" in request.headers
+        payload = _payload(body, request.content_type)
+        if payload.get("type") == "url_verification":
+            return web.Response(text=str(payload.get("challenge", "")))
+        if payload.get("type") == "app_rate_limited":
+            log.warning("slack.rate_limited: there are more events than Slack brings in an hour")
+            self.missed = True
+            return web.Response()
+        try:
+            await self._hear(payload)
+        except HermesError as error:
+            log.warning("slack.not_stored why=%s", error)
+            self.missed = True
+            return web.Response(status=503)
+        return web.Response()
+
+
+def _payload(body: bytes, content_type: str) -> dict[str, Any]:
+    """Events come as JSON, slash commands as a form, pressed buttons as JSON in a form."""
+    told: Any
+    if content_type == "application/x-www-form-urlencoded":
+        told = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+        if "payload" in told:
+            told = _read(told["payload"])
+    else:
+        told = _read(body)
+    return told if isinstance(told, dict) else {}
+
+
+def _read(text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

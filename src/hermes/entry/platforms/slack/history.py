@@ -1,0 +1,182 @@
+"""What happened while nobody listened: Socket Mode keeps nothing for who is away, and calls that fail are
+repeated for minutes only. So at every connect the conversations are read since the stored mark.
+
+A conversation's history has no answers in threads; a thread is found by the message it hangs on, which tells
+of its latest answer. Those are looked for a week back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hermes.domain.address import Address
+from hermes.domain.clock import Clock
+from hermes.domain.errors import NeedsLogin, Refused, Unreachable
+from hermes.domain.message import Receipt
+from hermes.entry.platforms.slack.api import Api
+from hermes.entry.platforms.slack.convert import seconds
+from hermes.entry.platforms.slack.wire import is_sent_as
+
+log = logging.getLogger("hermes.slack")
+OVERLAP = 60.0
+"""Events of different conversations may come out of order; what is read twice counts once."""
+WEEK = 7 * 86_400.0
+_TYPES = {"im": "im", "mpim": "mpim", "private_channel": "group", "public_channel": "channel"}
+_PAGE = 200
+_MOST_PAGES = 50
+_MOST_BACK = 3
+_PATIENCE = 20
+
+
+@dataclass(slots=True)
+class Mark:
+    """Up to where everything is stored. It stands still while something before may be missing (`whole` is
+    not yet)."""
+
+    since: float
+    highest: float
+    whole: bool
+
+    @classmethod
+    def of(cls, cursor: str | None, now: float) -> Mark:
+        """From a stored cursor, but not from longer ago than a week: nobody waits for an answer any more. Who
+        comes for the first time begins now."""
+        since = seconds(cursor)
+        oldest = now if since is None else max(since, now - WEEK)
+        return cls(since=oldest, highest=0.0, whole=since is None)
+
+    def saw(self, moment: float | None) -> None:
+        self.highest = max(self.highest, moment or 0.0)
+
+    @property
+    def cursor(self) -> str | None:
+        if not self.whole:
+            return None
+        self.since = max(self.since, self.highest - OVERLAP)
+        return f"{self.since:.6f}"
+
+
+class Missed:
+    """Reads conversations since a moment, as events."""
+
+    def __init__(self, api: Api, clock: Clock, since: float) -> None:
+        self._api = api
+        self._clock = clock
+        self._since = since
+
+    async def events(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Batches of what was missed, in order within a conversation."""
+        for types, kind in _TYPES.items():
+            try:
+                async for room in self._rooms(types):
+                    if found := await self._of(room, kind):
+                        yield found
+            except NeedsLogin as error:
+                if "permission" not in str(error):
+                    raise
+                log.warning("slack.missed_unread types=%s why=%s", types, error)
+
+    async def _rooms(self, types: str) -> AsyncIterator[str]:
+        async for page in self._pages(
+            "users.conversations", "channels", types=types, exclude_archived=True, limit=_PAGE
+        ):
+            for room in page:
+                number = room.get("id")
+                if isinstance(number, str):
+                    yield number
+
+    async def _of(self, room: str, kind: str) -> list[dict[str, Any]]:
+        said: list[dict[str, Any]] = []
+        threads: list[str] = []
+        back = 0
+        asked = {"channel": room, "oldest": f"{max(0.0, self._since - WEEK):.6f}", "limit": _PAGE}
+        try:
+            async for page in self._pages("conversations.history", "messages", **asked):
+                said += page
+                threads += [str(message.get("ts")) for message in page if self._goes_on(message)]
+                back += not any(self._is_new(message) for message in page)
+                if back >= _MOST_BACK:
+                    break
+            for thread in threads:
+                asked = {"channel": room, "ts": thread, "oldest": f"{self._since:.6f}", "limit": _PAGE}
+                async for page in self._pages("conversations.replies", "messages", **asked):
+                    said += [one for one in page if one.get("ts") != thread]
+        except Refused as error:
+            log.info("slack.missed_unread room=%s why=%s", room, error)
+        said.sort(key=lambda message: seconds(message.get("ts")) or 0.0)
+        return [event for message in said for event in self._told(message, room, kind)]
+
+    def _goes_on(self, message: Mapping[str, Any]) -> bool:
+        """Whether there may be something new in the thread below."""
+        latest = seconds(message.get("latest_reply"))
+        return bool(message.get("reply_count")) and (latest is None or latest > self._since)
+
+    def _is_new(self, message: Mapping[str, Any]) -> bool:
+        return (seconds(message.get("ts")) or 0.0) > self._since
+
+    def _told(self, message: dict[str, Any], room: str, kind: str) -> list[dict[str, Any]]:
+        place = {"channel": room, "channel_type": kind}
+        found = []
+        if self._is_new(message):
+            found.append({"subtype": None, **message, "type": "message", **place})
+        edited = message.get("edited")
+        moment = seconds(edited.get("ts")) if isinstance(edited, dict) else None
+        # What was heard before may have been changed since; what was not is read as it is now.
+        known = (seconds(message.get("ts")) or 0.0) <= self._since + OVERLAP
+        if known and (moment or 0.0) > self._since:
+            found.append({"type": "message", "subtype": "message_changed", "message": message, **place})
+        return [{"type": "event_callback", "event": event} for event in found]
+
+    def _pages(self, method: str, name: str, **asked: Any) -> AsyncIterator[list[dict[str, Any]]]:
+        return _pages(self._patiently, method, name, asked)
+
+    async def _patiently(self, method: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """There may be many conversations, and few calls a minute."""
+        for _ in range(_PATIENCE):
+            try:
+                return await self._api.call(method, **asked)
+            except Unreachable as error:
+                if error.after is None:
+                    raise
+                await self._clock.sleep(error.after)
+        raise Unreachable("Slack wants us to be slower, again and again")
+
+
+async def find_sent(api: Api, me: str, to: Address, key: str, since: float) -> Receipt | None:
+    """The message of ours that was sent there under a key, since a moment."""
+    method = "conversations.history"
+    asked = {"channel": to.chat, "include_all_metadata": True, "oldest": f"{since:.6f}", "limit": _PAGE}
+    if to.thread is not None:
+        method, asked = "conversations.replies", {**asked, "ts": to.thread}
+
+    async def ask(method: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        return await api.call(method, **asked)
+
+    try:
+        async for page in _pages(ask, method, "messages", asked):
+            for message in page:
+                if message.get("user") == me and is_sent_as(message, key):
+                    return Receipt(to=to, ref=str(message.get("ts")))
+    except Refused as error:
+        log.info("slack.not_found why=%s", error)
+    return None
+
+
+async def _pages(
+    ask: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]],
+    method: str,
+    name: str,
+    asked: Mapping[str, Any],
+) -> AsyncIterator[list[dict[str, Any]]]:
+    more: dict[str, Any] = {}
+    for _ in range(_MOST_PAGES):
+        told = await ask(method, {**asked, **more})
+        items, further = told.get(name), told.get("response_metadata")
+        yield [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
+        cursor = further.get("next_cursor") if isinstance(further, dict) else None
+        if not isinstance(cursor, str) or not cursor:
+            return
+        more = {"cursor": cursor}
+    log.warning("slack.unread method=%s: there is too much of it", method)

@@ -1,0 +1,105 @@
+"""Slack on paper."""
+
+from __future__ import annotations
+
+from hermes.domain.capabilities import (
+    Capabilities,
+    Flavour,
+    Grade,
+    Manifest,
+    MediaLimit,
+    SettingField,
+    TextUnit,
+)
+from hermes.domain.message import MediaKind
+
+# Slack takes a gigabyte; what goes out is held in memory while it is sent.
+_FILE = MediaLimit(max_bytes=100_000_000, caption=4000)
+
+MANIFEST = Manifest(
+    name="slack",
+    title="Slack",
+    adapter="hermes.entry.platforms.slack.adapter:SlackAdapter",
+    capabilities=Capabilities(
+        # A message may be longer, an edit of one may not; an answer grows by edits.
+        max_text=4000,
+        unit=TextUnit.UTF16,
+        flavour=Flavour.SLACK_MRKDWN,
+        # Fifty edits a minute in a workspace.
+        edit_interval=1.5,
+        deletes=True,
+        threads=Grade.FULL,
+        buttons=Grade.FULL,
+        media={
+            MediaKind.IMAGE: _FILE,
+            MediaKind.AUDIO: _FILE,
+            MediaKind.VIDEO: _FILE,
+            MediaKind.FILE: _FILE,
+        },
+        fetches=True,
+        reactions=True,
+        history=True,
+        sends_per_second=1.0,
+        silence_seconds=180.0,
+        command_prefix="!",
+        called_by_name=True,
+    ),
+    requires=("aiohttp",),
+    settings=(
+        SettingField(
+            env="SLACK_BOT_TOKEN",
+            title="The bot's token",
+            secret=True,
+            hint="OAuth & Permissions in your app at api.slack.com/apps; it begins with xoxb-.",
+        ),
+        SettingField(
+            env="SLACK_APP_TOKEN",
+            title="The app's token, for Socket Mode",
+            required=False,
+            secret=True,
+            hint="Basic Information, App-Level Tokens, with connections:write; it begins with xapp-.",
+        ),
+        SettingField(
+            env="SLACK_SIGNING_SECRET",
+            title="The signing secret, where Slack calls a public address instead",
+            required=False,
+            secret=True,
+            hint="Basic Information, App Credentials; only without an app token.",
+        ),
+        SettingField(
+            env="SLACK_WEBHOOK_PORT",
+            title="The port on which Slack's calls are awaited (8446)",
+            required=False,
+            hint="Your reverse proxy forwards the public address to /slack/events on it.",
+        ),
+        SettingField(
+            env="SLACK_WEBHOOK_HOST",
+            title="The address of this machine on which they are awaited (127.0.0.1)",
+            required=False,
+        ),
+        SettingField(
+            env="SLACK_REPLY_IN_THREAD",
+            title="Whether who mentions it in a channel is answered in a thread (true)",
+            required=False,
+            hint="With false it answers in the channel itself.",
+        ),
+        SettingField(
+            env="SLACK_COMMAND",
+            title="The slash command that brings all others (/hermes)",
+            required=False,
+        ),
+        SettingField(
+            env="SLACK_API_URL",
+            title="Another address of the Web API than https://slack.com/api",
+            required=False,
+            hint="GovSlack: https://slack-gov.com/api.",
+        ),
+        SettingField(
+            env="SLACK_PROXY",
+            title="An HTTP proxy through which Slack is reached",
+            required=False,
+            hint="For example http://127.0.0.1:3128.",
+        ),
+    ),
+    evidence="D: our fake of the Web API, Socket Mode and the Events API, judged by slack-bolt",
+)

@@ -1,0 +1,240 @@
+"""Slack's wire: what its errors mean, how buttons are drawn, whether a call is really Slack's, whose address
+something is. Pure functions."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.message import Attachment, Button
+from hermes.domain.outfit import Finding
+from hermes.domain.text import one_line
+
+SIGNED_SECONDS = 300
+SECTION = 3000
+KEY_EVENT = "hermes_message"
+"""The name of the metadata in which a message of ours carries its key."""
+_LABEL, _VALUE, _IN_A_ROW = 75, 2000, 25
+_PRIVATE_FAULTS = frozenset({
+    "invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "no_permission",
+    "org_login_required", "not_allowed_token_type", "team_access_not_granted", "two_factor_setup_required",
+})  # fmt: skip
+_SLACKS_OWN = frozenset({"internal_error", "fatal_error", "service_unavailable", "request_timeout"})
+_PLACES = {
+    "channel_not_found": "it does not know the chat, or the bot is not in it",
+    "not_in_channel": "the bot is not in the channel; /invite it there",
+    "is_archived": "the channel is archived",
+    "msg_too_long": "the message is too long",
+    "message_not_found": "the message is gone",
+    "cant_update_message": "the message is not ours to edit",
+    "edit_window_closed": "the message is too old to be edited",
+    "cannot_dm_bot": "bots cannot be written to",
+    "user_not_found": "it does not know that person",
+    "restricted_action": "the workspace's rules forbid it",
+    "file_not_found": "the file is gone",
+    "file_deleted": "the file was deleted",
+    "file_uploads_disabled": "the workspace takes no files",
+    "storage_limit_reached": "the workspace's storage is full",
+}
+_EMOJI = {
+    "👀": "eyes", "👍": "+1", "👎": "-1", "✅": "white_check_mark", "❌": "x", "🎉": "tada", "❤": "heart",
+    "🔥": "fire", "🤔": "thinking_face", "⏳": "hourglass_flowing_sand", "⚠": "warning", "🙏": "pray",
+    "😀": "grinning", "😂": "joy", "🚀": "rocket", "👏": "clap", "💯": "100", "🛑": "octagonal_sign",
+    "✔": "heavy_check_mark", "⌛": "hourglass", "❓": "question", "❗": "exclamation", "👌": "ok_hand",
+    "🔁": "repeat", "💤": "zzz", "🧠": "brain", "⚙": "gear", "✍": "writing_hand", "🤖": "robot_face",
+}  # fmt: skip
+_NAMES = {name: emoji for emoji, name in _EMOJI.items()} | {"thumbsup": "👍", "thumbsdown": "👎"}
+SCOPES = {
+    "chat:write": "it cannot write",
+    "im:history": "it does not hear direct messages",
+    "app_mentions:read": "it does not hear mentions in channels",
+    "channels:history": "it does not hear public channels",
+    "groups:history": "it does not hear private channels",
+    "mpim:history": "it does not hear group messages",
+    "channels:read": "it does not find what it missed in public channels",
+    "groups:read": "it does not find what it missed in private channels",
+    "im:read": "it does not find what it missed in direct messages",
+    "mpim:read": "it does not find what it missed in group messages",
+    "im:write": "it cannot begin a direct message",
+    "users:read": "it does not know people's names",
+    "files:read": "it cannot read files",
+    "files:write": "it cannot send files",
+    "reactions:read": "it does not see reactions",
+    "reactions:write": "it cannot react",
+    "commands": "it has no slash command",
+}
+"""What each permission is for, told by what is missing without it."""
+_OPTIONAL = frozenset({
+    "commands", "groups:history", "groups:read", "im:write", "mpim:history", "mpim:read", "reactions:read",
+    "reactions:write", "users:read",
+})  # fmt: skip
+"""What one may do without on purpose."""
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+def error_for(status: int, answer: Any, wait: str | None) -> HermesError:
+    """What an answer that is no success means for who called; `wait` is its Retry-After."""
+    answer = answer if isinstance(answer, dict) else {}
+    told = answer.get("error")
+    told = one_line(told if isinstance(told, str) and told else f"HTTP {status}", 120)
+    if status == 429 or told in ("ratelimited", "rate_limited"):
+        return Unreachable(f"Slack wants us to be slower ({told})", after=_seconds(wait))
+    if told == "missing_scope":
+        needed = one_line(str(answer.get("needed") or "?"), 80)
+        return NeedsLogin(
+            f"The Slack app lacks the permission {needed}: add it under OAuth & Permissions, then install the"
+            " app again"
+        )
+    if told in _PRIVATE_FAULTS:
+        return NeedsLogin(f"Slack does not take the token any more or at all ({told}); install the app again")
+    if status >= 500 or told in _SLACKS_OWN:
+        return Unreachable(f"Slack has a fault of its own ({told})", maybe_done=True)
+    if told == "HTTP 413":
+        return Refused("It is too large for Slack (HTTP 413)")
+    if told.startswith("HTTP "):
+        return Unreachable(f"What answers in Slack's place is not Slack ({told})")
+    if told in _PLACES:
+        return Refused(f"Slack refuses it: {_PLACES[told]} ({told})")
+    return Refused(f"Slack refuses it ({told})")
+
+
+def _seconds(wait: str | None) -> float:
+    plain = wait is not None and wait.isascii() and wait.isdigit() and len(wait) < 6
+    return float(wait) if plain and wait is not None else 5.0
+
+
+# --- addresses -----------------------------------------------------------------------------------
+
+
+def is_ours(url: str, api: str) -> bool:
+    """Whether an address is of the service whose Web API we use, and as safe to speak to: the token goes
+    nowhere else."""
+    try:
+        there, base = urlsplit(url), urlsplit(api)
+        host, home = there.hostname or "", base.hostname or ""
+        _ = there.port
+    except ValueError:
+        return False
+    if not host or not home or there.username is not None:
+        return False
+    safe = there.scheme in ("https", "wss") or (base.scheme == "http" and there.scheme in ("http", "ws"))
+    return safe and (host == home or host.endswith(f".{home}"))
+
+
+# --- signatures ----------------------------------------------------------------------------------
+
+
+def signature(secret: str, at: str, body: bytes) -> str:
+    return "v0=" + hmac.new(secret.encode(), b"v0:" + at.encode() + b":" + body, hashlib.sha256).hexdigest()
+
+
+def is_signed(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) -> bool:
+    """Whether Slack sent this just now."""
+    at, given = headers.get("X-Slack-Request-Timestamp", ""), headers.get("X-Slack-Signature", "")
+    if not (at.isascii() and at.isdigit() and len(at) < 13):
+        return False
+    if abs(now.timestamp() - int(at)) > SIGNED_SECONDS:
+        return False
+    return hmac.compare_digest(given.encode("utf-8", "replace"), signature(secret, at, body).encode())
+
+
+# --- what goes out -------------------------------------------------------------------------------
+
+
+def blocks(text: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
+    """A text with buttons under it. A value that is too long for a button leaves the button out."""
+    shown: list[dict[str, Any]] = [
+        {"type": "section", "text": {"type": "mrkdwn", "text": piece}} for piece in _sections(text)
+    ]
+    elements = [
+        {
+            "type": "button",
+            "action_id": f"hermes_{place}",
+            "text": {"type": "plain_text", "text": one_line(button.label, _LABEL), "emoji": True},
+            "value": button.value,
+        }
+        for place, button in enumerate(buttons)
+        if button.label.strip() and 0 < len(button.value) <= _VALUE
+    ]
+    for start in range(0, len(elements), _IN_A_ROW):
+        shown.append({"type": "actions", "elements": elements[start : start + _IN_A_ROW]})
+    return shown
+
+
+def _sections(text: str) -> list[str]:
+    pieces: list[str] = []
+    while len(text) > SECTION:
+        cut = max(text.rfind("\n", 1, SECTION), text.rfind(" ", 1, SECTION))
+        cut = cut if cut > 0 else SECTION
+        pieces.append(text[:cut])
+        text = text[cut:]
+    return [piece for piece in (*pieces, text) if piece.strip()]
+
+
+def emoji_name(emoji: str) -> str:
+    """What Slack calls an emoji."""
+    bare = emoji.replace("\ufe0f", "").strip(":")
+    if bare in _EMOJI:
+        return _EMOJI[bare]
+    if re.fullmatch(r"[a-z0-9_+'-]{1,100}", bare, re.ASCII):
+        return bare
+    raise Refused(f"Slack has no name for {one_line(emoji, 12)}")
+
+
+def emoji_told(name: str) -> str:
+    return _NAMES.get(name) or f":{name}:"
+
+
+def tag_of(key: str) -> str:
+    """A short mark for a key, where a message cannot carry the key itself: in the name of its file."""
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:10]
+
+
+def file_name(file: Attachment) -> str:
+    name = one_line(file.name or f"file.{(file.mime or 'application/bin').rpartition('/')[2]}", 120)
+    return name.replace("/", "_") or "file"
+
+
+def tagged(name: str, key: str) -> str:
+    """The name with the mark of its key before the ending; people see the title, which is without it."""
+    stem, dot, ending = name.rpartition(".")
+    return f"{stem}~{tag_of(key)}.{ending}" if dot and stem else f"{name}~{tag_of(key)}"
+
+
+def is_sent_as(message: Any, key: str) -> bool:
+    """Whether a message of ours was sent under this key."""
+    if not isinstance(message, dict):
+        return False
+    metadata, files = message.get("metadata"), message.get("files")
+    payload = metadata.get("event_payload") if isinstance(metadata, dict) else None
+    if isinstance(payload, dict) and payload.get("key") == key:
+        return True
+    names = [one.get("name") for one in files if isinstance(one, dict)] if isinstance(files, list) else []
+    return any(isinstance(name, str) and f"~{tag_of(key)}" in name for name in names)
+
+
+# --- a look from outside -------------------------------------------------------------------------
+
+
+def scope_findings(scopes: str) -> list[Finding]:
+    """What the app may not do, from the list of its permissions; nothing where Slack does not tell."""
+    held = {scope.strip() for scope in scopes.split(",")}
+    if not scopes.strip():
+        return []
+    return [
+        Finding(
+            good=scope in _OPTIONAL,
+            text=f"Without the permission {scope} {what}.",
+            hint="Add it under OAuth & Permissions in your app, then install the app again.",
+        )
+        for scope, what in SCOPES.items()
+        if scope not in held
+    ]

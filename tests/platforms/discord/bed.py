@@ -1,0 +1,171 @@
+"""The fake Discord as a testbed, with sessions that last and with sessions that do not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hermes.domain.address import Address
+from hermes.domain.message import Inbound, MediaKind, media_kind
+from hermes.domain.outfit import Outfit
+from hermes.domain.settings import PlatformSettings, Secret
+from hermes.entry.platforms.discord.adapter import DiscordAdapter
+from hermes.entry.platforms.discord.convert import Me, Place, Scene, to_inbounds
+from hermes.entry.platforms.discord.manifest import MANIFEST
+from hermes.testing.clock import QuickClock
+from hermes.testing.platform_suite import Does, Fault, Shown, Testbed, until
+from tests.platforms.discord.objects import BOT, FORUM, GENERAL, THREAD
+from tests.platforms.discord.samples import EVENTS
+from tests.platforms.discord.server import Discord, Sent
+
+ME = Me(id=BOT["id"])
+SCENE = Scene(place=Place(name="plans", parent=GENERAL), guild="1", mine=frozenset({"700000000000000001"}))
+
+
+class DiscordBed(Testbed):
+    manifest = MANIFEST
+    chat = Address(platform="discord", chat="501")
+
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__(full=full)
+        self.server = Discord()
+        self.server.chaos = lambda: self.chaos()
+        self.server.channel("501")
+        self.server.channel(GENERAL, 0)
+        self.server.channel(FORUM, 15, name="ideas")
+        self.server.channel(THREAD, 11, name="plans")
+        self.settings = PlatformSettings()
+        self.said: dict[str, str] = {}
+        self._last: dict[str, Any] = {}
+
+    async def open(self) -> None:
+        await self.server.up()
+
+    async def close(self) -> None:
+        await self.server.down()
+
+    def connect(self) -> DiscordAdapter:
+        said = {"DISCORD_BOT_TOKEN": self.server.token, "DISCORD_BASE_URL": self.server.url, **self.said}
+        adapter = DiscordAdapter(
+            Outfit(
+                settings=self.settings,
+                find=lambda name: Secret(said[name]) if name in said else None,
+                open_file=self.open_file,
+                clock=QuickClock(),
+            )
+        )
+        adapter.answer_seconds = 0.4
+        return adapter
+
+    def chats(self, count: int) -> list[Address]:
+        for number in range(count):
+            self.server.channel(str(2000 + number))
+        return [Address(platform="discord", chat=str(2000 + number)) for number in range(count)]
+
+    async def do(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
+        channel, server = (chat or self.chat).chat, self.server
+        # To a bot that was never there nobody writes, and nothing is kept for it.
+        await until(lambda: server.identified > 0, "the bot never came")
+        more: dict[str, Any] = {}
+        match does:
+            case Does.REPLY:
+                more = server._referenced(server.channels[channel], {"message_id": on})
+            case Does.THREAD:
+                channel = THREAD
+            case Does.EDIT:
+                server.edit(self._last, text)
+                return
+            case Does.MENTION:
+                channel, text, more = GENERAL, f"<@{BOT['id']}> {text}", {"mentions": [BOT]}
+            case Does.COMMAND:
+                name, _, rest = text.removeprefix("/").partition(" ")
+                server.command(GENERAL, name, rest)
+                return
+            case Does.BUTTON:
+                server.press(on, text)
+                return
+            case Does.IMAGE:
+                more = {"attachments": [server.keep_file(self.content, "a.png", "image/png")]}
+            case Does.FILE:
+                more = {
+                    "attachments": [server.keep_file(self.content, "plan.txt", "text/plain; charset=utf-8")]
+                }
+            case Does.VOICE:
+                file = server.keep_file(
+                    self.content, "voice-message.ogg", "audio/ogg", duration_secs=1.2, waveform="AAAA"
+                )
+                text, more = "", {"attachments": [file], "flags": 1 << 13}
+        user = channel if channel not in (GENERAL, THREAD) else "501"
+        self._last = server.say(channel, text, user=user, **more)
+
+    async def misdeliver(self, texts: Sequence[str]) -> None:
+        """Out of order, and some again: as a session that is taken up too early repeats them."""
+        await until(lambda: self.server.identified > 0, "the bot never came")
+        server, kept = self.server, []
+        dispatch, server.dispatch = server.dispatch, lambda name, data: kept.append((name, data))
+        for text in texts:
+            server.say("501", text)
+        server.dispatch = dispatch
+        random.Random(7).shuffle(kept)
+        for name, data in [*kept, *kept[::3]]:
+            server.dispatch(name, data)
+
+    def shown(self, chat: Address | None = None) -> list[Shown]:
+        return [
+            _shown(one)
+            for one in self.server.sent
+            if not one.deleted and (chat is None or one.message["channel_id"] == chat.chat)
+        ]
+
+    def typed(self) -> int:
+        return self.server.typed
+
+    def reactions(self) -> list[str]:
+        return self.server.reactions
+
+    def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
+        self.server.fail(fault, times, done, None if chat is None else chat.chat)
+
+    def calm(self) -> None:
+        self.server.calm()
+
+    async def cut(self) -> None:
+        self.server.cut()
+
+    async def down(self) -> None:
+        await self.server.down()
+
+    async def up(self) -> None:
+        await self.server.up()
+
+    def samples(self) -> Sequence[Any]:
+        return list(EVENTS.values())
+
+    def convert(self, payload: Any) -> Sequence[Inbound]:
+        return [*to_inbounds(payload, ME, SCENE), *to_inbounds(payload, ME, replace(SCENE, place=None))]
+
+
+class ForgetfulBed(DiscordBed):
+    """Sessions end with their connection: what was missed has to be read from the channels."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__(full=full)
+        self.server.forgets = True
+
+
+def _shown(one: Sent) -> Shown:
+    message = one.message
+    spoken = message["flags"] & (1 << 13)
+    files = tuple((MediaKind.VOICE if spoken else media_kind(mime), data) for _, mime, data in one.files)
+    answered = message.get("message_reference")
+    return Shown(
+        ref=message["id"],
+        chat=message["channel_id"],
+        text=message["content"],
+        files=files,
+        buttons=tuple(button["label"] for row in message["components"] for button in row["components"]),
+        reply_to=None if answered is None else answered["message_id"],
+        edits=one.edits,
+    )

@@ -1,0 +1,194 @@
+"""Mail servers as a testbed: pymap with aiosmtpd, and dovecot with postfix."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import SMTP, default
+from typing import Any
+
+from hermes.domain.address import Address
+from hermes.domain.message import Inbound, media_kind
+from hermes.domain.outfit import Outfit
+from hermes.domain.settings import PlatformSettings, Secret
+from hermes.entry.platforms.email.adapter import EmailAdapter
+from hermes.entry.platforms.email.compose import TOO_FAST_SECONDS
+from hermes.entry.platforms.email.convert import Me, Place, read_mail
+from hermes.entry.platforms.email.manifest import MANIFEST
+from hermes.testing.platform_suite import Does, Fault, Shown, Testbed, until
+from tests.platforms.email.offices import ADDRESS, PASSWORD, Office, RealOffice, SmallOffice
+from tests.platforms.email.samples import MAILS
+from tests.platforms.email.wires import SmtpWire, Taken, Wire
+
+ME = Me(address=ADDRESS)
+NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
+_PAGE = re.compile(r"<html><body>\n(.*)\n</body></html>\s*\Z", re.DOTALL)
+_numbers = itertools.count(1)
+
+
+class EmailBed(Testbed):
+    """pymap and aiosmtpd."""
+
+    manifest = MANIFEST
+    chat = Address(platform="email", chat="ann@example.org")
+    receives = frozenset({Does.TEXT, Does.REPLY, Does.IMAGE, Does.FILE, Does.COMMAND})
+    # What an SMTP server refuses with a fault of its own (4xx, 5xx) it has not taken: that is no doubt.
+    faults = frozenset(Fault) - {Fault.BROKEN}
+    delay = TOO_FAST_SECONDS
+
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__(full=full)
+        self.office: Office = self.make_office()
+        self.imap, self.smtp = Wire(), SmtpWire(ADDRESS)
+        self.smtp.chaos = lambda: self.chaos()
+        self.said: dict[str, str] = {}
+        self.settle = 0.4
+
+    def make_office(self) -> Office:
+        return SmallOffice()
+
+    async def open(self) -> None:
+        await self.office.open()
+        self.imap.target, self.smtp.target = self.office.imap_port, self.office.smtp_port
+        await self.up()
+
+    async def close(self) -> None:
+        await self.down()
+        await self.office.close()
+
+    def connect(self) -> EmailAdapter:
+        said = {
+            "EMAIL_ADDRESS": ADDRESS,
+            "EMAIL_PASSWORD": PASSWORD,
+            "EMAIL_IMAP_HOST": "127.0.0.1",
+            "EMAIL_IMAP_PORT": str(self.imap.port),
+            "EMAIL_SMTP_HOST": "127.0.0.1",
+            "EMAIL_SMTP_PORT": str(self.smtp.port),
+            "EMAIL_TLS": "false",
+            "EMAIL_MAX_PER_HOUR": "0",
+            **self.said,
+        }
+        adapter = EmailAdapter(
+            Outfit(
+                settings=PlatformSettings(),
+                find=lambda name: Secret(said[name]) if name in said else None,
+                open_file=self.open_file,
+            )
+        )
+        adapter.answer_seconds = 0.45
+        adapter.settle_seconds = self.settle
+        # pymap does not tell of what came between a look and the wait for news.
+        adapter.first_seconds, adapter.idle_seconds = 0.02, 0.3
+        return adapter
+
+    def chats(self, count: int) -> list[Address]:
+        return [Address(platform="email", chat=f"p{number}@example.com") for number in range(count)]
+
+    async def do(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
+        mail = written((chat or self.chat).chat, text)
+        match does:
+            case Does.REPLY:
+                mail["In-Reply-To"] = on
+                mail["References"] = on
+            case Does.IMAGE:
+                mail.add_attachment(self.content, maintype="image", subtype="png", filename="a.png")
+            case Does.FILE:
+                mail.add_attachment(self.content, maintype="application", subtype="pdf", filename="a.pdf")
+        await self.put(mail)
+
+    async def put(self, mail: EmailMessage) -> None:
+        # What lies there before the first look is history: people write once somebody looked.
+        await until(lambda: self.imap.listened, "nobody looks into the mailbox", 5)
+        await self.office.deliver(mail.as_bytes(), str(mail["From"]))
+
+    async def misdeliver(self, texts: Sequence[str]) -> None:
+        """Mails overtake each other, and a forwarding brings copies."""
+        mails = [written(self.chat.chat, text) for text in texts]
+        random.Random(7).shuffle(mails)
+        for mail in (*mails, *mails[::3]):
+            await self.put(mail)
+
+    def shown(self, chat: Address | None = None) -> list[Shown]:
+        return [
+            _shown(one, to) for one in self.smtp.taken for to in one.to if chat is None or to == chat.chat
+        ]
+
+    def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
+        self.smtp.fail(fault, times, done, "" if chat is None else chat.chat)
+
+    def calm(self) -> None:
+        self.smtp.calm()
+
+    async def cut(self) -> None:
+        self.imap.cut()
+        self.smtp.cut()
+
+    async def down(self) -> None:
+        await self.imap.down()
+        await self.smtp.down()
+
+    async def up(self) -> None:
+        await self.imap.up()
+        await self.smtp.up()
+
+    def samples(self) -> Sequence[Any]:
+        return list(MAILS.values())
+
+    def convert(self, payload: Any) -> Sequence[Inbound]:
+        place = Place(validity=1, uid=7, arrived=NOW, size=len(payload))
+        found = read_mail(payload, ME, place)
+        return () if found.item is None else (found.item,)
+
+
+class RealBed(EmailBed):
+    """dovecot and postfix."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__(full=full)
+        # postfix queues, dovecot stores, and only then the copy is back.
+        self.settle = 8.0
+
+    def make_office(self) -> Office:
+        return RealOffice.get()
+
+    def connect(self) -> EmailAdapter:
+        adapter = super().connect()
+        adapter.answer_seconds = 2.0
+        adapter.first_seconds, adapter.idle_seconds = EmailAdapter.first_seconds, EmailAdapter.idle_seconds
+        return adapter
+
+
+def written(sender: str, text: str, *, subject: str = "") -> EmailMessage:
+    """A mail as a person's program writes it."""
+    number = next(_numbers)
+    mail = EmailMessage(policy=SMTP)
+    mail["From"] = sender
+    mail["To"] = ADDRESS
+    if subject:
+        mail["Subject"] = subject
+    mail["Date"] = NOW + timedelta(seconds=number)
+    mail["Message-ID"] = f"<{number}.{random.getrandbits(64):x}@{sender.rpartition('@')[2]}>"
+    mail.set_content(text)
+    return mail
+
+
+def _shown(taken: Taken, to: str) -> Shown:
+    mail = message_from_bytes(taken.data, policy=default)
+    page = mail.get_body(("html",))
+    inside = _PAGE.search(page.get_content().replace("\r\n", "\n")) if page is not None else None
+    files = tuple(
+        (media_kind(part.get_content_type()), part.get_payload(decode=True))
+        for part in mail.iter_attachments()
+    )
+    return Shown(
+        ref=str(mail["Message-ID"]),
+        chat=to,
+        text=re.sub("</?p>", "", inside[1]) if inside else "",
+        files=files,
+        reply_to=mail["In-Reply-To"],
+    )

@@ -1,0 +1,180 @@
+"""The fake Mattermost as a testbed, with an address for pressed buttons and without."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from hermes.domain.address import Address
+from hermes.domain.message import Inbound, MediaKind
+from hermes.domain.outfit import Outfit
+from hermes.domain.settings import PlatformSettings, Secret
+from hermes.entry.platforms.mattermost.adapter import MattermostAdapter
+from hermes.entry.platforms.mattermost.convert import Channel, Known, Me, to_inbounds
+from hermes.entry.platforms.mattermost.manifest import MANIFEST
+from hermes.testing.platform_suite import Does, Fault, Shown, Testbed, until
+from tests.platforms.mattermost.samples import EVENTS, PRIVATE, TEAM, new_id
+from tests.platforms.mattermost.server import ANN, BOT, Mattermost
+
+ME = Me(id=BOT["id"], username=BOT["username"])
+NOW = datetime(2026, 11, 16, tzinfo=UTC)
+EMOJI = {"eyes": "👀", "+1": "👍"}
+
+
+def known() -> Known:
+    found = Known()
+    found.channels = {PRIVATE: Channel(id=PRIVATE, type="D"), TEAM: Channel(id=TEAM, type="O", name="Team")}
+    found.names = {ANN["id"]: "ann"}
+    found.posts = {new_id("post 77"): {"user_id": BOT["id"], "message": "so be it"}, new_id("post 3"): None}
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class MattermostBed(Testbed):
+    manifest = MANIFEST
+    chat = Address(platform="mattermost", chat=PRIVATE)
+
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__(full=full)
+        self.server = Mattermost()
+        self.server.chaos = lambda: self.chaos()
+        self.server.channel("ann")
+        self.server.channel("team", "O")
+        port = free_port()
+        self.said = {
+            "MATTERMOST_CALLBACK_URL": f"http://127.0.0.1:{port}/mattermost",
+            "MATTERMOST_CALLBACK_PORT": str(port),
+        }
+        self._last: dict[str, Any] = {}
+
+    async def open(self) -> None:
+        await self.server.up()
+
+    async def close(self) -> None:
+        await self.server.down()
+
+    def connect(self) -> MattermostAdapter:
+        said = {"MATTERMOST_URL": self.server.url, "MATTERMOST_TOKEN": self.server.token, **self.said}
+        adapter = MattermostAdapter(
+            Outfit(
+                settings=PlatformSettings(),
+                find=lambda name: Secret(said[name]) if name in said else None,
+                open_file=self.open_file,
+            )
+        )
+        adapter.answer_seconds = 0.4
+        return adapter
+
+    def chats(self, count: int) -> list[Address]:
+        return [
+            Address(platform="mattermost", chat=self.server.channel(f"person {one}")) for one in range(count)
+        ]
+
+    async def do(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
+        await self._met()
+        where = (chat or self.chat).chat
+        more: dict[str, Any] = {}
+        match does:
+            case Does.REPLY:
+                more["root_id"] = on
+            case Does.THREAD:
+                where = TEAM
+                more["root_id"] = self.server.say(TEAM, "a beginning", user_id=BOT["id"])["id"]
+            case Does.EDIT:
+                self.server.edit(self._last, text)
+                return
+            case Does.MENTION:
+                where, text = TEAM, f"@hermes {text}"
+            case Does.COMMAND:
+                where, text = TEAM, f"@hermes {text}"
+            case Does.BUTTON:
+                actions = self.server.posts[on]["props"]["attachments"][0]["actions"]
+                values = {one["integration"]["context"]["value"]: one["name"] for one in actions}
+                assert await self.server.press(on, values[text]) == 200
+                return
+            case Does.IMAGE | Does.VOICE | Does.FILE:
+                name, mime = {
+                    Does.IMAGE: ("a.png", "image/png"),
+                    Does.VOICE: ("v.ogg", "audio/ogg"),
+                    Does.FILE: ("plan.txt", "text/plain"),
+                }[does]
+                more["file_ids"] = [self.server.keep_file(name, self.content, mime)["id"]]
+        self._last = self.server.say(where, text, **more)
+
+    async def _met(self) -> None:
+        """Nothing is kept for a bot that was never there, so people wait for it once."""
+        await until(lambda: self.server.greeted > 0, "nobody ever came")
+
+    async def misdeliver(self, texts: Sequence[str]) -> None:
+        """Events in another order than the posts, some of them twice, and a number left out."""
+        await self._met()
+        connections, self.server.connections = self.server.connections, []
+        posts = [self.server.say(PRIVATE, text) for text in texts]
+        self.server.connections = connections
+        random.Random(7).shuffle(posts)
+        for place, post in enumerate([*posts, *posts[::3]]):
+            for one in connections:
+                one.seq += place == 5
+            self.server.tell_post(post)
+
+    def shown(self, chat: Address | None = None) -> list[Shown]:
+        found = [self.server.posts[number] for number in self.server.sent]
+        return [
+            self._shown(one)
+            for one in found
+            if not one["delete_at"] and (chat is None or one["channel_id"] == chat.chat)
+        ]
+
+    def _shown(self, post: dict[str, Any]) -> Shown:
+        parts = post["props"].get("attachments") or []
+        files = [self.server.files[one] for one in post["file_ids"]]
+        return Shown(
+            ref=post["id"],
+            chat=post["channel_id"],
+            text=post["message"],
+            thread=post["root_id"] or None,
+            files=tuple((kind_of(info["mime_type"]), data) for info, data in files),
+            buttons=tuple(one["name"] for part in parts for one in part.get("actions", ())),
+            edits=self.server.edits.get(post["id"], 0),
+        )
+
+    def typed(self) -> int:
+        return self.server.typed
+
+    def reactions(self) -> list[str]:
+        return [EMOJI[one["emoji_name"]] for one in self.server.reactions]
+
+    def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
+        self.server.fail(fault, times, done, None if chat is None else chat.chat)
+
+    def calm(self) -> None:
+        self.server.calm()
+
+    async def cut(self) -> None:
+        self.server.cut()
+
+    async def down(self) -> None:
+        await self.server.down()
+
+    async def up(self) -> None:
+        await self.server.up()
+
+    def samples(self) -> Sequence[Any]:
+        return list(EVENTS.values())
+
+    def convert(self, payload: Any) -> Sequence[Inbound]:
+        return to_inbounds(payload, ME, known(), NOW)
+
+
+def kind_of(mime: str) -> MediaKind:
+    """A Mattermost shows a file by its type."""
+    kinds = {"image": MediaKind.IMAGE, "audio": MediaKind.AUDIO, "video": MediaKind.VIDEO}
+    return kinds.get(mime.partition("/")[0], MediaKind.FILE)
