@@ -546,6 +546,7 @@ async def test_a_password_logs_in_once() -> None:
         (401, {"errcode": "M_USER_LOCKED", "error": "locked"}, NeedsLogin, "locked"),
         (401, None, NeedsLogin, "MATRIX_ACCESS_TOKEN"),
         (302, None, Unreachable, "HTTP 302"),
+        (404, "<html>", Unreachable, "is MATRIX_HOMESERVER right?"),
         (504, "<html>", Unreachable, "HTTP 504"),
     ],
 )
@@ -583,13 +584,17 @@ async def test_a_sync_that_cannot_be_read() -> None:
             await bed.connect().run(Inboxes().accept, None)
 
 
-async def test_the_check_says_what_is_there() -> None:
+async def test_the_check_says_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     async with MatrixBed() as bed:
-        (found,) = await bed.connect().check()
+        found, encryption = await bed.connect().check()
+        assert encryption.good and "off" in encryption.text
         assert found.good and "@hermes:localhost, in 2 rooms" in found.text
         for room in bed.server.rooms:
             bed.server.member(room, bed.ann.id, bed.bot.id, "leave")
-        assert [one.good for one in await bed.connect().check()] == [True, True]
+        assert [one.good for one in await bed.connect().check()] == [True, True, True]
+        bed.said["MATRIX_ENCRYPTION"] = "required"
+        monkeypatch.setattr("hermes.entry.platforms.matrix.encryption.find_spec", lambda name: None)
+        assert (await bed.connect().check())[-1].hint == "pip install 'hermes-gateway[matrix]'"
 
 
 async def test_faults_of_one_room_are_not_anothers() -> None:

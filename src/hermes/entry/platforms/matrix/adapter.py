@@ -43,7 +43,7 @@ from hermes.entry.platforms.matrix.convert import (
     since_joining,
     to_inbounds,
 )
-from hermes.entry.platforms.matrix.encryption import Encryption
+from hermes.entry.platforms.matrix.encryption import Encryption, encryption_finding
 from hermes.entry.platforms.matrix.login import log_in, token_of
 from hermes.entry.platforms.matrix.manifest import MANIFEST
 from hermes.entry.platforms.matrix.rooms import SYNC_FILTER, Rooms
@@ -427,18 +427,19 @@ class MatrixAdapter:
             return self._me
 
     async def check(self) -> Sequence[Finding]:
+        self._client.answer_seconds = self.answer_seconds
         try:
-            me = await self._who()
+            me = await log_in(self._client, self._outfit)
             told = await self._client.call("GET", "v3/joined_rooms")
         finally:
-            await self._close()
+            await self._client.close()
         rooms = told.get("joined_rooms") if isinstance(told, dict) else None
         count = len(rooms) if isinstance(rooms, list) else 0
         found = [Finding(good=True, text=f"The homeserver knows the account as {me.id}, in {count} rooms.")]
         if not count:
             hint = "Invite it to a room, or begin a direct chat with it, while the gateway runs."
             found.append(Finding(good=True, text="It is in no room yet.", hint=hint))
-        return found
+        return [*found, encryption_finding(self._mode)]
 
 
 def _annotation(ref: str, key: str) -> dict[str, Any]:

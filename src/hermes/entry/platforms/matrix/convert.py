@@ -407,6 +407,9 @@ def error_for(status: int, answer: Any, wait: str | None = None) -> HermesError:
         return NeedsLogin(f"The homeserver does not let this account in ({told})")
     if status >= 500 or status < 400:
         return Unreachable(f"The homeserver has a fault of its own ({told})", maybe_done=True)
+    if not code and status != 413:
+        # Something before the homeserver, or another address than its own.
+        return Unreachable(f"That is no answer of a homeserver's ({told}); is MATRIX_HOMESERVER right?")
     if code == "M_FORBIDDEN" or status == 403:
         return Refused(f"The homeserver does not let us do that ({told})")
     if code == "M_TOO_LARGE" or status == 413:

@@ -9,14 +9,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from hermes.domain.errors import Refused, Unreachable, UserError
+from hermes.domain.outfit import Finding
 from hermes.entry.platforms.matrix.client import Client
 from hermes.entry.platforms.matrix.convert import ENCRYPTED, Me, Room
+
+LACKING = "MATRIX_ENCRYPTION needs matrix-nio."
+REMEDY = "pip install 'hermes-gateway[matrix]'"
+
+
+def encryption_finding(mode: str) -> Finding:
+    """What a look from outside says of encryption."""
+    if mode == "off":
+        return Finding(good=True, text="Encrypted rooms are not read (MATRIX_ENCRYPTION is off).")
+    if find_spec("nio") is None or find_spec("vodozemac") is None:
+        return Finding(good=False, text=LACKING, hint=REMEDY)
+    return Finding(good=True, text=f"Encrypted rooms are read and written in (it is {mode}).")
 
 
 class Encryption:
@@ -33,9 +47,7 @@ class Encryption:
             nio: Any = await asyncio.to_thread(import_module, "nio")
             await asyncio.to_thread(import_module, "vodozemac")
         except ImportError as error:
-            raise UserError(
-                "MATRIX_ENCRYPTION needs matrix-nio.", hint="pip install 'hermes-gateway[matrix]'"
-            ) from error
+            raise UserError(LACKING, hint=REMEDY) from error
         if folder is None or not me.device:
             raise UserError(
                 "Encryption needs a home and an access token of a device.",

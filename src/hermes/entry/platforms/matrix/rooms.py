@@ -3,6 +3,7 @@ needed, and again when the homeserver says that it changed."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -48,14 +49,17 @@ class Rooms:
         return self._rooms[room]
 
     async def _asked(self, room: str) -> Room:
-        told = await self._client.call("GET", f"v3/{path('rooms', room, 'joined_members')}")
+        told, named, encryption = await asyncio.gather(
+            self._client.call("GET", f"v3/{path('rooms', room, 'joined_members')}"),
+            self._state(room, "m.room.name"),
+            self._state(room, "m.room.encryption"),
+        )
         joined = told.get("joined") if isinstance(told, dict) else None
         members = {
             user: str(about.get("display_name") or "") if isinstance(about, dict) else ""
             for user, about in (joined if isinstance(joined, dict) else {}).items()
         }
-        name = (await self._state(room, "m.room.name")).get("name")
-        encryption = await self._state(room, "m.room.encryption")
+        name = named.get("name")
         return Room(
             id=room,
             members=members,
