@@ -16,7 +16,10 @@ from tests.shape.tree import ROOT, pyproject
 
 FOREIGN = [
     f"tests/foreign/{name}.lock"
-    for name in ("openai", "openai-1", "llm", "litellm", "node", "telegram", "slack", "synapse", "matrix")
+    for name in (
+        *("openai", "openai-1", "llm", "litellm", "node"),
+        *("telegram", "discord", "slack", "synapse", "matrix"),
+    )
 ]
 LOCKS = [
     "requirements.lock",
@@ -120,8 +123,9 @@ def test_what_is_tested_is_what_runs() -> None:
     assert not different, f"the two locks differ in {different}: run tools/lock"
 
 
-def test_the_lock_of_node_names_no_place_and_pins_by_hash() -> None:
-    packages = json.loads((ROOT / "tests/foreign/node/package-lock.json").read_text())["packages"]
+@pytest.mark.parametrize("folder", ["node", "slack", "mattermost"])
+def test_the_locks_of_node_name_no_place_and_pin_by_hash(folder: str) -> None:
+    packages = json.loads((ROOT / "tests/foreign" / folder / "package-lock.json").read_text())["packages"]
     installed = [told for place, told in packages.items() if place]
     assert installed
     assert all("resolved" not in told and told["integrity"].startswith("sha512-") for told in installed)

@@ -184,7 +184,9 @@ def guild_of(channels: dict[str, dict[str, Any]], roles: list[str]) -> dict[str,
         "voice_states": [],
         "members": [member_of(roles)],
         "channels": [one for one in places if one["type"] not in (10, 11, 12)],
-        "threads": [one for one in places if one["type"] in (10, 11, 12)],
+        "threads": [
+            one for one in places if one["type"] in (10, 11, 12) and not one["thread_metadata"]["archived"]
+        ],
         "presences": [],
         "stage_instances": [],
         "guild_scheduled_events": [],

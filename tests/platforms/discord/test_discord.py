@@ -352,6 +352,18 @@ async def test_channels_threads_and_unknown_chats_are_read_after_a_gap() -> None
         assert found["I never wrote before"].source.kind is Kind.PRIVATE
 
 
+async def test_a_thread_that_was_put_away_is_read_too() -> None:
+    async with ForgetfulBed() as bed:
+        inboxes = Inboxes()
+        async with hosted(bed, inboxes):
+            await bed.do(Does.THREAD, "first")
+            await until(lambda: inboxes.texts == ["first"], "the first message is missing")
+        bed.server.say(THREAD, "second")
+        bed.server.channels[THREAD]["thread_metadata"]["archived"] = True
+        async with hosted(bed, inboxes):
+            await until(lambda: inboxes.texts == ["first", "second"], "the second message is missing")
+
+
 async def test_a_crash_in_the_middle_of_a_gap_loses_nothing() -> None:
     """Until everything is read the cursor names no session, so the next start reads again."""
     async with DiscordBed() as bed:
@@ -402,9 +414,8 @@ def test_a_cursor_that_cannot_be_read_begins_anew(cursor: str | None) -> None:
 
 def test_the_chats_that_are_remembered_have_an_end() -> None:
     mark = Mark(began=1)
-    for number in range(300):
-        mark.know(str(number), str(number))
-    mark.know("150", "150")
+    for number in (*range(300), 150):
+        mark.has_direct(str(number), str(number))
     assert len(mark.directs) == 200 and list(mark.directs)[-1] == "150" and "0" not in mark.directs
     assert Mark.read(mark.cursor()).directs == mark.directs
 

@@ -58,10 +58,10 @@ class SmallOffice(Office):
 
     async def open(self) -> None:
         from aiosmtpd.smtp import SMTP, AuthResult
+        from proxyprotocol.sock import SocketInfoLocal
         from pymap.backend.dict import DictBackend
         from pymap.concurrent import Subsystem
         from pymap.imap import IMAPServer
-        from proxyprotocol.reader import ProxyProtocolReader
         from pysasl.hashing import Cleartext
 
         args = Namespace(
@@ -73,8 +73,18 @@ class SmallOffice(Office):
             invalid_user_sleep=0.0,
         )  # fmt: skip
         config.apply_context()
-        self._backend, self._config = backend, config
-        serve = ProxyProtocolReader(config.proxy_protocol).get_callback(IMAPServer(backend.login, config))
+        self._kept: list[tuple[bytes, datetime]] = []
+        imap = IMAPServer(backend.login, config)
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await imap(reader, writer, SocketInfoLocal(writer))
+            except OSError:
+                pass
+            finally:
+                # pymap does not, when the other side dies.
+                writer.transport.abort()
+
         self._imap = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**20)
         self.imap_port = self._imap.sockets[0].getsockname()[1]
         self._mailboxes: Any = None
@@ -95,7 +105,7 @@ class SmallOffice(Office):
         self._smtp = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
         self.smtp_port = self._smtp.sockets[0].getsockname()[1]
 
-    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
         if ADDRESS in envelope.rcpt_tos:
             await self.deliver(bytes(envelope.content), envelope.mail_from)
         return "250 2.0.0 OK"
@@ -109,19 +119,18 @@ class SmallOffice(Office):
         from pymap.parsing.message import AppendMessage
 
         box = await self._mailboxes.get_mailbox("INBOX")
-        await box.append(AppendMessage(data, datetime.now(UTC), frozenset()), recent=True)
+        self._kept.append((data, datetime.now(UTC)))
+        await box.append(AppendMessage(*self._kept[-1], frozenset()), recent=True)
 
     async def renumber(self) -> None:
         from pymap.parsing.message import AppendMessage
 
         box = await self._mailboxes.get_mailbox("INBOX")
-        kept = [AppendMessage(bytes(one._content.data), one.internal_date, one.permanent_flags)  # noqa: SLF001
-                async for one in box.messages()]  # fmt: skip
-        await box.delete([uid for uid in list(box._messages)])  # noqa: SLF001
-        box._uid_validity += 1  # noqa: SLF001
-        box._max_uid = 0  # noqa: SLF001
-        for one in kept:
-            await box.append(one)
+        await box.delete(list(box._messages))
+        box._uid_validity += 1
+        box._max_uid = 0
+        for data, at in self._kept:
+            await box.append(AppendMessage(data, at, frozenset()))
 
 
 # --- dovecot and postfix ---
@@ -146,7 +155,9 @@ def _install() -> str:
         fcntl.flock(alone, fcntl.LOCK_EX)
         wanted = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *PACKAGES]
         for command in (wanted, ["apt-get", "update", "-q"], wanted):
-            done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600, check=False)
+            done = subprocess.run(
+                command, env=environ, capture_output=True, text=True, timeout=600, check=False
+            )
             if command is wanted and done.returncode == 0:
                 return ""
     return f"dovecot and postfix could not be installed: {done.stderr.strip()[-200:]}"
@@ -306,7 +317,8 @@ class RealOffice(Office):
 
     def _make_certificate(self) -> None:
         _run(
-            "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+            "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+            "-subj", "/CN=localhost",
             "-addext", "subjectAltName=DNS:localhost", "-keyout", str(self.folder / "key.pem"),
             "-out", str(self.folder / "cert.pem"),
         )  # fmt: skip

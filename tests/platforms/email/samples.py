@@ -18,10 +18,6 @@ def mail(name: str, rest: str, head: str = _HEAD) -> bytes:
     return (head.format(name=name) + dedent(rest)).replace("\n", "\r\n").encode()
 
 
-def part(text: str) -> str:
-    return dedent(text)
-
-
 MAILS: dict[str, bytes] = {
     "plain": mail("plain", "Subject: Lunch\n\nShall we?\n"),
     "reply": mail(
@@ -34,17 +30,17 @@ MAILS: dict[str, bytes] = {
         MIME-Version: 1.0
         Content-Type: text/plain; charset=utf-8; format=flowed
 
-        Yes, at noon, and please bring 
+        Yes, at noon, and please bring{sp}
         the plans.
 
-        -- 
+        --{sp}
         Ann, Chief of Lunch
 
         On Mon, 16 Nov 2026 at 11:50, Hermes
         <hermes@example.org> wrote:
         > Where?
         > And when?
-        """,
+        """.replace("{sp}", " "),
     ),
     "outlook": mail(
         "outlook",
@@ -156,7 +152,9 @@ MAILS: dict[str, bytes] = {
     ),
     "bad headers": mail("badh", "Subject: =?utf-8?b?!!!?= =?x?q?=zz?=\nContent-Type: ;;;\nDate\n\nwords\n"),
     "no message id": mail("", "Subject: x\n\nanonymous id\n").replace(b"Message-ID: <@example.org>\r\n", b""),
-    "bounce": mail("bounce", "Subject: Undeliverable\nContent-Type: multipart/report; boundary=b\n\n--b\n\nx\n--b--\n"),
+    "bounce": mail(
+        "bounce", "Subject: Undeliverable\nContent-Type: multipart/report; boundary=b\n\n--b\n\nx\n--b--\n"
+    ),
 }
 # fmt: off
 MACHINES: dict[str, bytes] = {

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import smtplib
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+
 import pytest
 
-from hermes.testing.platform_suite import CHECKS, Check, conform
-from tests.platforms.email.bed import EmailBed, RealBed
+from hermes.domain.address import Address
+from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.message import Attachment, Body, Inbound, MediaKind
+from hermes.entry.platforms.email.convert import Me, Place, Reading, file_in, read_mail
+from hermes.entry.platforms.email.words import split_quote
+from hermes.testing.platform_suite import CHECKS, Check, Does, Inboxes, conform, hosted, running, until
+from tests.platforms.email.bed import ME, NOW, EmailBed, RealBed, written
+from tests.platforms.email.offices import ADDRESS, PASSWORD, RealOffice
+from tests.platforms.email.samples import MACHINES, MAILS
 
+BAD = "mx.example.net; dmarc=fail"
+LONG = f"<{'x' * 200}@example.org>"
+REAL = (pytest.mark.server, pytest.mark.root, pytest.mark.xdist_group("mail"))
 # aiosmtpd is uneasy about passwords that are not encrypted; they stay on this machine.
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS:UserWarning")
 
@@ -22,3 +39,413 @@ async def test_email_conforms(check: Check, full: bool) -> None:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_email_conforms_with_dovecot_and_postfix(check: Check) -> None:
     await conform(check, RealBed)
+
+
+# --- what people write ---
+
+
+def reading(name: str, me: Me = ME) -> Reading:
+    raw = MAILS.get(name) or MACHINES[name]
+    return read_mail(raw, me, Place(validity=3, uid=7, arrived=NOW, size=len(raw)))
+
+
+def one(name: str) -> Inbound:
+    found = reading(name)
+    assert found.item is not None, found.why
+    return found.item
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("plain", "Subject: Lunch\n\nShall we?"),
+        ("reply", "Yes, at noon, and please bring the plans."),
+        ("outlook", "Für mich um zwölf – gern."),
+        ("alternative", "Subject: Both\n\nThe plain words."),
+        ("latin1 without a word", "Subject: Grüße\n\nplain"),
+        ("unknown charset", "Subject: x\n\nqapla’"),
+        ("command", "/status now"),
+        ("only a subject", "What is the time?"),
+        ("attachment only", ""),
+        ("no boundary", "Subject: x\n\nstill words"),
+        ("no message id", "Subject: x\n\nanonymous id"),
+    ],
+)
+def test_words(name: str, text: str) -> None:
+    assert one(name).text == text
+
+
+def test_html_is_read_as_a_person_reads_it() -> None:
+    assert one("html").text.split("\n") == [
+        "Subject: Pläne",
+        "",
+        "Hello you,",
+        "see the plan (https://example.org/a?b=1&c=2).",
+        "",
+        "- one",
+        "- two",
+        "",
+        "3. three",
+        "",
+        "a | b",
+        "1 | 2",
+        "",
+        "> quoted",
+        "> twice",
+        "",
+        "  as",
+        "  it is",
+        "",
+        "[a cat]",
+    ]
+
+
+def test_who_wrote_and_what_was_answered() -> None:
+    source = one("plain").source
+    assert (source.user, source.user_name, source.chat_name) == ("ann@example.org", "Ann Öther", "Lunch")
+    reply = one("reply").reply_to
+    assert reply is not None and reply.mine and reply.text == "Where?\nAnd when?"
+    other = one("outlook").reply_to
+    assert other is not None and not other.mine
+    assert one("reply").ref == "<reply@example.org>"
+
+
+def test_files_in_nested_parts() -> None:
+    files = one("alternative").attachments
+    assert [(file.kind, file.name, file.mime) for file in files] == [
+        (MediaKind.IMAGE, "in.png", "image/png"),
+        (MediaKind.FILE, "x.pdf", "application/pdf"),
+        (MediaKind.FILE, "mail.eml", "message/rfc822"),
+    ]
+    raw = MAILS["alternative"]
+    assert [file_in(raw, number) for number in (0, 1, 9)] == [b"\x89PNG\r\n\x1a\n", b"%PDF-", None]
+    assert b"Inner words." in (file_in(raw, 2) or b"")
+    assert files[1].ref == "3/7/1/<alternative@example.org>"
+
+
+def test_copies_of_a_mail_are_one_and_other_mails_are_not() -> None:
+    raw = MAILS["plain"]
+    place = Place(validity=9, uid=1000, arrived=NOW)
+    again = read_mail(b"Received: elsewhere\r\n" + raw, ME, place).item
+    assert again is not None and again.delivery == one("plain").delivery
+    reused = read_mail(raw.replace(b"11:58:59", b"12:58:59"), ME, place).item
+    assert reused is not None and reused.delivery != again.delivery, "a careless program reuses its ids"
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_nobody_answers_a_machine(name: str) -> None:
+    found = reading(name)
+    assert found.item is None and found.why
+
+
+def test_a_mail_that_is_deeper_than_anybody_writes() -> None:
+    head = b"From: ann@example.org\r\nSubject: deep\r\n"
+    deep = b"".join(
+        b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (n, n) for n in range(3000)
+    )
+    found = read_mail(head + deep + b"\r\nwords\r\n", ME, Place(arrived=NOW))
+    assert found.item is not None or found.why
+
+
+@pytest.mark.parametrize(
+    ("results", "why"),
+    [
+        ("mx.example.net; dmarc=pass header.from=example.org", ""),
+        ("mx.example.net; spf=pass smtp.mailfrom=ann@mail.example.org", ""),
+        ("MX.example.net 1; dkim=pass (2048 bit; ok) header.d=example.org header.s=x", ""),
+        ("mx.example.net; spf=pass smtp.mailfrom=evil.example.com; dmarc=fail", "not proved"),
+        ("mx.example.net; dkim=pass header.d=org", "not proved"),
+        ("mx.example.net; none", "says nothing"),
+        ("mx.evil.example; dmarc=pass header.from=example.org", "says nothing"),
+        ("", "says nothing"),
+        # Below a line that the server did not write, anybody may have written it.
+        (
+            "mx.example.net; dmarc=fail\r\nX-Else: x\r\nAuthentication-Results: mx.example.net; dmarc=pass",
+            "not proved",
+        ),
+    ],
+)
+def test_only_proved_senders_where_a_server_is_trusted(results: str, why: str) -> None:
+    line = f"Authentication-Results: {results}\r\n".encode() if results else b""
+    me = Me(address=ADDRESS, authserv="mx.example.net")
+    found = read_mail(line + MAILS["plain"], me, Place(arrived=NOW))
+    assert (found.item is None) == bool(why)
+    assert why in found.why
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "quote"),
+    [
+        ("Yes.\n\nOn Monday, 3 May, Ann wrote:\n> Why?", "Yes.", "Why?"),
+        ("Yes.\n> Why?\nBecause.", "Yes.\n> Why?\nBecause.", ""),
+        ("> all of it\n> quoted", "> all of it\n> quoted", ""),
+        ("My list:\n> one", "My list:", "one"),
+        ("Yes\n-----Original Message-----\nFrom: x\nolder", "Yes", "From: x\nolder"),
+        ("Under\n____________________________\nno header here", None, ""),
+    ],
+)
+def test_quotes(text: str, words: str | None, quote: str) -> None:
+    assert split_quote(text) == (text if words is None else words, quote)
+
+
+# --- what goes out ---
+
+
+async def sent(bed: EmailBed, body: Body, reply_to: str | None = None, key: str = "k") -> EmailMessage:
+    platform = bed.connect()
+    async with running(platform, Inboxes().accept, None):
+        await platform.send(bed.chat, body, key=key, reply_to=reply_to)
+    found = message_from_bytes(bed.smtp.taken[-1].data, policy=default)
+    assert isinstance(found, EmailMessage)
+    return found
+
+
+async def test_an_answer_stays_in_its_thread_also_after_a_restart() -> None:
+    async with EmailBed() as bed:
+        asked = written(bed.chat.chat, "Shall we?", subject="Lunch & more")
+        asked["References"] = f"<root@example.org> {LONG}"
+        inboxes = Inboxes()
+        async with running(bed.connect(), inboxes.accept, None):
+            await bed.put(asked)
+            await until(lambda: len(inboxes.items) == 1, "it never came")
+        mail = await sent(bed, Body(text="<p>Yes &amp; <b>no</b></p>"), inboxes.items[0].ref)
+        assert mail["Subject"] == "Re: Lunch & more"
+        assert mail["In-Reply-To"] == asked["Message-ID"]
+        assert mail["References"].split() == [
+            "<root@example.org>",
+            LONG,
+            asked["Message-ID"],
+        ]
+        assert mail["Auto-Submitted"] == "auto-replied"
+        plain, page = mail.get_body(("plain",)), mail.get_body(("html",))
+        assert plain is not None and plain.get_content().strip() == "Yes & no"
+        assert page is not None and "<b>no</b>" in page.get_content()
+        assert mail["To"] == bed.chat.chat and "hermes@example.org" in mail["From"]
+
+
+async def test_what_nobody_asked_for_begins_a_thread() -> None:
+    async with EmailBed() as bed:
+        mail = await sent(bed, Body(text="<h1>The\nnews</h1><p>of today</p>"))
+        assert (mail["Subject"], mail["In-Reply-To"], mail["Auto-Submitted"]) == (
+            "The news",
+            None,
+            "auto-generated",
+        )
+        mail = await sent(bed, Body(text="x"), "<gone@example.org>", key="k2")
+        assert mail["In-Reply-To"] == "<gone@example.org>", (
+            "the mail it answers is gone: it is still an answer"
+        )
+
+
+async def test_names_that_could_break_out_of_a_header() -> None:
+    async with EmailBed() as bed:
+
+        async def open_file(file: Attachment) -> bytes:
+            return b"x"
+
+        bed.open_file = open_file
+        bed.said["EMAIL_NAME"] = 'He"r\r\nBcc: eve@example.org\r\nmes'
+        file = Attachment(kind=MediaKind.FILE, ref="x", name='a"\r\nX: y.txt', mime="text/pla in\r\nX: y")
+        mail = await sent(bed, Body(text="<p>a\r\nBcc: eve@example.org</p>", attachments=(file,)))
+        assert mail["Bcc"] is None and mail["X"] is None
+        assert [part.get_content_type() for part in mail.iter_attachments()] == ["application/octet-stream"]
+
+
+async def test_a_copy_goes_to_the_folder_for_sent_mail() -> None:
+    async with EmailBed() as bed:
+        inboxes, platform = Inboxes(), bed.connect()
+        async with running(platform, inboxes.accept, None):
+            receipt = await platform.send(bed.chat, Body(text="x"), key="k", reply_to=None)
+            imap = await platform._servers.open_mailbox(2.0)
+            try:
+                for _ in range(200):
+                    await imap.select("Sent")
+                    if found := await imap.search("HEADER", "Message-ID", f'"{receipt.ref}"'):
+                        break
+                    await asyncio.sleep(0.02)
+                assert len(found) == 1
+            finally:
+                imap.close()
+            assert await platform.find_sent(bed.chat, "k") == receipt
+        assert inboxes.items == [], "what we wrote is not a message to us"
+
+
+# --- numbers, floods, large mails ---
+
+
+@pytest.mark.parametrize("make", [EmailBed, pytest.param(RealBed, marks=[*REAL])], ids=["pymap", "dovecot"])
+async def test_a_folder_that_is_numbered_anew(make: type[EmailBed]) -> None:
+    async with make() as bed:
+        inboxes = Inboxes()
+        async with hosted(bed, inboxes):
+            for text in ("one", "two"):
+                await bed.do(Does.TEXT, text)
+            await until(lambda: len(inboxes.items) == 2, "they never came")
+        before = inboxes.cursor
+        await bed.do(Does.TEXT, "while away")
+        await bed.office.renumber()
+        async with hosted(bed, inboxes):
+            await until(lambda: len(inboxes.items) == 3, lambda: f"got {inboxes.texts}")
+            await bed.do(Does.TEXT, "after")
+            await until(lambda: len(inboxes.items) == 4, lambda: f"got {inboxes.texts}")
+        assert inboxes.texts == ["one", "two", "while away", "after"]
+        assert (before or "").split(":")[0] != (inboxes.cursor or "").split(":")[0]
+
+
+async def test_two_machines_do_not_answer_each_other_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    async with EmailBed() as bed:
+        bed.said["EMAIL_MAX_PER_HOUR"] = "3"
+        inboxes = Inboxes()
+        async with running(bed.connect(), inboxes.accept, None):
+            for number in range(6):
+                await bed.do(Does.TEXT, f"round {number}")
+            await bed.do(Does.TEXT, "somebody else", chat=bed.chats(1)[0])
+            await until(lambda: "somebody else" in inboxes.texts, "one sender's flood is not another's")
+        assert inboxes.texts == ["round 0", "round 1", "round 2", "somebody else"]
+        assert "email.too_many from=ann@example.org" in caplog.text
+
+
+async def test_a_large_mail_is_read_at_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes.entry.platforms.email.adapter.LARGEST", 400_000)
+    async with EmailBed() as bed:
+        inboxes, platform = Inboxes(), bed.connect()
+        async with running(platform, inboxes.accept, None):
+            mail = written(bed.chat.chat, "See the file.")
+            mail.add_attachment(bytes(600_000), maintype="application", subtype="zip", filename="a.zip")
+            await bed.put(mail)
+            await until(lambda: len(inboxes.items) == 1, "it never came")
+            item = inboxes.items[0]
+            assert item.text.startswith("See the file.\n\n[This mail has 8")
+            with pytest.raises(Refused, match="too large"):
+                await platform.fetch(item.attachments[0].ref, _nowhere)
+
+
+async def _nowhere(piece: bytes) -> None: ...
+
+
+# --- trouble ---
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "words"),
+    [
+        ({"EMAIL_PASSWORD": "wrong"}, NeedsLogin, "EMAIL_PASSWORD"),
+        ({"EMAIL_ADDRESS": "no address"}, NeedsLogin, "EMAIL_ADDRESS"),
+        ({"EMAIL_PASSWORD": ""}, NeedsLogin, "EMAIL_PASSWORD"),
+        ({"EMAIL_IMAP_HOST": ""}, NeedsLogin, "EMAIL_IMAP_HOST"),
+        ({"EMAIL_IMAP_PORT": "9"}, Unreachable, "127.0.0.1:9 cannot be reached"),
+        ({"EMAIL_IMAP_PORT": "many"}, UserError, "whole number"),
+        ({"EMAIL_IMAP_PORT": "70000"}, UserError, "a port is wanted"),
+        ({"EMAIL_FOLDER": "Nowhere/Ünder"}, Refused, "no folder"),
+        ({"EMAIL_IMAP_HOST": "imap.example.org"}, UserError, "on this machine only"),
+        ({"EMAIL_TLS": "true"}, Unreachable, "IMAP server"),
+        ({"EMAIL_TLS": "true", "EMAIL_CA_FILE": "/nowhere"}, UserError, "EMAIL_CA_FILE"),
+    ],
+)
+async def test_settings_that_are_wrong(said: dict[str, str], error: type[Exception], words: str) -> None:
+    async with EmailBed() as bed:
+        bed.said.update(said)
+        with pytest.raises(error, match=words) as told:
+            await bed.connect().check()
+        assert "\n" not in str(told.value) and PASSWORD not in str(told.value)
+
+
+async def test_the_check() -> None:
+    async with EmailBed() as bed:
+        found = await bed.connect().check()
+        assert [finding.good for finding in found] == [True, True, True]
+        assert "tells of new mail at once" in found[0].text
+
+
+async def test_addresses_that_are_none() -> None:
+    async with EmailBed() as bed:
+        for chat in ("ann", "a@b@c.org", "<a@b.org>", "a@b.org\r\nRCPT TO:<e@f.org>", "ü@example.org"):
+            with pytest.raises(Refused):
+                await bed.connect().send(
+                    Address(platform="email", chat=chat), Body(text="x"), key="k", reply_to=None
+                )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b"HTTP/1.1 400 Bad Request\r\n"],
+        [b"* BYE too many connections\r\n"],
+        [b"* OK hello\r\n", b"* " + b"x" * 2_000_000],
+        [b"* OK hello\r\n", b"* 1 FETCH (BODY[] {999999999}\r\n"],
+        [b"* OK hello\r\n", b""],
+        [b""],
+    ],
+    ids=["another protocol", "bye", "no line end", "too much", "hangs up", "silent"],
+)
+async def test_a_server_that_is_none(lines: list[bytes]) -> None:
+    open_: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_.append(writer)
+        with contextlib.suppress(OSError):
+            for line in lines:
+                writer.write(line)
+                await writer.drain()
+                await reader.readline()
+            if lines != [b""]:
+                writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with EmailBed() as bed:
+        bed.said["EMAIL_IMAP_PORT"] = str(server.sockets[0].getsockname()[1])
+        with pytest.raises(Unreachable):
+            await bed.connect().run(Inboxes().accept, None)
+    server.close()
+    for writer in open_:
+        writer.transport.abort()
+    await asyncio.sleep(0.01)
+
+
+# --- real servers ---
+
+
+@pytest.mark.server
+@pytest.mark.root
+@pytest.mark.xdist_group("mail")
+async def test_encrypted_and_all_the_way_through_postfix() -> None:
+    """A person's mail goes in by SMTP; the answer lies in the person's mailbox. Both servers show their
+    certificate, which is not trusted until we are told of it."""
+    async with RealBed() as bed:
+        office = bed.office
+        assert isinstance(office, RealOffice)
+        bed.said.update(
+            {
+                "EMAIL_TLS": "true",
+                "EMAIL_IMAP_HOST": "localhost",
+                "EMAIL_SMTP_HOST": "localhost",
+                "EMAIL_IMAP_PORT": str(office.imap_port),
+                "EMAIL_SMTP_PORT": str(office.smtp_port),
+            }
+        )
+        with pytest.raises(Unreachable, match="cannot be trusted"):
+            await bed.connect().check()
+        bed.said["EMAIL_CA_FILE"] = str(office.folder / "cert.pem")
+        found = await bed.connect().check()
+        assert all(finding.good for finding in found) and "with the password" in found[1].text
+        inboxes, platform = Inboxes(), bed.connect()
+        async with running(platform, inboxes.accept, None):
+            await until(lambda: inboxes.cursor is not None, "it never began")
+            asked = written(bed.chat.chat, "Shall we?", subject="Lunch")
+            await asyncio.to_thread(_post, office.smtp_port, asked)
+            await until(lambda: len(inboxes.items) == 1, "it never came")
+            answered = await platform.send(
+                bed.chat, Body(text="<p>Yes.</p>"), key="k", reply_to=inboxes.items[0].ref
+            )
+            await until(lambda: bool(office.received(bed.chat.chat)), "the answer never arrived")
+            assert await platform.find_sent(bed.chat, "k") == answered
+        (mail,) = (message_from_bytes(raw, policy=default) for raw in office.received(bed.chat.chat))
+        assert (mail["Subject"], mail["In-Reply-To"]) == ("Re: Lunch", asked["Message-ID"])
+        with pytest.raises(Refused, match="550"):
+            gone = Address(platform="email", chat="nobody@example.org")
+            await platform.send(gone, Body(text="x"), key="k2", reply_to=None)
+
+
+def _post(port: int, mail: EmailMessage) -> None:
+    with smtplib.SMTP("127.0.0.1", port, local_hostname="mail.example.org") as client:
+        client.send_message(mail)

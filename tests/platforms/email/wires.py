@@ -87,7 +87,6 @@ class Wire:
             way.cancel()
         await asyncio.gather(*ways, return_exceptions=True)
 
-
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):

@@ -197,6 +197,31 @@ async def test_a_connection_that_answers_no_ping_is_given_up(monkeypatch: pytest
             await task
 
 
+async def test_slow_storing_is_no_dead_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More happens than is stored: pings wait behind events, and nothing is given up or lost."""
+    monkeypatch.setattr(Wire, "ping_seconds", 0.01)
+    monkeypatch.setattr(Wire, "pong_seconds", 0.02)
+    monkeypatch.setattr("hermes.entry.platforms.mattermost.wire._WAITING", 4)
+    async with MattermostBed() as bed:
+        inboxes, slow = Inboxes(), asyncio.Event()
+
+        async def accept(items: Sequence[Inbound], cursor: str | None) -> None:
+            if items:
+                await slow.wait()
+            await inboxes.accept(items, cursor)
+
+        async with running(bed.connect(), accept, None) as task:
+            for number in range(20):
+                await bed.do(Does.TEXT, str(number))
+            await asyncio.sleep(0.1)
+            assert not task.done(), "it gave up"
+            bed.server.tell("status_change", {"status": "away", "user_id": ANN["id"]})
+            slow.set()
+            await until(lambda: len(inboxes.items) == 20, lambda: f"got only {inboxes.texts}")
+        assert inboxes.texts == [str(number) for number in range(20)]
+        assert bed.server.greeted == 1
+
+
 async def test_a_thread_of_its_own_for_each_question() -> None:
     async with MattermostBed() as bed:
         bed.said["MATTERMOST_REPLY_MODE"] = "thread"
@@ -484,12 +509,12 @@ async def test_faults_of_one_chat_are_not_anothers() -> None:
 async def test_the_check_says_what_is_wrong() -> None:
     async with MattermostBed() as bed:
         found = await bed.connect().check()
-        assert [one.text.split()[0] for one in found] == ["Mattermost", "It", "Its", "Buttons"]
+        assert [one.text.split()[0] for one in found] == ["Mattermost", "The", "Channels", "Its", "Buttons"]
         bed.said.clear()
         del bed.server.channels[TEAM]
         found = await bed.connect().check()
         assert all(one.good for one in found)
-        assert "no channel" in found[1].text and "in words" in found[3].text
+        assert "no channel" in found[2].text and "in words" in found[4].text
         bed.said["MATTERMOST_TOKEN"] = "w" * 26
         with pytest.raises(NeedsLogin):
             await bed.connect().check()

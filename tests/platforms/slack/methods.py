@@ -12,8 +12,8 @@ from typing import Any
 MOST_TEXT, MOST_EDIT = 40_000, 4000
 ALL_SCOPES = (
     "app_mentions:read", "channels:history", "channels:read", "chat:write", "commands", "files:read",
-    "files:write", "groups:history", "groups:read", "im:history", "im:read", "im:write", "mpim:history",
-    "mpim:read", "reactions:read", "reactions:write", "users:read",
+    "files:write", "groups:history", "groups:read", "im:history", "im:read", "im:write",
+    "metadata.message:read", "mpim:history", "mpim:read", "reactions:read", "reactions:write", "users:read",
 )  # fmt: skip
 SCOPES = {
     "chat.postMessage": "chat:write",

@@ -202,8 +202,8 @@ class DiscordAdapter:
         items = to_inbounds(event, self._me, await self._scenes.of(data, self._me))
         if event["t"] == "MESSAGE_CREATE":
             self._mark.saw(data.get("id"))
-        if items and items[0].source.guild is None and items[0].source.user:
-            self._mark.know(items[0].source.address.chat, items[0].source.user)
+        for item in items:
+            self._mark.know(item.source)
         if items:
             await self._store(accept, items)
         if event["t"] == "INTERACTION_CREATE":
@@ -237,6 +237,11 @@ class DiscordAdapter:
             last = channel.get("last_message_id")
             if channel.get("type") in TALKED_IN and is_snowflake(last) and int(last) > after:
                 await self._read_channel(accept, channel["id"], after, guild["id"])
+        listed = {channel.get("id") for channel in channels}
+        for thread, whose in tuple(self._mark.threads.items()):
+            # One that was put away is not listed any more.
+            if whose == guild["id"] and thread not in listed:
+                await self._read_channel(accept, thread, after, whose)
         await self._done(accept, guild["id"])
 
     async def _read_channel(self, accept: Accept, channel: str, after: int, guild: str | None) -> None:
@@ -253,8 +258,7 @@ class DiscordAdapter:
                 scene = await self._scenes.of(message, self._me, guild)
                 items += to_inbounds({"t": "MESSAGE_CREATE", "d": message}, self._me, scene)
                 self._mark.saw(message["id"])
-            if items:
-                await self._store(accept, items)
+            await (self._store(accept, items) if items else accept((), None))
             if len(news) < _PAGE or int(news[-1]["id"]) <= after:
                 return
             after = int(news[-1]["id"])
@@ -272,7 +276,7 @@ class DiscordAdapter:
                 log.info("discord.no_chat user=%s why=%s", user, error)
                 continue
             if isinstance(told, dict) and is_snowflake(told.get("id")):
-                self._mark.know(told["id"], user)
+                self._mark.has_direct(told["id"], user)
 
     # --- what goes out ---
 
@@ -291,7 +295,8 @@ class DiscordAdapter:
             asked["message_reference"] = {"message_id": reply_to, "fail_if_not_exists": False}
         told = await self._post(path, asked, body)
         if told.blames("message_reference"):
-            told = await self._post(path, {**asked, "message_reference": None}, body)
+            del asked["message_reference"]
+            told = await self._post(path, asked, body)
         message = told.result
         if not isinstance(message, dict) or not is_snowflake(message.get("id")):
             raise Unreachable("Discord does not say which message it sent", maybe_done=True)

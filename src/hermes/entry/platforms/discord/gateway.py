@@ -50,7 +50,7 @@ BEAT, INVALID = "beat", "invalid"
 
 
 class Line:
-    """Use as a context; `events()` gives what comes until the connection ends with an error."""
+    """Open it, identify or resume, take its `events()` until they end with an error, and close it."""
 
     def __init__(self, clock: Clock, connect_seconds: float = _CONNECT_SECONDS) -> None:
         self._clock = clock

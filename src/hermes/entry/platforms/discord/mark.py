@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from hermes.domain.address import Source
 from hermes.entry.platforms.discord.convert import is_snowflake
 
 OLDEST = timedelta(days=7)
@@ -21,8 +22,8 @@ _MOST_CHATS = 200
 @dataclass(slots=True, kw_only=True)
 class Mark:
     """`began`: where the first connection ever began; `newest`: the newest message since then; `since`: from
-    where a gap has to be read, while there is one; `directs`: private chats and their people, which Discord
-    does not list for bots."""
+    where a gap has to be read, while there is one. What Discord does not list is remembered: `directs`, the
+    private chats and their people; `threads`, which may be put away meanwhile, and their servers."""
 
     session: str | None = None
     number: int = 0
@@ -31,30 +32,28 @@ class Mark:
     newest: int = 0
     since: int | None = None
     directs: dict[str, str] = field(default_factory=dict)
+    threads: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, cursor: str | None) -> Mark:
         try:
             told = json.loads(cursor or "{}")
             session = told.get("session")
-            directs = {
-                channel: user
-                for channel, user in told.get("directs", {}).items()
-                if is_snowflake(channel) and is_snowflake(user)
-            }
             return cls(
                 session=session if isinstance(session, str) and session else None,
                 number=int(told.get("number", 0)),
                 url=str(told.get("url", "")),
                 began=int(told.get("began", 0)),
                 newest=int(told.get("newest", 0)),
-                directs=directs,
+                directs=_ids(told.get("directs", {})),
+                threads=_ids(told.get("threads", {})),
             )
         except (ValueError, TypeError, AttributeError):
             return cls()
 
     def cursor(self) -> str:
-        told: dict[str, Any] = {"began": self.began, "newest": self.newest, "directs": self.directs}
+        told: dict[str, Any] = {"began": self.began, "newest": self.newest}
+        told |= {"directs": self.directs, "threads": self.threads}
         if self.since is not None:
             told["newest"] = self.since
         elif self.session is not None:
@@ -69,12 +68,16 @@ class Mark:
         if is_snowflake(message):
             self.newest = max(self.newest, int(message))
 
-    def know(self, channel: str, user: str) -> None:
-        """The chat that was used last stands at the end; of very many the longest silent is forgotten."""
-        self.directs.pop(channel, None)
-        self.directs[channel] = user
-        while len(self.directs) > _MOST_CHATS:
-            del self.directs[next(iter(self.directs))]
+    def know(self, source: Source) -> None:
+        """A place where somebody wrote to us."""
+        channel = source.address.thread or source.address.chat
+        if source.guild is None and source.user:
+            _remember(self.directs, channel, source.user)
+        elif source.guild is not None and source.address.thread:
+            _remember(self.threads, channel, source.guild)
+
+    def has_direct(self, channel: str, user: str) -> None:
+        _remember(self.directs, channel, user)
 
     def lose(self) -> None:
         """There is no session any more: what came since has to be read."""
@@ -85,3 +88,15 @@ class Mark:
     def gap(self, oldest: int) -> int:
         """The id after which to read: a little before the newest, for what came late."""
         return max(self.began, (self.since or 0) - (_OVERLAP_MS << 22), oldest, 0)
+
+
+def _remember(places: dict[str, str], channel: str, whose: str) -> None:
+    """What was used last stands at the end; of very many the longest silent is forgotten."""
+    places.pop(channel, None)
+    places[channel] = whose
+    while len(places) > _MOST_CHATS:
+        del places[next(iter(places))]
+
+
+def _ids(told: Any) -> dict[str, str]:
+    return {one: other for one, other in told.items() if is_snowflake(one) and is_snowflake(other)}

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from hermes import __version__
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports import Sink
@@ -23,7 +24,7 @@ from hermes.domain.text import one_line
 API = "https://discord.com/api/v10"
 TOKEN = "DISCORD_BOT_TOKEN"
 FILE_HOSTS = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
-_AGENT = "DiscordBot (https://github.com/hermes-gateway, 0.1)"
+_AGENT = f"DiscordBot (hermes-gateway, {__version__})"
 _PATIENCE = 5.0
 _TRIES = 5
 _MOST_ROUTES = 1000
@@ -64,11 +65,15 @@ class Rest:
         self._proxy = proxy
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None
+        self._over = False
         self._free_at: dict[str, float] = {}
         self._all_free_at = 0.0
 
     @property
     def http(self) -> aiohttp.ClientSession:
+        if self._over:
+            # Who sends while the connection ends would open one that nobody closes.
+            raise Unreachable("the connection to Discord has ended")
         if self._session is None:
             self._session = aiohttp.ClientSession(headers={"User-Agent": _AGENT})
         return self._session
@@ -78,6 +83,7 @@ class Rest:
         return self._proxy
 
     async def close(self) -> None:
+        self._over = True
         if self._session is not None:
             await self._session.close()
             self._session = None

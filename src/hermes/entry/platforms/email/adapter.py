@@ -83,6 +83,7 @@ class EmailAdapter:
         self._most = whole_number(outfit, "EMAIL_MAX_PER_HOUR", 60)
         self._poll = float(whole_number(outfit, "EMAIL_POLL_INTERVAL", 15) or 15)
         self._side: Imap | None = None
+        self._running = False
         self._alone = asyncio.Lock()
         self._sending = asyncio.Semaphore(4)
         self._threads: OrderedDict[str, Thread] = OrderedDict()
@@ -97,6 +98,7 @@ class EmailAdapter:
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
         imap = await self._servers.open_mailbox(self.answer_seconds)
+        self._running = True
         try:
             sent = await imap.sent_folder() if "MOVE" in imap.abilities else None
             at, waiting = await self._begin(imap, cursor)
@@ -110,6 +112,7 @@ class EmailAdapter:
                 waiting = [uid for uid in await imap.search(f"UID {at.uid + 1}:*") if uid > at.uid]
         finally:
             imap.close()
+            self._running = False
             self._close_side()
 
     async def _begin(self, imap: Imap, cursor: str | None) -> tuple[_Cursor, list[int]]:
@@ -328,12 +331,14 @@ class EmailAdapter:
     async def _ask(self, ask: Callable[[Imap], Awaitable[T]]) -> T:
         if self._side is None:
             self._side = await self._servers.open_mailbox(self.answer_seconds)
+        keep = False
         try:
-            return await ask(self._side)
-        except BaseException as error:
-            if not isinstance(error, Refused):
+            found = await ask(self._side)
+            keep = self._running
+            return found
+        finally:
+            if not keep:
                 self._close_side()
-            raise
 
     def _close_side(self) -> None:
         if self._side is not None:

@@ -56,12 +56,6 @@ def compose(letter: Letter) -> bytes:
     mail["Subject"] = _subject(letter, text)
     mail["Date"] = format_datetime(letter.at)
     mail["Message-ID"] = message_id(letter.sender, letter.key)
-    if letter.thread is not None and letter.thread.id:
-        references = (*letter.thread.references, letter.thread.id)
-        if len(references) > _MOST_REFERENCES:
-            references = (references[0], *references[1 - _MOST_REFERENCES :])
-        mail["In-Reply-To"] = letter.thread.id
-        mail["References"] = "\r\n ".join(references)
     mail["Auto-Submitted"] = "auto-replied" if letter.thread is not None else "auto-generated"
     mail["X-Auto-Response-Suppress"] = "All"
     mail.set_content(text, charset="utf-8")
@@ -75,7 +69,18 @@ def compose(letter: Letter) -> bytes:
             main, sub = "application", "octet-stream"
         name = one_line(file.name or "", 120) or f"file-{number}{mimetypes.guess_extension(mime) or ''}"
         mail.add_attachment(data, maintype=main, subtype=sub, filename=name)
-    return mail.as_bytes()
+    return _thread_lines(letter.thread) + mail.as_bytes()
+
+
+def _thread_lines(thread: Thread | None) -> bytes:
+    """What is answered. Written by hand: the library would take a long id for words, and encode it."""
+    if thread is None or not thread.id.isascii():
+        return b""
+    references = [one for one in (*thread.references, thread.id) if one.isascii()]
+    if len(references) > _MOST_REFERENCES:
+        references = [references[0], *references[1 - _MOST_REFERENCES :]]
+    lines = f"In-Reply-To: {thread.id}\r\nReferences: " + "\r\n ".join(references) + "\r\n"
+    return lines.encode("ascii") if thread.id else b""
 
 
 def _subject(letter: Letter, text: str) -> str:

@@ -177,8 +177,8 @@ def is_address(text: str) -> bool:
 
 
 def thread_of(mail: Mail) -> Thread:
-    own = _ID.search(_plain(mail, "Message-ID"))
-    references = _ID.findall(_plain(mail, "References")) or _ID.findall(_plain(mail, "In-Reply-To"))[:1]
+    own = _ID.search(_ids(mail, "Message-ID"))
+    references = _ID.findall(_ids(mail, "References")) or _ID.findall(_ids(mail, "In-Reply-To"))[:1]
     subject = _ANSWER_PREFIX.sub("", header(mail, "Subject"))
     return Thread(
         id=storable(own[0]) if own else "",
@@ -189,12 +189,18 @@ def thread_of(mail: Mail) -> Thread:
 
 def _answered(mail: Mail) -> str:
     """The mail that this one answers."""
-    found = _ID.findall(_plain(mail, "In-Reply-To")) or _ID.findall(_plain(mail, "References"))[-1:]
+    found = _ID.findall(_ids(mail, "In-Reply-To")) or _ID.findall(_ids(mail, "References"))[-1:]
     return storable(found[0]) if found else ""
 
 
 def is_ours(message_id: str) -> bool:
     return _OURS.fullmatch(message_id) is not None
+
+
+def _ids(mail: Mail, name: str) -> str:
+    """A header with ids; some programs encode long ones as if they were words."""
+    text = _plain(mail, name)
+    return _decoded(text) if "=?" in text else text
 
 
 def _plain(mail: Mail, name: str) -> str:

@@ -113,7 +113,10 @@ class Imap:
             if not hello.text.upper().startswith((b"* OK", b"* PREAUTH")):
                 raise Unreachable("What answers there is no IMAP server")
         if upgrade:
-            await self._command("STARTTLS")
+            try:
+                await self._command("STARTTLS")
+            except _No as error:
+                raise Unreachable(f"The IMAP server does not encrypt on this port ({error})") from None
             assert self._box.tls is not None
             async with self._translated():
                 async with asyncio.timeout(self._box.seconds):

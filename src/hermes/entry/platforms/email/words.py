@@ -53,8 +53,10 @@ class _Reader(HTMLParser):
         self._quotes = 0
         self._lists: list[int | None] = []
         self._links: list[tuple[str, int]] = []
+        self._gap = 0
+        """Line ends to be written before what comes next."""
         self._fresh = True
-        """Whether the last thing written ended a line."""
+        """Whether what comes next begins a line."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in _SILENT:
@@ -122,13 +124,17 @@ class _Reader(HTMLParser):
     def _write(self, text: str) -> None:
         if not text:
             return
+        if self._gap and self._out:
+            self._out.append("\n" * self._gap)
+        self._gap = 0
+        if text == "\n":
+            self._out.append(text)
+            self._fresh = True
+            return
         mark = "> " * self._quotes
-        if mark:
-            text = text.replace("\n", f"\n{mark}")
-            if self._fresh:
-                text = mark + text
-        self._out.append(text)
-        self._fresh = text.rstrip("> ").endswith("\n") or (bool(mark) and text.endswith(f"\n{mark}"))
+        begin = mark if self._fresh else ""
+        self._out.append(begin + text.replace("\n", f"\n{mark}"))
+        self._fresh = False
 
     def _begin_item(self) -> None:
         number = self._lists[-1] if self._lists else None
@@ -144,8 +150,7 @@ class _Reader(HTMLParser):
             self._write(f" ({url})" if label else url)
 
     def _end_line(self, count: int) -> None:
-        if self._out:
-            self._out.append("\n" * count)
+        self._gap = max(self._gap, count)
         self._fresh = True
 
     def text(self) -> str:

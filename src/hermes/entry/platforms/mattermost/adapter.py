@@ -168,7 +168,8 @@ class MattermostAdapter:
             await self._learn(event, me)
         now = self._outfit.clock.now()
         found = [item for event in events for item in to_inbounds(event, me, self._known, now)]
-        nameless = {item.source.user for item in found if item.source.user and item.source.user_name is None}
+        people = {item.source.user for item in found if item.source.user}
+        nameless = people - self._known.names.keys()
         if not nameless:
             return found
         await self._learn_names(sorted(nameless))
@@ -199,6 +200,8 @@ class MattermostAdapter:
         except HermesError as error:
             log.info("mattermost.names why=%s", error)
             return
+        # Who has none is not asked for again.
+        self._known.names |= dict.fromkeys(people, "")
         for one in told if isinstance(told, list) else ():
             if isinstance(one, dict) and isinstance(one.get("username"), str):
                 self._known.names[str(one.get("id"))] = one["username"]
@@ -341,6 +344,10 @@ class MattermostAdapter:
         try:
             me = await self._who()
             found = [Finding(good=True, text=f"Mattermost knows the bot as @{one_line(me.username, 60)}.")]
+            if self._server.url.startswith("http://"):
+                hint = "Set MATTERMOST_URL to the https address, unless the server is on this machine."
+                text = "The address is not encrypted: who is on the way can read the token."
+                found.append(Finding(good=True, text=text, hint=hint))
             found.append(_membership(await self._channels()))
             async with Wire.open(self._rest.session, self._server, self.answer_seconds):
                 found.append(Finding(good=True, text="Its WebSocket says hello."))
@@ -357,7 +364,7 @@ class MattermostAdapter:
 def _membership(channels: Sequence[Channel]) -> Finding:
     shared = sum(1 for one in channels if one.type != "D")
     if shared:
-        return Finding(good=True, text=f"It is in {shared} channels, beside private chats.")
+        return Finding(good=True, text=f"Channels that it is in, beside private chats: {shared}.")
     return Finding(
         good=True,
         text="It is in no channel; people can write to it privately.",

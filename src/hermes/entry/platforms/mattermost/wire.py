@@ -18,6 +18,8 @@ ALIVE = "pong"
 """The name under which the answer to a ping stands among the events."""
 MISSED = "missed"
 """Stands before an event whose number is not the next one."""
+EVENTS = frozenset({"hello", "posted", "post_edited", "reaction_added", "user_added", "user_removed"})
+"""Those that mean something to us; a busy server tells of much more."""
 _FRAME_BYTES = 16 * 1024 * 1024
 _WAITING = 1_000
 
@@ -135,13 +137,17 @@ class Wire:
         if count != self._next:
             await self._events.put({"event": MISSED})
         self._next = count + 1 if isinstance(count, int) else self._next
-        await self._events.put(told)
+        if told.get("event") in EVENTS:
+            await self._events.put(told)
 
     async def _ping(self) -> None:
         while True:
             try:
                 await self.ask("ping", seconds=self.pong_seconds)
             except Unreachable:
+                if self._events.full():
+                    # Not the connection is slow but we are: its answers stand behind the events.
+                    continue
                 await self._socket.close()
                 return
             await self._events.put({"event": ALIVE})

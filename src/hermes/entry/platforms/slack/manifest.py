@@ -101,5 +101,6 @@ MANIFEST = Manifest(
             hint="For example http://127.0.0.1:3128.",
         ),
     ),
-    evidence="D: our fake of the Web API, Socket Mode and the Events API, judged by slack-bolt",
+    evidence="D: our fake of the Web API, Socket Mode and the Events API, judged by slack-bolt; the Web API"
+    " also B: npm emulate",
 )

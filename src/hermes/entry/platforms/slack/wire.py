@@ -68,11 +68,12 @@ SCOPES = {
     "reactions:read": "it does not see reactions",
     "reactions:write": "it cannot react",
     "commands": "it has no slash command",
+    "metadata.message:read": "it may not recognise after a crash what it has already sent",
 }
 """What each permission is for, told by what is missing without it."""
 _OPTIONAL = frozenset({
-    "commands", "groups:history", "groups:read", "im:write", "mpim:history", "mpim:read", "reactions:read",
-    "reactions:write", "users:read",
+    "commands", "groups:history", "groups:read", "im:write", "metadata.message:read", "mpim:history",
+    "mpim:read", "reactions:read", "reactions:write", "users:read",
 })  # fmt: skip
 """What one may do without on purpose."""
 
