@@ -57,7 +57,7 @@ class DiscordBed(Testbed):
                 clock=QuickClock(),
             )
         )
-        adapter.answer_seconds = 0.4
+        adapter.answer_seconds = 1.5
         self._meeting = self.server.met + 1
         return adapter
 

@@ -80,7 +80,7 @@ class EmailBed(Testbed):
                 open_file=self.open_file,
             )
         )
-        adapter.answer_seconds = 0.45
+        adapter.answer_seconds = 1.5
         adapter.settle_seconds = self.settle
         # pymap does not tell of what came between a look and the wait for news.
         adapter.first_seconds, adapter.idle_seconds = 0.02, 0.3

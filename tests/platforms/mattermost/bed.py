@@ -87,7 +87,7 @@ class MattermostBed(Testbed):
         )
         adapter = Watched(outfit)
         adapter.bed = self
-        adapter.answer_seconds = 0.4
+        adapter.answer_seconds = 1.5
         return adapter
 
     def chats(self, count: int) -> list[Address]:
