@@ -29,7 +29,7 @@ KINDS = {
 
 class MatrixBed(Testbed):
     manifest = MANIFEST
-    answer_seconds = 0.4
+    answer_seconds = 1.5
     most_chats = 20
 
     def __init__(self, *, full: bool = False) -> None:
