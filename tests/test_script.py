@@ -274,7 +274,9 @@ def test_a_program_that_forgets_to_close_ends_cleanly(tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "asked\n", "")
+    # On a busy machine Python's own watch over slow steps speaks up; everything else would be ours.
+    complaints = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]
+    assert (done.returncode, done.stdout, complaints) == (0, "asked\n", [])
 
 
 def test_verbose(capfd: pytest.CaptureFixture[str]) -> None:

@@ -39,7 +39,7 @@ def test_an_interval() -> None:
     assert (job.id, job.schedule, job.times, job.completed) == ("a1b2c3d4e5f6", "every 2h", 5, 2)
     assert job.next_due == NOW + timedelta(hours=1)
     assert job.origin is not None and str(job.origin.address) == "telegram:-100:7"
-    assert json.loads(job.extra) == {"provider_snapshot": "openrouter", "attach_to_session": True}
+    assert json.loads(job.extra) == {"provider_snapshot": "openrouter"} and job.attach_to_session
 
 
 def test_the_other_kinds() -> None:

@@ -533,7 +533,7 @@ async def test_a_run_in_which_nothing_happens_is_stopped(tmp_path: Path) -> None
     async with journey(tmp_path, clock, **more) as chat:
         await make(chat, "10m", deliver="fake:5")
         await clock.leap(660)
-        await asyncio.wait_for(begun.wait(), 8)
+        await asyncio.wait_for(begun.wait(), 40)
         await clock.advance(240)
         assert [run.state for run in await runs(chat)] == [RunState.TURN]
         await clock.advance(180)

@@ -292,7 +292,7 @@ terminal: {backend: docker}
 agent: {reasoning_effort: high}
 gateway: {multiplex_profiles: true, stt: {enabled: false}}
 display: {platforms: {telegram: {tool_progress: all}}}
-cron: {mirror_delivery: false}
+cron: {provider: none}
 """
     loaded = load(tmp_path, config)
     assert [note.line for note in loaded.notes] == [2, 3, 4, 5, 6, 7, 7, 8, 9]
