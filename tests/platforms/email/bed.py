@@ -80,7 +80,7 @@ class EmailBed(Testbed):
                 open_file=self.open_file,
             )
         )
-        adapter.answer_seconds = 0.45
+        adapter.answer_seconds = 0.8
         adapter.settle_seconds = self.settle
         # pymap does not tell of what came between a look and the wait for news.
         adapter.first_seconds, adapter.idle_seconds = 0.02, 0.3
@@ -151,7 +151,7 @@ class RealBed(EmailBed):
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)
         # postfix queues, dovecot stores, and only then the copy is back.
-        self.settle = 8.0
+        self.settle = 3.0
 
     def make_office(self) -> Office:
         return RealOffice.get()
