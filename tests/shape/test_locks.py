@@ -16,7 +16,10 @@ from tests.shape.tree import ROOT, pyproject
 
 FOREIGN = [
     f"tests/foreign/{name}.lock"
-    for name in ("openai", "openai-1", "llm", "litellm", "node", "telegram", "discord", "slack")
+    for name in (
+        *("openai", "openai-1", "llm", "litellm", "node"),
+        *("telegram", "discord", "slack", "synapse", "matrix"),
+    )
 ]
 LOCKS = [
     "requirements.lock",

@@ -31,6 +31,7 @@ from hermes.app.accounts import (
     is_enabled,
     ready_maker,
     told_apart,
+    welcome,
 )
 from hermes.app.commands import commands_around
 from hermes.app.hooks import HookPart
@@ -476,7 +477,9 @@ class App:
             yield Account(name=name, make=ready_maker(platform), lease=self._lease(store, name))
         for manifest in self._manifests:
             if is_enabled(manifest, self.loaded):
-                make = adapter_maker(manifest, self.loaded, self._given.clock, self._messaging.open)
+                known, open_file = welcome(store, manifest, self.loaded), self._messaging.open
+                clock = self._given.clock
+                make = adapter_maker(manifest, self.loaded, clock, open_file, known, self._home)
                 lease = self._lease(store, manifest.name, credential(manifest, self.loaded))
                 yield Account(name=manifest.name, make=make, lease=lease)
 

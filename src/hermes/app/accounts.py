@@ -6,12 +6,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from hermes import plugins
+from hermes.control.access import Knock, Outcome, decide
+from hermes.control.pairing import is_paired
+from hermes.domain.address import Source
 from hermes.domain.capabilities import Manifest
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
-from hermes.domain.outfit import OpenFile, Outfit, no_files
+from hermes.domain.outfit import OpenFile, Outfit, Welcomes, no_files, nobody
 from hermes.domain.ports import Platform, Store
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.host import HostState, Report
@@ -79,9 +83,27 @@ def credential(manifest: Manifest, loaded: Loaded) -> str:
     return "\0".join(secret.reveal() for secret in found if secret is not None)
 
 
+def welcome(store: Store, manifest: Manifest, loaded: Loaded) -> Welcomes:
+    """Who may ask an account into a chat: whoever may speak to it there, or would be given a code."""
+
+    async def welcomes(source: Source) -> bool:
+        paired = await store.read(lambda tx: is_paired(tx, source))
+        knock = Knock(source=source, paired=paired, mentioned=True, able=manifest.capabilities)
+        return decide(knock, loaded.settings).outcome in (Outcome.ALLOWED, Outcome.NEEDS_PAIRING)
+
+    return welcomes
+
+
 def adapter_maker(
-    manifest: Manifest, loaded: Loaded, clock: Clock, open_file: OpenFile = no_files
+    manifest: Manifest,
+    loaded: Loaded,
+    clock: Clock,
+    open_file: OpenFile = no_files,
+    welcomes: Welcomes = nobody,
+    home: Path | None = None,
 ) -> Callable[[], Awaitable[Platform]]:
+    folder = None if home is None else home / "platforms" / manifest.name
+
     async def make() -> Platform:
         missing = missing_settings(manifest, loaded)
         if missing:
@@ -94,7 +116,16 @@ def adapter_maker(
         def find(variable: str) -> Secret | None:
             return loaded.find(manifest.name, variable)
 
-        return adapter(Outfit(settings=block, find=find, open_file=open_file, clock=clock))
+        return adapter(
+            Outfit(
+                settings=block,
+                find=find,
+                open_file=open_file,
+                clock=clock,
+                welcomes=welcomes,
+                folder=folder,
+            )
+        )
 
     return make
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from hermes.domain.address import DEFAULT_ACCOUNT
+from hermes.domain.address import DEFAULT_ACCOUNT, Source
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.message import Attachment
@@ -18,21 +19,30 @@ FindSecret = Callable[[str], Secret | None]
 """What the operator said for a variable, as a variable or as a key of the platform's block."""
 OpenFile = Callable[[Attachment], Awaitable[bytes]]
 """The bytes of a file that goes out; a `UserError` if it is gone."""
+Welcomes = Callable[[Source], Awaitable[bool]]
+"""Whether somebody who asks us into a chat may speak to us there, or would be given a code to be let in."""
 
 
 async def no_files(file: Attachment) -> bytes:
     raise UserError("There are no files here.")
 
 
+async def nobody(source: Source) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outfit:
-    """What an adapter is made with; `account` is the name that its addresses carry."""
+    """What an adapter is made with; `account` is the name that its addresses carry, `folder` where it may
+    keep what its protocol makes it keep (keys of encrypted chats)."""
 
     settings: PlatformSettings
     find: FindSecret
     account: str = DEFAULT_ACCOUNT
     open_file: OpenFile = no_files
     clock: Clock = field(default_factory=SystemClock)
+    welcomes: Welcomes = nobody
+    folder: Path | None = None
 
     def said(self, variable: str, default: str = "") -> str:
         """The text of a variable; not for secrets that are kept."""

@@ -38,7 +38,7 @@ async function main() {
   const heard = [];
   let missed = 0;
   let closed = 0;
-  const socket = new WebSocketClient({ minWebSocketRetryTime: 10, reconnectJitterRange: 1, clientPingInterval: 50 });
+  const socket = new WebSocketClient({ minWebSocketRetryTime: 10, reconnectJitterRange: 1 });
   socket.addMessageListener((message) => heard.push(message));
   socket.addMissedMessageListener(() => missed++);
   socket.addCloseListener(() => closed++);

@@ -39,6 +39,7 @@ class DiscordBed(Testbed):
         self.settings = PlatformSettings()
         self.said: dict[str, str] = {}
         self._last: dict[str, Any] = {}
+        self._meeting = 1
 
     async def open(self) -> None:
         await self.server.up()
@@ -56,7 +57,8 @@ class DiscordBed(Testbed):
                 clock=QuickClock(),
             )
         )
-        adapter.answer_seconds = 0.4
+        adapter.answer_seconds = 1.5
+        self._meeting = self.server.met + 1
         return adapter
 
     def chats(self, count: int) -> list[Address]:
@@ -66,8 +68,7 @@ class DiscordBed(Testbed):
 
     async def do(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
         channel, server = (chat or self.chat).chat, self.server
-        # To a bot that was never there nobody writes, and nothing is kept for it.
-        await until(lambda: server.identified > 0, "the bot never came")
+        await self._come()
         more: dict[str, Any] = {}
         match does:
             case Does.REPLY:
@@ -100,9 +101,15 @@ class DiscordBed(Testbed):
         user = channel if channel not in (GENERAL, THREAD) else "501"
         self._last = server.say(channel, text, user=user, **more)
 
+    async def _come(self) -> None:
+        """Nothing is kept for a bot that was never there, so people wait for one that is on its way."""
+        server = self.server
+        if server.is_up:
+            await until(lambda: server.met >= self._meeting, "it never came")
+
     async def misdeliver(self, texts: Sequence[str]) -> None:
         """Out of order, and some again: as a session that is taken up too early repeats them."""
-        await until(lambda: self.server.identified > 0, "the bot never came")
+        await self._come()
         server, kept = self.server, []
         dispatch, server.dispatch = server.dispatch, lambda name, data: kept.append((name, data))
         for text in texts:

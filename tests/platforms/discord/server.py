@@ -100,6 +100,8 @@ class Discord:
     channels: dict[str, dict[str, Any]] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     calls: list[tuple[str, str, Any]] = field(default_factory=list)
+    met: int = 0
+    """How often a bot came, whatever became of it."""
     identified: int = 0
     resumed: int = 0
     typed: int = 0
@@ -136,6 +138,10 @@ class Discord:
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         self._port = self._runner.addresses[0][1]
         self.url = f"http://127.0.0.1:{self._port}/api/v10"
+
+    @property
+    def is_up(self) -> bool:
+        return self._runner is not None
 
     @property
     def gateway_url(self) -> str:
@@ -304,10 +310,10 @@ class Discord:
             case 1:
                 if not self.silent:
                     await wire.send(11)
-            case 2:
-                return await self._identify(wire, told["d"])
-            case 6:
-                return await self._resume(wire, told["d"])
+            case 2 | 6:
+                open_up = self._identify if told["op"] == 2 else self._resume
+                session = await open_up(wire, told["d"])
+                self.met += 1
             case 3 | 4 | 8:
                 if session is None:
                     await wire.socket.close(code=4003, message=b"Not authenticated.")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import json
 import logging
+import random
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -27,9 +30,10 @@ from hermes.entry.platforms.discord.convert import (
     ogg_seconds,
     to_inbounds,
 )
-from hermes.entry.platforms.discord.gateway import close_error, own_gateway
+from hermes.entry.platforms.discord.gateway import Event, Line, close_error, own_gateway
 from hermes.entry.platforms.discord.mark import Mark
 from hermes.entry.platforms.discord.rest import error_for
+from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import (
     CHECKS,
     RECEIVING,
@@ -42,10 +46,12 @@ from hermes.testing.platform_suite import (
     running,
     until,
 )
+from hermes.testing.platform_suite.payloads import _mutated
 from tests.platforms.discord.bed import ME, DiscordBed, ForgetfulBed
-from tests.platforms.discord.objects import APPLICATION, BOT, FORUM, GENERAL, GUILD, THREAD
+from tests.platforms.discord.objects import APPLICATION, BOT, FORUM, GENERAL, GUILD, THREAD, guild_of
 from tests.platforms.discord.samples import EVENTS, ROLE, buttons
 
+NOW = datetime(2026, 11, 16, tzinfo=UTC)
 HERE = Scene(place=Place(name="general"), guild=GUILD, mine=frozenset({ROLE}))
 INSIDE = replace(HERE, place=Place(name="plans", parent=GENERAL))
 
@@ -297,6 +303,34 @@ async def test_answered_heartbeats_are_a_sign_of_life() -> None:
         inboxes = Inboxes()
         async with running(bed.connect(), inboxes.accept, None):
             await until(lambda: inboxes.batches > 4, "no sign of life")
+
+
+async def test_whatever_the_gateway_says_the_error_is_ours(full: bool) -> None:
+    async with DiscordBed() as bed:
+        platform, dice = bed.connect(), random.Random(7)
+        platform._mark = Mark(began=1, newest=1)
+        guild = guild_of(bed.server.channels, [ROLE])
+        ready = {"session_id": "s", "resume_gateway_url": bed.server.gateway_url, "guilds": [{"id": GUILD}]}
+        told = {"READY": ready, "GUILD_CREATE": guild, "GUILD_DELETE": {"id": GUILD}}
+        told |= {"THREAD_CREATE": bed.server.channels[THREAD]}
+        told |= {event["t"]: event["d"] for event in EVENTS.values()}
+        inboxes = Inboxes()
+        for _ in range(3000 if full else 300):
+            name = dice.choice(list(told))
+            event = Event(name=name, number=5, data=_mutated(copy.deepcopy(told[name]), dice))
+            with contextlib.suppress(HermesError):
+                await platform._hear(inboxes.accept, Line(FakeClock()), event, bed.server.gateway_url, NOW)
+        await platform._close()
+
+
+async def test_one_identify_a_connection() -> None:
+    async with DiscordBed() as bed:
+        task = asyncio.create_task(bed.connect().run(Inboxes().accept, None))
+        await until(lambda: bed.server.identified > 0, "never there")
+        await bed.server.ask_all(9, False)
+        with pytest.raises(Unreachable, match="ended the session"):
+            await task
+        assert bed.server.identified == 1
 
 
 async def test_what_cannot_be_understood_ends_it() -> None:

@@ -82,7 +82,7 @@ class EmailBed(Testbed):
             )
         )
         adapter.begins = self.imap.forget
-        adapter.answer_seconds = 0.8
+        adapter.answer_seconds = 1.5
         adapter.settle_seconds = self.settle
         # pymap does not tell of what came between a look and the wait for news.
         adapter.first_seconds, adapter.idle_seconds = 0.02, 0.3

@@ -11,6 +11,7 @@ from typing import Any
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, MediaKind
 from hermes.domain.outfit import Outfit
+from hermes.domain.ports import Accept
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.mattermost.adapter import MattermostAdapter
 from hermes.entry.platforms.mattermost.convert import Channel, Known, Me, to_inbounds
@@ -38,6 +39,20 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class Watched(MattermostAdapter):
+    """An adapter of which the testbed knows when it begins anew."""
+
+    bed: MattermostBed
+
+    async def run(self, accept: Accept, cursor: str | None) -> None:
+        if cursor is None:
+            self.bed.awaited = self.bed.server.greeted
+        try:
+            await super().run(accept, cursor)
+        finally:
+            self.bed.awaited = max(0, min(self.bed.awaited, self.bed.server.greeted - 1))
+
+
 class MattermostBed(Testbed):
     manifest = MANIFEST
     chat = Address(platform="mattermost", chat=PRIVATE)
@@ -53,6 +68,8 @@ class MattermostBed(Testbed):
             "MATTERMOST_CALLBACK_URL": f"http://127.0.0.1:{port}/mattermost",
             "MATTERMOST_CALLBACK_PORT": str(port),
         }
+        self.awaited = 0
+        """After so many greetings a bot without a cursor has come."""
         self._last: dict[str, Any] = {}
 
     async def open(self) -> None:
@@ -63,14 +80,14 @@ class MattermostBed(Testbed):
 
     def connect(self) -> MattermostAdapter:
         said = {"MATTERMOST_URL": self.server.url, "MATTERMOST_TOKEN": self.server.token, **self.said}
-        adapter = MattermostAdapter(
-            Outfit(
-                settings=PlatformSettings(),
-                find=lambda name: Secret(said[name]) if name in said else None,
-                open_file=self.open_file,
-            )
+        outfit = Outfit(
+            settings=PlatformSettings(),
+            find=lambda name: Secret(said[name]) if name in said else None,
+            open_file=self.open_file,
         )
-        adapter.answer_seconds = 0.4
+        adapter = Watched(outfit)
+        adapter.bed = self
+        adapter.answer_seconds = 1.5
         return adapter
 
     def chats(self, count: int) -> list[Address]:
@@ -110,8 +127,8 @@ class MattermostBed(Testbed):
         self._last = self.server.say(where, text, **more)
 
     async def _met(self) -> None:
-        """Nothing is kept for a bot that was never there, so people wait for it once."""
-        await until(lambda: self.server.greeted > 0, "nobody ever came")
+        """Nothing is kept for a bot that was never there, so people wait for one that begins."""
+        await until(lambda: self.server.greeted > self.awaited, "nobody ever came")
 
     async def misdeliver(self, texts: Sequence[str]) -> None:
         """Events in another order than the posts, some of them twice, and a number left out."""

@@ -67,7 +67,7 @@ class SlackBed(Testbed):
                 open_file=self.open_file,
             )
         )
-        adapter.api.answer_seconds = 0.4
+        adapter.api.answer_seconds = 1.5
         run = adapter.run
 
         async def watched(accept: Accept, cursor: str | None) -> None:

@@ -60,7 +60,7 @@ class TelegramBed(Testbed):
                 open_file=self.open_file,
             )
         )
-        adapter.answer_seconds = 0.4
+        adapter.answer_seconds = 1.5
         return adapter
 
     def chats(self, count: int) -> list[Address]:

@@ -34,6 +34,7 @@ from hermes.entry.platforms.discord.convert import (
     is_snowflake,
     nonce,
     ogg_seconds,
+    own_reactions,
     to_inbounds,
 )
 from hermes.entry.platforms.discord.gateway import BEAT, INVALID, Event, Line, SessionEnded, own_gateway
@@ -72,6 +73,7 @@ class DiscordAdapter:
         self._mark = Mark()
         self._stored = ""
         self._pending: set[str] = set()
+        self._identified = False
         self._scenes = Scenes(self._rest, asks_roles=bool(outfit.settings.allowed_roles))
         self._small: set[asyncio.Task[None]] = set()
 
@@ -95,7 +97,7 @@ class DiscordAdapter:
                 await line.resume(self._token, self._mark.session, self._mark.number)
             else:
                 self._mark.lose()
-                await line.identify(self._token)
+                await self._identify(line)
             async for event in line.events():
                 await self._hear(accept, line, event, gateway, now)
         except SessionEnded:
@@ -158,8 +160,15 @@ class DiscordAdapter:
             raise Unreachable("Discord asked to connect anew")
         self._mark.lose()
         await self._store(accept)
+        if self._identified:
+            # One a connection: who identifies too often loses the token.
+            raise Unreachable("Discord ended the session")
         # Discord wants a pause of one to five seconds before the next identify.
         await self._outfit.clock.sleep(1.0 + 4.0 * random.random())
+        await self._identify(line)
+
+    async def _identify(self, line: Line) -> None:
+        self._identified = True
         await line.identify(self._token)
 
     async def _ready(self, accept: Accept, data: Any, gateway: str, now: datetime) -> None:
@@ -167,9 +176,9 @@ class DiscordAdapter:
         try:
             mark.session, guilds = str(data["session_id"]), data["guilds"]
             self._pending = {one["id"] for one in guilds if is_snowflake(one["id"])}
-        except (TypeError, KeyError) as error:
+            mark.url = own_gateway(data.get("resume_gateway_url"), gateway) or gateway
+        except (TypeError, KeyError, AttributeError) as error:
             raise Unreachable("Discord's greeting cannot be read") from error
-        mark.url = own_gateway(data.get("resume_gateway_url"), gateway) or gateway
         if mark.is_new:
             mark.began = mark.newest = id_at(now)
             self._pending = set()
@@ -184,7 +193,7 @@ class DiscordAdapter:
 
     async def _done(self, accept: Accept, guild: Any) -> None:
         """A server is read; with the last one the gap is."""
-        self._pending.discard(guild)
+        self._pending -= {guild} if is_snowflake(guild) else set()
         if not self._pending and self._mark.since is not None:
             self._mark.since = None
             await self._store(accept)
@@ -206,8 +215,14 @@ class DiscordAdapter:
             self._mark.know(item.source)
         if items:
             await self._store(accept, items)
+        elif not self._is_ours(data):
+            log.info("discord.left_out event=%s id=%s", event["t"], one_line(str(data.get("id")), 40))
         if event["t"] == "INTERACTION_CREATE":
             self._aside(self._answer(data, items[0].text if items else ""))
+
+    def _is_ours(self, data: Mapping[str, Any]) -> bool:
+        author = data.get("author")
+        return self._me.id in (data.get("user_id"), author.get("id") if isinstance(author, dict) else None)
 
     async def _answer(self, told: Mapping[str, Any], text: str) -> None:
         """Discord shows a failure if a button or a command is not answered within three seconds. A command is
@@ -228,14 +243,16 @@ class DiscordAdapter:
     async def _see_guild(self, accept: Accept, guild: Any, now: datetime) -> None:
         if not isinstance(guild, dict) or guild.get("unavailable"):
             return
-        channels = [*(guild.get("channels") or ()), *(guild.get("threads") or ())]
+        told = [guild.get("channels"), guild.get("threads")]
+        known = [one for part in told if isinstance(part, list) for one in part if isinstance(one, dict)]
+        channels = [one for one in known if is_snowflake(one.get("id"))]
         self._scenes.see(channels)
-        if guild.get("id") not in self._pending:
+        if not is_snowflake(guild.get("id")) or guild["id"] not in self._pending:
             return
         after = self._mark.gap(id_at(now - OLDEST))
         for channel in channels:
             last = channel.get("last_message_id")
-            if channel.get("type") in TALKED_IN and is_snowflake(last) and int(last) > after:
+            if is_snowflake(last) and int(str(last)) > after and channel.get("type") in (*TALKED_IN,):
                 await self._read_channel(accept, channel["id"], after, guild["id"])
         listed = {channel.get("id") for channel in channels}
         for thread, whose in tuple(self._mark.threads.items()):
@@ -347,11 +364,8 @@ class DiscordAdapter:
         if emoji:
             await self._rest.call("PUT", f"{path}/reactions/{quote(emoji, safe='')}/@me")
             return
-        message = await self._rest.call("GET", path)
-        for one in message.get("reactions") or ():
-            if one.get("me") is True and isinstance(name := one["emoji"].get("name"), str):
-                own = f"{name}:{one['emoji']['id']}" if one["emoji"].get("id") else name
-                await self._rest.call("DELETE", f"{path}/reactions/{quote(own, safe='')}/@me")
+        for own in own_reactions(await self._rest.call("GET", path)):
+            await self._rest.call("DELETE", f"{path}/reactions/{quote(own, safe='')}/@me")
 
     async def open_thread(self, parent: Address, name: str) -> Address:
         channel, title = channel_id(replace(parent, thread=None)), one_line(name, 100) or "…"
@@ -404,9 +418,8 @@ class DiscordAdapter:
             app = await self._application()
         finally:
             await self._close()
-        found = [
-            Finding(good=True, text=f"Discord knows the bot as {one_line(str(me.get('username')), 40)}.")
-        ]
+        name = one_line(str(me.get("username")), 40) if isinstance(me, dict) else "nobody"
+        found = [Finding(good=True, text=f"Discord knows the bot as {name}.")]
         if not int(app.get("flags") or 0) & _CONTENT_FLAGS:
             found.append(
                 Finding(

@@ -112,7 +112,7 @@ def id_at(moment: datetime) -> int:
 def place_of(channel: Any) -> Place | None:
     """What a channel object tells."""
     try:
-        sort = channel["type"]
+        sort = channel["type"] if isinstance(channel["type"], int) else -1
         return Place(
             name=storable(_text(channel.get("name")))[:100],
             parent=snowflake(channel["parent_id"]) if sort in THREADS else None,
@@ -330,6 +330,15 @@ def channel_id(to: Address) -> str:
     if not is_snowflake(found):
         raise Refused(f"{to} is not a channel: its number is wanted, like discord:123456789012345678")
     return found
+
+
+def own_reactions(message: Any) -> list[str]:
+    """The emojis that we put under a message."""
+    try:
+        emojis = [one["emoji"] for one in message.get("reactions") or () if one.get("me") is True]
+        return [f"{one['name']}:{one['id']}" if one.get("id") else str(one["name"]) for one in emojis]
+    except (TypeError, KeyError, AttributeError):
+        return []
 
 
 def ogg_seconds(data: bytes) -> float:

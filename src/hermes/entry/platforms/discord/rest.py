@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from hermes import __version__
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports import Sink
@@ -24,7 +23,7 @@ from hermes.domain.text import one_line
 API = "https://discord.com/api/v10"
 TOKEN = "DISCORD_BOT_TOKEN"
 FILE_HOSTS = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
-_AGENT = f"DiscordBot (hermes-gateway, {__version__})"
+_AGENT = "DiscordBot (hermes-gateway, 1)"
 _PATIENCE = 5.0
 _TRIES = 5
 _MOST_ROUTES = 1000

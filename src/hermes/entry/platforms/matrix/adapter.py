@@ -1,0 +1,446 @@
+"""The Matrix adapter: one account on one homeserver, through the Client-Server API over HTTP.
+
+It asks for what is new since a point (`/sync`), stores it with the point after it, and asks from there, also
+after a restart; where a room was too lively for one answer, the gap is read backwards. Each message goes out
+under a transaction id made of its outbox key, so that the homeserver itself drops a second copy. What is not
+done yet (an invitation that could not be accepted, a message whose key has not come) holds the stored point
+back; what is told again then has the same delivery id."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.errors import Refused, Unreachable, UserError
+from hermes.domain.message import Attachment, Body, Inbound, Receipt
+from hermes.domain.outfit import Finding, Outfit
+from hermes.domain.ports import Accept, Sink
+from hermes.domain.text import one_line
+from hermes.entry.platforms.matrix import contents
+from hermes.entry.platforms.matrix.client import Client, homeserver, path
+from hermes.entry.platforms.matrix.convert import (
+    ENCRYPTED,
+    KEYS,
+    MESSAGE,
+    NAME,
+    REACTION,
+    REDACTION,
+    Invite,
+    Me,
+    News,
+    file_place,
+    invites_of,
+    left_rooms,
+    news_of,
+    next_batch,
+    since_joining,
+    to_inbounds,
+)
+from hermes.entry.platforms.matrix.encryption import Encryption, encryption_finding
+from hermes.entry.platforms.matrix.login import log_in, token_of
+from hermes.entry.platforms.matrix.manifest import MANIFEST
+from hermes.entry.platforms.matrix.rooms import SYNC_FILTER, Rooms
+
+log = logging.getLogger("hermes.matrix")
+ENCRYPTION = ("off", "optional", "required")
+INVITES = ("allowed", "everyone", "nobody")
+_MOST_ALIVE = 2000
+_TRIES = 20
+_TYPING_MS = 12_000
+_FILE_BYTES = 100 * 1024 * 1024
+UNREADABLE = "[A message that could not be decrypted: its key never came.]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locked:
+    """An event whose key has not come, and until when it is waited for."""
+
+    room: str
+    event: dict[str, Any]
+    until: float
+
+
+class MatrixAdapter:
+    answer_seconds = 30.0
+    """How long an answer is waited for; a sync may take `sync_seconds` more."""
+    sync_seconds = 30.0
+    key_seconds = 300.0
+    """How long the key of a message is waited for."""
+
+    def __init__(self, outfit: Outfit) -> None:
+        self._outfit = outfit
+        self._client = Client(
+            homeserver(outfit.said("MATRIX_HOMESERVER")), outfit.said("MATRIX_PROXY") or None
+        )
+        self._client.token = token_of(outfit)
+        self._invites = outfit.said("MATRIX_INVITES", "allowed").lower()
+        if self._invites not in INVITES:
+            raise UserError("MATRIX_INVITES is neither allowed, everyone nor nobody.")
+        self._mode = outfit.said("MATRIX_ENCRYPTION", "off").lower()
+        if self._mode not in ENCRYPTION:
+            raise UserError("MATRIX_ENCRYPTION is neither off, optional nor required.")
+        self._me: Me | None = None
+        self._crypto: Encryption | None = None
+        self._opening = asyncio.Lock()
+        self._rooms = Rooms(self._client, self._decrypted)
+        self._alive: OrderedDict[str, None] = OrderedDict()
+        self._reacted: dict[str, str] = {}
+        self._asked_in: dict[str, tuple[Invite, int]] = {}
+        self._locked: dict[str, Locked] = {}
+        self._held: dict[str, str] = {}
+        """The points at which rooms asked us in and locked events came, oldest first."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return MANIFEST.capabilities
+
+    # --- what comes in ---
+
+    async def run(self, accept: Accept, cursor: str | None) -> None:
+        try:
+            me = await self._who()
+            since, _, user = (cursor or "").partition(" ")
+            if not since or user != me.id:
+                since = await self._begin(accept, me)
+            while True:
+                since = await self._step(accept, me, since)
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        await self._client.close()
+        if self._crypto is not None:
+            await self._crypto.close()
+            self._crypto, self._me = None, None
+
+    async def _begin(self, accept: Accept, me: Me) -> str:
+        """Without a point to go on from it begins with now; invitations wait since whenever."""
+        told = await self._sync(None)
+        since = next_batch(told)
+        if since is None:
+            raise Unreachable("The homeserver does not say where we are")
+        if self._crypto is not None:
+            await self._crypto.absorb(told)
+        await self._take_invites(told, me, "")
+        await accept((), None if self._asked_in else f"{since} {me.id}")
+        return since
+
+    async def _step(self, accept: Accept, me: Me, since: str) -> str:
+        try:
+            told = await self._sync(since)
+        except Refused as error:
+            # Another homeserver's point, or one that it has forgotten.
+            log.warning("matrix.lost_place why=%s", error)
+            return await self._begin(accept, me)
+        after = next_batch(told)
+        if after is None:
+            raise Unreachable("The homeserver does not say where we are")
+        if self._crypto is not None:
+            await self._crypto.absorb(told)
+        await self._take_invites(told, me, since)
+        items = await self._unlocked(me)
+        for room in left_rooms(told):
+            self._rooms.forget(room)
+        for news in news_of(told):
+            items += await self._items(news, me, since)
+        point = next(iter(self._held.values()), after)
+        if items or (after != since and point == after):
+            await accept(items, f"{point} {me.id}" if point else None)
+        else:
+            await accept((), None)
+        return after
+
+    async def _sync(self, since: str | None) -> Any:
+        query = {"filter": SYNC_FILTER, "timeout": "0", "set_presence": "online"}
+        wait = 0.0
+        if since is not None:
+            wait = 1.0 if self._asked_in else self.sync_seconds
+            query |= {"since": since, "timeout": str(int(wait * 1000))}
+        return await self._client.call(
+            "GET", "v3/sync", query=query, seconds=wait + max(self.answer_seconds, self._sync_patience)
+        )
+
+    _sync_patience = 30.0
+
+    async def _items(self, news: News, me: Me, since: str) -> list[Inbound]:
+        events: Sequence[dict[str, Any]] = news.events
+        if news.before is not None:
+            asked_in = lambda event: len(since_joining([event], me)) == 0  # noqa: E731
+            gap = await self._rooms.gap(news.room, news.before, since, asked_in)
+            events = [*gap, *events]
+        self._rooms.heed(news.room, (*news.state, *events))
+        for event in events:
+            if event.get("type") == REDACTION:
+                self._forget(event)
+        try:
+            return await self._converted(news.room, since_joining(events, me), me, since)
+        except Refused as error:
+            log.info("matrix.room_closed why=%s", error)
+            self._rooms.forget(news.room)
+            return []
+
+    async def _converted(
+        self, room: str, events: Sequence[dict[str, Any]], me: Me, since: str | None = None
+    ) -> list[Inbound]:
+        """What these events mean. With `since` those that are locked are waited for."""
+        items: list[Inbound] = []
+        for event in events:
+            clear = await self._decrypted(room, event)
+            if clear is None:
+                if since is not None and self._crypto is not None and event["sender"] != me.id:
+                    self._wait_for(room, event, since)
+                continue
+            self._rooms.keep(clear)
+            if clear["sender"] == me.id or clear["type"] not in (MESSAGE, "m.sticker", REACTION):
+                continue
+            if self._mode == "required" and event["type"] != ENCRYPTED and clear["type"] != REACTION:
+                log.warning("matrix.not_encrypted event=%s: it is not read", one_line(clear["event_id"]))
+                continue
+            known = await self._rooms.known(room, clear, me)
+            found = to_inbounds(clear, await self._rooms.get(room), me, known)
+            items += found
+            if not found:
+                log.info("matrix.left_out event=%s type=%s", one_line(clear["event_id"]), clear["type"])
+        return items
+
+    # --- what is encrypted ---
+
+    async def _decrypted(self, room: str, event: dict[str, Any]) -> dict[str, Any] | None:
+        """The event as it can be read; None for one that cannot."""
+        if event.get("type") != ENCRYPTED:
+            return event
+        if self._crypto is not None:
+            return self._crypto.decrypt(room, event)
+        log.warning("matrix.encrypted room=%s: MATRIX_ENCRYPTION is off, nothing is read", one_line(room))
+        return None
+
+    def _wait_for(self, room: str, event: dict[str, Any], since: str) -> None:
+        until = self._outfit.clock.monotonic() + self.key_seconds
+        self._locked.setdefault(event["event_id"], Locked(room=room, event=event, until=until))
+        self._held.setdefault(event["event_id"], since)
+
+    async def _unlocked(self, me: Me) -> list[Inbound]:
+        """Those of the locked events whose keys have come; or which will never be read, as they are told."""
+        items: list[Inbound] = []
+        for ref, one in list(self._locked.items()):
+            assert self._crypto is not None
+            event = self._crypto.decrypt(one.room, one.event)
+            if event is None and self._outfit.clock.monotonic() < one.until:
+                continue
+            if event is None:
+                log.warning("matrix.never_decrypted event=%s", one_line(ref))
+                content = {"msgtype": "m.text", "body": UNREADABLE}
+                event = {**one.event, "type": MESSAGE, "content": content}
+                items += to_inbounds(event, await self._rooms.get(one.room), me, {})
+            else:
+                items += await self._converted(one.room, [one.event], me)
+            del self._locked[ref], self._held[ref]
+        return items
+
+    async def _sealed(self, room: str, sort: str, content: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The event as the room wants it: encrypted, where it is."""
+        about = await self._rooms.get(room)
+        if not about.encrypted:
+            if self._mode == "required":
+                raise Refused("the room is not encrypted, and MATRIX_ENCRYPTION is required")
+            return sort, contents.fitted(content, contents.EVENT_BYTES)
+        if self._crypto is None:
+            raise Refused("the room is encrypted, and MATRIX_ENCRYPTION is off")
+        fitting = contents.fitted(content, contents.ENCRYPTED_BYTES)
+        return await self._crypto.encrypt(about, sort, fitting)
+
+    def _forget(self, event: dict[str, Any]) -> None:
+        content = event.get("content")
+        gone = event.get("redacts") or (content.get("redacts") if isinstance(content, dict) else None)
+        self._alive.pop(str(gone), None)
+
+    # --- invitations ---
+
+    async def _take_invites(self, told: Any, me: Me, since: str) -> None:
+        for invite in invites_of(told, me):
+            self._asked_in.setdefault(invite.room, (invite, 0))
+            self._held.setdefault(invite.room, since)
+        for room, (invite, tries) in list(self._asked_in.items()):
+            try:
+                await self._answer_invite(invite, me)
+            except Unreachable as error:
+                log.info("matrix.invite_later room=%s why=%s", one_line(room), error)
+                self._asked_in[room] = (invite, tries + 1)
+                if tries + 1 < _TRIES:
+                    continue
+                log.warning("matrix.invite_lost room=%s: it must be sent again", one_line(room))
+            except Refused as error:
+                log.warning("matrix.invite_failed room=%s why=%s", one_line(room), error)
+            del self._asked_in[room], self._held[room]
+
+    async def _answer_invite(self, invite: Invite, me: Me) -> None:
+        """Go where somebody asks us to who may speak there; let other invitations lie."""
+        kind = Kind.PRIVATE if invite.direct else Kind.GROUP
+        source = Source(
+            address=Address(platform=NAME, account=me.account, chat=invite.room),
+            kind=kind,
+            user=invite.sender,
+        )
+        welcome = self._invites == "everyone" or (
+            self._invites == "allowed" and await self._outfit.welcomes(source)
+        )
+        if not welcome:
+            log.info("matrix.invite_ignored from=%s", one_line(invite.sender))
+            return
+        await self._client.call("POST", f"v3/{path('join', invite.room)}", {})
+        log.info("matrix.joined from=%s direct=%s", one_line(invite.sender), invite.direct)
+        if invite.direct:
+            await self._rooms.mark_direct(invite.room, invite.sender, me)
+
+    # --- what goes out ---
+
+    async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
+        room = await self._rooms.find(to.chat, await self._who())
+        ref = ""
+        if body.text or not body.attachments:
+            content = contents.related(contents.message(body), to, reply_to)
+            ref = await self._put(room, MESSAGE, content, contents.transaction(key, "text"))
+            reply_to = None
+        for number, file in enumerate(body.attachments):
+            content = contents.related(await self._uploaded(room, file), to, reply_to)
+            ref = await self._put(room, MESSAGE, content, contents.transaction(key, f"file {number}"))
+            reply_to = None
+        for number, _ in enumerate(body.buttons[: len(KEYS)]):
+            mark = _annotation(ref, KEYS[number])
+            await self._put(room, REACTION, mark, contents.transaction(key, f"key {number}"))
+        return Receipt(to=replace(to, chat=room), ref=ref)
+
+    async def _uploaded(self, room: str, file: Attachment) -> dict[str, Any]:
+        try:
+            data = await self._outfit.open_file(file)
+        except UserError as error:
+            raise Refused(str(error)) from error
+        size, mime = len(data), file.mime or "application/octet-stream"
+        if self._crypto is None or not (await self._rooms.get(room)).encrypted:
+            url = await self._client.upload(data, file.name or "file", mime)
+            return contents.file(file, size, {"url": url})
+        data, keys = await self._crypto.lock_file(data)
+        url = await self._client.upload(data, "file", "application/octet-stream")
+        return contents.file(file, size, {"file": {"url": url, **keys}})
+
+    async def _put(self, room: str, sort: str, content: dict[str, Any], txn: str) -> str:
+        if sort != REACTION:
+            sort, content = await self._sealed(room, sort, content)
+        told = await self._client.call("PUT", f"v3/{path('rooms', room, 'send', sort, txn)}", content)
+        ref = told.get("event_id") if isinstance(told, dict) else None
+        if not isinstance(ref, str) or not ref:
+            raise Unreachable("The homeserver does not say which event it made", maybe_done=True)
+        self._alive[ref] = None
+        while len(self._alive) > _MOST_ALIVE:
+            self._alive.popitem(last=False)
+        return ref
+
+    async def edit(self, receipt: Receipt, body: Body) -> None:
+        room = receipt.to.chat
+        if receipt.ref not in self._alive:
+            # The homeserver would take a replacement of what is gone, and show it to nobody.
+            if await self._rooms.event(room, receipt.ref) is None:
+                raise Refused("that message is gone")
+            self._alive[receipt.ref] = None
+        content = contents.edit(receipt.ref, body, contents.ENCRYPTED_BYTES)
+        # The same words may come back later: an edit is not known by them, and may be repeated.
+        txn = contents.transaction(receipt.ref, secrets.token_hex(8))
+        await self._put(room, MESSAGE, content, txn)
+
+    async def delete(self, receipt: Receipt) -> None:
+        self._alive.pop(receipt.ref, None)
+        await self._redact(receipt.to.chat, receipt.ref)
+
+    async def _redact(self, room: str, ref: str) -> None:
+        where = path("rooms", room, "redact", ref, contents.transaction("redact", ref))
+        await self._client.call("PUT", f"v3/{where}", {})
+
+    async def typing(self, to: Address) -> None:
+        me = await self._who()
+        room = await self._rooms.find(to.chat, me)
+        await self._client.call(
+            "PUT", f"v3/{path('rooms', room, 'typing', me.id)}", {"typing": True, "timeout": _TYPING_MS}
+        )
+
+    async def react(self, receipt: Receipt, emoji: str) -> None:
+        """One reaction of ours at a time; an empty one takes it away."""
+        room, ref = receipt.to.chat, receipt.ref
+        before = self._reacted.pop(ref, None)
+        if before is None and not emoji:
+            before = await self._own_reaction(room, ref)
+        if before is not None:
+            await self._redact(room, before)
+        if emoji:
+            txn = contents.transaction("react", ref, secrets.token_hex(8))
+            self._reacted[ref] = await self._put(room, REACTION, _annotation(ref, emoji), txn)
+
+    async def _own_reaction(self, room: str, ref: str) -> str | None:
+        me = await self._who()
+        where = path("rooms", room, "relations", ref, "m.annotation", REACTION)
+        told = await self._client.call("GET", f"v1/{where}")
+        found = told.get("chunk") if isinstance(told, dict) else None
+        mine = [one for one in found or [] if isinstance(one, dict) and one.get("sender") == me.id]
+        return str(mine[0]["event_id"]) if mine and "event_id" in mine[0] else None
+
+    async def open_thread(self, parent: Address, name: str) -> Address:
+        """A thread begins with a message; this one says what it is about."""
+        room = await self._rooms.find(parent.chat, await self._who())
+        content = contents.message(Body(text=f"<p>{one_line(name, 128) or '…'}</p>"))
+        ref = await self._put(room, MESSAGE, content, contents.transaction("thread", secrets.token_hex(16)))
+        return replace(parent, chat=room, thread=ref)
+
+    async def fetch(self, ref: str, sink: Sink) -> None:
+        server, media, secret = file_place(ref)
+        await self._who()
+        if secret is None:
+            await self._client.download(server, media, sink)
+            return
+        if self._crypto is None:
+            raise Refused("the file is encrypted, and MATRIX_ENCRYPTION is off")
+        data = bytearray()
+
+        async def gather(piece: bytes) -> None:
+            data.extend(piece)
+            if len(data) > _FILE_BYTES:
+                raise Refused("the file is too large to be decrypted")
+
+        await self._client.download(server, media, gather)
+        await sink(await self._crypto.open_file(bytes(data), secret))
+
+    # --- who we are ---
+
+    async def _who(self) -> Me:
+        async with self._opening:
+            if self._me is None:
+                self._client.answer_seconds = self.answer_seconds
+                me = await log_in(self._client, self._outfit)
+                if self._mode != "off":
+                    self._crypto = await Encryption.open(self._client, me, self._outfit.folder)
+                self._me = me
+            return self._me
+
+    async def check(self) -> Sequence[Finding]:
+        self._client.answer_seconds = self.answer_seconds
+        try:
+            me = await log_in(self._client, self._outfit)
+            told = await self._client.call("GET", "v3/joined_rooms")
+        finally:
+            await self._client.close()
+        rooms = told.get("joined_rooms") if isinstance(told, dict) else None
+        count = len(rooms) if isinstance(rooms, list) else 0
+        found = [Finding(good=True, text=f"The homeserver knows the account as {me.id}, in {count} rooms.")]
+        if not count:
+            hint = "Invite it to a room, or begin a direct chat with it, while the gateway runs."
+            found.append(Finding(good=True, text="It is in no room yet.", hint=hint))
+        return [*found, encryption_finding(self._mode)]
+
+
+def _annotation(ref: str, key: str) -> dict[str, Any]:
+    return {"m.relates_to": {"rel_type": "m.annotation", "event_id": ref, "key": key}}

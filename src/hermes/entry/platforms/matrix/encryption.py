@@ -1,0 +1,183 @@
+"""Encrypted rooms: matrix-nio keeps the keys, in the platform's folder, and does the cryptography; the
+adapter stays the one who syncs and sends. nio is imported only where encryption is on.
+
+The keys of messages come with a sync and are stored here before the sync's point is; so nothing that was
+stored is waited for again, and a sync that is told twice does no harm. Devices are trusted as they appear."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from hermes.domain.errors import Refused, Unreachable, UserError
+from hermes.domain.outfit import Finding
+from hermes.entry.platforms.matrix.client import Client
+from hermes.entry.platforms.matrix.convert import ENCRYPTED, Me, Room
+
+LACKING = "MATRIX_ENCRYPTION needs matrix-nio."
+REMEDY = "pip install 'hermes-gateway[matrix]'"
+
+
+def encryption_finding(mode: str) -> Finding:
+    """What a look from outside says of encryption."""
+    if mode == "off":
+        return Finding(good=True, text="Encrypted rooms are not read (MATRIX_ENCRYPTION is off).")
+    if find_spec("nio") is None or find_spec("vodozemac") is None:
+        return Finding(good=False, text=LACKING, hint=REMEDY)
+    return Finding(good=True, text=f"Encrypted rooms are read and written in (it is {mode}).")
+
+
+class Encryption:
+    def __init__(self, nio: Any, client: Any, me: Me) -> None:
+        self._nio = nio
+        self._client = client
+        self._me = me
+        self._members: dict[str, frozenset[str]] = {}
+        self._alone = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, client: Client, me: Me, folder: Path | None) -> Encryption:
+        try:
+            nio: Any = await asyncio.to_thread(import_module, "nio")
+            await asyncio.to_thread(import_module, "vodozemac")
+        except ImportError as error:
+            raise UserError(LACKING, hint=REMEDY) from error
+        if folder is None or not me.device:
+            raise UserError(
+                "Encryption needs a home and an access token of a device.",
+                hint="Take the token of a login, not of a bridge.",
+            )
+        await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+        config = nio.AsyncClientConfig(
+            encryption_enabled=True,
+            store_sync_tokens=False,
+            max_limit_exceeded=0,
+            max_timeouts=0,
+            request_timeout=client.answer_seconds,
+        )
+        theirs = nio.AsyncClient(client.url, me.id, me.device, str(folder), config, proxy=client.proxy)
+        theirs.restore_login(me.id, me.device, client.token)
+        found = cls(nio, theirs, me)
+        try:
+            await found._upkeep()
+        except BaseException:
+            await found.close()
+            raise
+        return found
+
+    async def close(self) -> None:
+        await self._client.close()
+        if self._client.store is not None:
+            self._client.store.database.close()
+
+    # --- what comes in ---
+
+    async def absorb(self, told: Mapping[str, Any]) -> None:
+        """Take the keys out of a sync, and do what it asks for, before anything else is made of it."""
+        ours = {
+            name: told[name]
+            for name in ("next_batch", "to_device", "device_lists", "device_one_time_keys_count")
+            if name in told
+        }
+        async with self._alone:
+            response = self._nio.SyncResponse.from_dict({**ours, "rooms": {}})
+            if not isinstance(response, self._nio.SyncResponse):
+                raise Unreachable("The homeserver's keys cannot be read")
+            # One that is told again after a restart counts again.
+            self._client.next_batch = None
+            await self._client.receive_response(response)
+            changed = set(response.device_list.changed) & set(self._client.olm.tracked_users)
+            self._client.olm.add_changed_users(changed)
+            await self._upkeep()
+
+    async def _upkeep(self) -> None:
+        """Keys that run out are made anew, and those of others asked for."""
+        client = self._client
+        if client.should_upload_keys:
+            await self._good(client.keys_upload())
+        if client.should_query_keys:
+            await self._good(client.keys_query())
+        if client.should_claim_keys:
+            await self._good(client.keys_claim(client.get_users_for_key_claiming()))
+        if client.outgoing_to_device_messages:
+            await self._good(client.send_to_device_messages())
+
+    def decrypt(self, room: str, event: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The event as it was before it was encrypted; None while its key is not there."""
+        try:
+            locked = self._nio.Event.parse_encrypted_event({**event, "room_id": room})
+            if not isinstance(locked, self._nio.MegolmEvent):
+                return None
+            clear = self._client.decrypt_event(locked)
+        except (self._nio.EncryptionError, self._nio.LocalProtocolError, KeyError, TypeError, ValueError):
+            return None
+        source = getattr(clear, "source", None)
+        # Who can write in two rooms could show a message of the one in the other.
+        if not isinstance(source, dict) or source.get("room_id", room) != room:
+            return None
+        return {**event, "type": source.get("type"), "content": source.get("content")}
+
+    # --- what goes out ---
+
+    async def encrypt(self, room: Room, sort: str, content: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        async with self._alone:
+            client = self._client
+            self._enter(room)
+            if client.should_query_keys:
+                await self._good(client.keys_query())
+            try:
+                if client.olm.should_share_group_session(room.id):
+                    await self._good(client.share_group_session(room.id, ignore_unverified_devices=True))
+                made, locked = client.encrypt(room.id, sort, content)
+            except (self._nio.EncryptionError, self._nio.LocalProtocolError) as error:
+                raise Unreachable(f"It cannot be encrypted now ({type(error).__name__})") from error
+        assert made == ENCRYPTED
+        return made, dict(locked)
+
+    def _enter(self, room: Room) -> None:
+        """Who is in the room gets its key; who left does not get the next."""
+        members = frozenset(room.members)
+        if self._members.get(room.id) == members:
+            return
+        theirs = self._nio.MatrixRoom(room.id, self._me.id, True)
+        for user, name in room.members.items():
+            theirs.add_member(user, name or None, None)
+        theirs.members_synced = True
+        self._client.rooms[room.id] = theirs
+        self._client.invalidate_outbound_session(room.id)
+        # Devices may have come while nobody looked.
+        self._client.olm.add_changed_users(set(members))
+        self._members[room.id] = members
+
+    async def _good(self, call: Awaitable[Any]) -> None:
+        try:
+            told = await call
+        except (aiohttp.ClientError, TimeoutError, self._nio.LocalProtocolError) as error:
+            raise Unreachable(f"The homeserver gives no keys ({type(error).__name__})") from None
+        for one in told if isinstance(told, list) else [told]:
+            if isinstance(one, self._nio.ErrorResponse):
+                wait = one.retry_after_ms / 1000 if one.retry_after_ms else None
+                raise Unreachable(f"The homeserver gives no keys ({one.status_code})", after=wait)
+
+    # --- files ---
+
+    async def lock_file(self, data: bytes) -> tuple[bytes, dict[str, Any]]:
+        """An encrypted file, and what one has to know to read it."""
+        attachments: Any = import_module("nio.crypto.attachments")
+        locked, keys = await asyncio.to_thread(attachments.encrypt_attachment, data)
+        return locked, keys
+
+    async def open_file(self, data: bytes, secret: tuple[str, str, str]) -> bytes:
+        attachments: Any = import_module("nio.crypto.attachments")
+        key, iv, digest = secret
+        try:
+            found: bytes = await asyncio.to_thread(attachments.decrypt_attachment, data, key, digest, iv)
+        except (self._nio.EncryptionError, ValueError) as error:
+            raise Refused("the file is damaged: it does not fit its key") from error
+        return found

@@ -1,0 +1,82 @@
+"""Who we are to a homeserver: by an access token, or by a user and a password that give one."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from hermes.domain.errors import NeedsLogin, Refused, Unreachable
+from hermes.domain.outfit import Outfit
+from hermes.entry.platforms.matrix.client import Client, path
+from hermes.entry.platforms.matrix.convert import Me
+
+TOKEN = "MATRIX_ACCESS_TOKEN"
+_LOGINS: dict[str, str] = {}
+"""Access tokens that passwords gave, in this process: each login more is one that the homeserver counts."""
+
+
+def token_of(outfit: Outfit) -> str:
+    """The access token, or nothing where a password is to give one."""
+    token = outfit.said(TOKEN)
+    if not token and not (outfit.said("MATRIX_USER_ID") and outfit.said("MATRIX_PASSWORD")):
+        raise NeedsLogin("Matrix needs MATRIX_ACCESS_TOKEN, or MATRIX_USER_ID and MATRIX_PASSWORD, to log in")
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise NeedsLogin(f"{TOKEN} is no access token; one is a single word")
+    return token
+
+
+async def log_in(client: Client, outfit: Outfit) -> Me:
+    if not client.token:
+        client.token = await _token(client, outfit)
+    try:
+        told = await client.call("GET", "v3/account/whoami")
+    except NeedsLogin:
+        if outfit.said(TOKEN):
+            raise
+        # The token of a password was taken back; the next connection logs in again.
+        _LOGINS.pop(_key(client, outfit), None)
+        raise Unreachable("The homeserver ended the login") from None
+    user, device = (told.get(name) if isinstance(told, dict) else None for name in ("user_id", "device_id"))
+    if not isinstance(user, str) or not user.startswith("@"):
+        raise Unreachable("The homeserver does not say who we are")
+    name = await _name(client, user)
+    return Me(id=user, name=name, device=str(device or ""), account=outfit.account)
+
+
+async def _name(client: Client, user: str) -> str:
+    try:
+        told = await client.call("GET", f"v3/profile/{path(user)}/displayname")
+    except Refused:
+        return ""
+    name = told.get("displayname") if isinstance(told, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _key(client: Client, outfit: Outfit) -> str:
+    said = (client.url, outfit.said("MATRIX_USER_ID"), outfit.said("MATRIX_PASSWORD"))
+    return sha256("\0".join(said).encode()).hexdigest()
+
+
+async def _token(client: Client, outfit: Outfit) -> str:
+    key, user = _key(client, outfit), outfit.said("MATRIX_USER_ID")
+    if key in _LOGINS:
+        return _LOGINS[key]
+    # The same device every time: its transaction ids and its keys go on to count.
+    device = "HERMES" + sha256(user.encode()).hexdigest()[:8].upper()
+    asked = {
+        "type": "m.login.password",
+        "identifier": {"type": "m.id.user", "user": user},
+        "password": outfit.said("MATRIX_PASSWORD"),
+        "device_id": outfit.said("MATRIX_DEVICE_ID", device),
+        "initial_device_display_name": "Hermes Gateway",
+    }
+    try:
+        told = await client.call("POST", "v3/login", asked)
+    except Refused as error:
+        raise NeedsLogin(
+            f"The homeserver does not take MATRIX_USER_ID and MATRIX_PASSWORD: {error}"
+        ) from None
+    token = told.get("access_token") if isinstance(told, dict) else None
+    if not isinstance(token, str) or not token:
+        raise Unreachable("The homeserver gives no access token")
+    _LOGINS[key] = token
+    return token

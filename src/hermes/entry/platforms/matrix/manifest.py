@@ -1,0 +1,95 @@
+"""Matrix on paper."""
+
+from __future__ import annotations
+
+from hermes.domain.capabilities import (
+    Capabilities,
+    Flavour,
+    Grade,
+    Manifest,
+    MediaLimit,
+    SettingField,
+    TextUnit,
+)
+from hermes.domain.message import MediaKind
+
+_MB = 1_000_000
+_KINDS = (MediaKind.IMAGE, MediaKind.VOICE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
+
+MANIFEST = Manifest(
+    name="matrix",
+    title="Matrix",
+    adapter="hermes.entry.platforms.matrix.adapter:MatrixAdapter",
+    capabilities=Capabilities(
+        # An event has 65,535 bytes, for the words with and without markup, escaped and perhaps encrypted.
+        max_text=16_000,
+        unit=TextUnit.BYTES,
+        flavour=Flavour.HTML,
+        edit_interval=1.5,
+        deletes=True,
+        threads=Grade.FULL,
+        # Numbers to react with; Matrix has no buttons.
+        buttons=Grade.PARTIAL,
+        media={kind: MediaLimit(max_bytes=50 * _MB) for kind in _KINDS},
+        fetches=True,
+        typing=True,
+        reactions=True,
+        # A transaction id counts once. Synapse remembers it for a day, others for half an hour.
+        dedupe_seconds=1500.0,
+        silence_seconds=180.0,
+        command_prefix="!",
+        called_by_name=True,
+    ),
+    requires=("aiohttp",),
+    settings=(
+        SettingField(
+            env="MATRIX_HOMESERVER",
+            title="The homeserver's address",
+            hint="Like https://matrix.example.org; Element: All settings → Help & About.",
+        ),
+        SettingField(
+            env="MATRIX_ACCESS_TOKEN",
+            title="The bot account's access token (or a user and a password)",
+            required=False,
+            secret=True,
+            hint="Element, logged in as the bot: All settings → Help & About → Access Token.",
+        ),
+        SettingField(
+            env="MATRIX_USER_ID",
+            title="The bot's user, if a password is used",
+            required=False,
+            hint="Like @hermes:example.org.",
+        ),
+        SettingField(
+            env="MATRIX_PASSWORD",
+            title="Its password, if there is no access token",
+            required=False,
+            secret=True,
+        ),
+        SettingField(
+            env="MATRIX_DEVICE_ID",
+            title="The name of the login that a password makes",
+            required=False,
+            hint="Only needed if several gateways use one account.",
+        ),
+        SettingField(
+            env="MATRIX_INVITES",
+            title="Whose invitations are accepted: allowed, everyone or nobody (allowed)",
+            required=False,
+            hint="allowed = of people who may write to it, or would be given a pairing code.",
+        ),
+        SettingField(
+            env="MATRIX_ENCRYPTION",
+            title="Encrypted rooms: off, optional or required (off)",
+            required=False,
+            hint="Needs matrix-nio: pip install 'hermes-gateway[matrix]'.",
+        ),
+        SettingField(
+            env="MATRIX_PROXY",
+            title="An HTTP proxy through which the homeserver is reached",
+            required=False,
+            hint="For example http://127.0.0.1:3128.",
+        ),
+    ),
+    evidence="A: a real Synapse, which the tests start; beside it our fake, judged by matrix-nio",
+)

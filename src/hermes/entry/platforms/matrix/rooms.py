@@ -1,0 +1,211 @@
+"""What the adapter knows of rooms and of events in them, for as long as it is connected: asked for once it is
+needed, and again when the homeserver says that it changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from hermes.domain.errors import Refused, Unreachable
+from hermes.entry.platforms.matrix.client import Client, path
+from hermes.entry.platforms.matrix.convert import (
+    MEMBER,
+    REACTION,
+    REDACTION,
+    Me,
+    Room,
+    direct_chats,
+    mentioned_events,
+    readable,
+)
+
+_STATE = frozenset({MEMBER, "m.room.name", "m.room.encryption"})
+_MOST_EVENTS = 1000
+_MOST_ROOMS = 2000
+_PAGE = "100"
+_PAGES = 100
+
+Decrypt = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
+
+
+class Rooms:
+    def __init__(self, client: Client, decrypt: Decrypt) -> None:
+        self._client = client
+        self._decrypt = decrypt
+        self._rooms: OrderedDict[str, Room] = OrderedDict()
+        self._events: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._named: dict[str, str] = {}
+
+    # --- rooms ---
+
+    async def get(self, room: str) -> Room:
+        if room not in self._rooms:
+            self._rooms[room] = await self._asked(room)
+            while len(self._rooms) > _MOST_ROOMS:
+                self._rooms.popitem(last=False)
+        return self._rooms[room]
+
+    async def _asked(self, room: str) -> Room:
+        told, named, encryption = await asyncio.gather(
+            self._client.call("GET", f"v3/{path('rooms', room, 'joined_members')}"),
+            self._state(room, "m.room.name"),
+            self._state(room, "m.room.encryption"),
+        )
+        joined = told.get("joined") if isinstance(told, dict) else None
+        members = {
+            user: str(about.get("display_name") or "") if isinstance(about, dict) else ""
+            for user, about in (joined if isinstance(joined, dict) else {}).items()
+        }
+        name = named.get("name")
+        return Room(
+            id=room,
+            members=members,
+            name=name if isinstance(name, str) else "",
+            encrypted="algorithm" in encryption,
+        )
+
+    async def _state(self, room: str, sort: str) -> dict[str, Any]:
+        try:
+            told = await self._client.call("GET", f"v3/{path('rooms', room, 'state', sort)}/")
+        except Refused:
+            return {}
+        return told if isinstance(told, dict) else {}
+
+    def forget(self, room: str) -> None:
+        self._rooms.pop(room, None)
+
+    def heed(self, room: str, events: Sequence[Mapping[str, Any]]) -> None:
+        """Take note of what these events change."""
+        if any(event.get("type") in _STATE and "state_key" in event for event in events):
+            self.forget(room)
+        for event in events:
+            if event.get("type") == REDACTION:
+                content = event.get("content")
+                gone = event.get("redacts") or (content.get("redacts") if isinstance(content, dict) else None)
+                self._events.pop(str(gone), None)
+
+    async def find(self, to: str, me: Me) -> str:
+        """The room that an address means: itself, one with this alias, or the direct chat with a person."""
+        if to.startswith("!"):
+            return to
+        if to not in self._named:
+            if to.startswith("#"):
+                told = await self._client.call("GET", f"v3/directory/room/{path(to)}")
+                self._named[to] = _room_id(told)
+            elif to.startswith("@") and ":" in to:
+                self._named[to] = await self._direct(to, me)
+            else:
+                raise Refused("that is no room: its id is wanted (!…:server), an alias (#…) or a person (@…)")
+        return self._named[to]
+
+    async def _direct(self, person: str, me: Me) -> str:
+        where = f"v3/{path('user', me.id, 'account_data', 'm.direct')}"
+        for room in reversed((await self._directs(where)).get(person, [])):
+            try:
+                if person in (await self.get(room)).members:
+                    return room
+            except Refused:
+                continue
+        told = await self._client.call(
+            "POST",
+            "v3/createRoom",
+            {"preset": "trusted_private_chat", "is_direct": True, "invite": [person]},
+        )
+        room = _room_id(told)
+        await self.mark_direct(room, person, me)
+        return room
+
+    async def mark_direct(self, room: str, person: str, me: Me) -> None:
+        """Put a room on our list of direct chats, where other programs of this account look, too."""
+        where = f"v3/{path('user', me.id, 'account_data', 'm.direct')}"
+        chats = await self._directs(where)
+        if room not in chats.get(person, []):
+            chats[person] = [*chats.get(person, []), room]
+            await self._client.call("PUT", where, chats)
+
+    async def _directs(self, where: str) -> dict[str, list[str]]:
+        try:
+            return direct_chats(await self._client.call("GET", where))
+        except Refused:
+            return {}
+
+    # --- events ---
+
+    async def gap(self, room: str, before: str, since: str, until: Callable[[Any], bool]) -> list[Any]:
+        """What a sync left out: the events between the last one and this, oldest first. `until` says where
+        nothing older is wanted."""
+        found: list[dict[str, Any]] = []
+        for _ in range(_PAGES):
+            told = await self._client.call(
+                "GET",
+                f"v3/{path('rooms', room, 'messages')}",
+                query={"dir": "b", "from": before, "to": since, "limit": _PAGE},
+            )
+            page = told.get("chunk") if isinstance(told, dict) else None
+            if not isinstance(page, list):
+                raise Unreachable("The homeserver's history cannot be read")
+            events = readable(page)
+            found += events
+            end = told.get("end")
+            if not page or not isinstance(end, str) or end == before or any(map(until, events)):
+                break
+            before = end
+        return found[::-1]
+
+    def keep(self, event: dict[str, Any]) -> None:
+        self._events[event["event_id"]] = event
+        while len(self._events) > _MOST_EVENTS:
+            self._events.popitem(last=False)
+
+    async def known(self, room: str, event: Mapping[str, Any], me: Me) -> dict[str, Mapping[str, Any]]:
+        """The events that this one mentions, as far as they are to be had."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for ref in mentioned_events(event):
+            one = self._events.get(ref)
+            # What a reaction to an event of ours means is said by the event as it is now.
+            if one is None or (event.get("type") == REACTION and one.get("sender") == me.id):
+                one = await self.event(room, ref)
+            if one is not None:
+                found[ref] = one
+        return found
+
+    async def event(self, room: str, ref: str) -> dict[str, Any] | None:
+        """An event as the homeserver has it now; None if it is not to be had or was deleted."""
+        try:
+            told = await self._client.call("GET", f"v3/{path('rooms', room, 'event', ref)}")
+        except Refused:
+            return None
+        if not readable([told]):
+            return None
+        unsigned = told.get("unsigned")
+        if isinstance(unsigned, dict) and "redacted_because" in unsigned:
+            return None
+        clear = await self._decrypt(room, told)
+        if clear is not None:
+            self.keep(clear)
+        return clear
+
+
+SYNC_FILTER = json.dumps(
+    {
+        "presence": {"types": []},
+        "account_data": {"types": []},
+        "room": {
+            "account_data": {"types": []},
+            "ephemeral": {"types": []},
+            "state": {"lazy_load_members": True},
+            "timeline": {"limit": 50},
+        },
+    },
+    separators=(",", ":"),
+)
+
+
+def _room_id(told: Any) -> str:
+    room = told.get("room_id") if isinstance(told, dict) else None
+    if not isinstance(room, str) or not room.startswith("!"):
+        raise Unreachable("The homeserver does not say which room it is", maybe_done=True)
+    return room

@@ -1,0 +1,194 @@
+"""A person with matrix-nio, which we did not write, and our adapter talk in an encrypted room of a real
+homeserver; what each saw is printed as JSON. Arguments: the homeserver's address, the person's and the bot's
+access tokens, and a folder for the keys of both."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import sys
+from pathlib import Path
+
+import aiohttp
+import nio
+
+from hermes.domain.address import Address
+from hermes.domain.message import Attachment, Body, Button, MediaKind
+from hermes.domain.outfit import Outfit
+from hermes.domain.settings import PlatformSettings, Secret
+from hermes.entry.platforms.matrix.adapter import MatrixAdapter
+
+CONTENT = b"\x89PNG of an encrypted file"
+
+
+class Gateway:
+    """Stands for the gateway: keeps what comes, and the cursor."""
+
+    def __init__(self, url: str, token: str, folder: Path) -> None:
+        self._said = {
+            "MATRIX_HOMESERVER": url,
+            "MATRIX_ACCESS_TOKEN": token,
+            "MATRIX_ENCRYPTION": "required",
+            "MATRIX_INVITES": "everyone",
+        }
+        self._folder = folder
+        self.items = {}
+        self.cursor = None
+
+    async def accept(self, items, cursor) -> None:
+        self.items |= {item.delivery: item for item in items}
+        self.cursor = cursor or self.cursor
+
+    async def open_file(self, file) -> bytes:
+        return CONTENT
+
+    @contextlib.asynccontextmanager
+    async def adapter(self):
+        adapter = MatrixAdapter(
+            Outfit(
+                settings=PlatformSettings(),
+                find=lambda name: Secret(self._said[name]) if name in self._said else None,
+                open_file=self.open_file,
+                folder=self._folder,
+            )
+        )
+        running = asyncio.create_task(adapter.run(self.accept, self.cursor))
+        try:
+            yield adapter
+        finally:
+            running.cancel()
+            await asyncio.wait((running,))
+            if not running.cancelled():
+                running.result()
+
+    async def heard(self, text: str):
+        async with asyncio.timeout(60):
+            while True:
+                for item in self.items.values():
+                    if item.text == text:
+                        return item
+                await asyncio.sleep(0.02)
+
+
+async def main(url: str, person: str, bot: str, folder: Path) -> dict[str, object]:
+    found: dict[str, object] = {}
+    (folder / "person").mkdir()
+    ann = nio.AsyncClient(
+        url, store_path=str(folder / "person"), config=nio.AsyncClientConfig(store_sync_tokens=True)
+    )
+    ann.access_token = person
+    who = await ann.whoami()
+    ann.restore_login(who.user_id, who.device_id, person)
+    await ann.keys_upload()
+    seen: list[nio.Event] = []
+    ann.add_event_callback(lambda room, event: seen.append(event), nio.RoomMessage)
+    gateway = Gateway(url, bot, folder / "bot")
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {bot}"}) as session:
+        async with session.get(f"{url}/_matrix/client/v3/account/whoami") as response:
+            bot_id = (await response.json())["user_id"]
+    encryption = {"type": "m.room.encryption", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
+    async with gateway.adapter() as adapter:
+        made = await ann.room_create(invite=[bot_id], is_direct=True, initial_state=[encryption])
+        room = made.room_id
+        to = Address(platform="matrix", chat=room)
+        await joined(ann, room, bot_id)
+        hello = await say(ann, room, "hello in secret")
+        item = await gateway.heard("hello in secret")
+        found["heard"] = [item.text, item.source.kind, item.ref == hello]
+        sent = await adapter.send(to, Body(text="<p><b>so</b> secret</p>"), key="k1", reply_to=item.ref)
+        again = await adapter.send(to, Body(text="<p><b>so</b> secret</p>"), key="k1", reply_to=item.ref)
+        found["sent once"] = sent.ref == again.ref
+        await adapter.edit(sent, Body(text="<p>more secret</p>"))
+        first = await read(ann, seen, "so secret")
+        found["read"] = [first.body, first.formatted_body, first.decrypted]
+        found["reply"] = first.source["content"]["m.relates_to"]["m.in_reply_to"]["event_id"] == hello
+        edited = await read(ann, seen, "* more secret")
+        found["edited"] = [
+            edited.source["content"]["m.new_content"]["body"],
+            edited.source["content"]["m.relates_to"]["event_id"] == sent.ref,
+        ]
+        file = Attachment(kind=MediaKind.IMAGE, ref="x", name="a.png", mime="image/png")
+        await adapter.send(to, Body(attachments=(file,)), key="k2", reply_to=None)
+        image = await read(ann, seen, "a.png")
+        got = await ann.download(mxc=image.url)
+        clear = nio.crypto.attachments.decrypt_attachment(
+            got.body, image.key["k"], image.hashes["sha256"], image.iv
+        )
+        found["file out"] = [clear == CONTENT, got.body != CONTENT]
+        asked = await adapter.send(
+            to,
+            Body(text="<p>May I?</p>", buttons=(Button(label="Yes", value="q_1:yes"),)),
+            key="k3",
+            reply_to=None,
+        )
+        relation = {"rel_type": "m.annotation", "event_id": asked.ref, "key": "1️⃣"}
+        await ann.room_send(room, "m.reaction", {"m.relates_to": relation})
+        pressed = await gateway.heard("")
+        found["pressed"] = [pressed.what, pressed.button]
+        locked, keys = nio.crypto.attachments.encrypt_attachment(CONTENT)
+        uploaded, _ = await ann.upload(io.BytesIO(locked), "application/octet-stream", filesize=len(locked))
+        content = {"msgtype": "m.file", "body": "look", "filename": "a.bin"}
+        content["file"] = {"url": uploaded.content_uri, **keys}
+        await ann.room_send(room, "m.room.message", content, ignore_unverified_devices=True)
+        looked = await gateway.heard("look")
+        pieces: list[bytes] = []
+
+        async def sink(piece: bytes) -> None:
+            pieces.append(piece)
+
+        await adapter.fetch(looked.attachments[0].ref, sink)
+        found["file in"] = b"".join(pieces) == CONTENT
+        plain = await ann.room_create(invite=[bot_id])
+        await joined(ann, plain.room_id, bot_id)
+        try:
+            await adapter.send(
+                Address(platform="matrix", chat=plain.room_id), Body(text="x"), key="k4", reply_to=None
+            )
+        except Exception as error:
+            found["plain room"] = str(error)
+    await say(ann, room, "while you were away")
+    before = len(gateway.items)
+    async with gateway.adapter() as adapter:
+        await gateway.heard("while you were away")
+        found["after a restart"] = len(gateway.items) - before
+        await adapter.send(to, Body(text="<p>back</p>"), key="k5", reply_to=None)
+        found["again"] = (await read(ann, seen, "back")).decrypted
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {person}"}) as session:
+        where = f"{url}/_matrix/client/v3/rooms/{room}/messages?dir=b&limit=100"
+        async with session.get(where) as response:
+            events = (await response.json())["chunk"]
+    found["on the server"] = sorted({event["type"] for event in events if "state_key" not in event})
+    await ann.close()
+    return found
+
+
+async def joined(ann: nio.AsyncClient, room: str, user: str) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            await ann.sync(timeout=300)
+            members = await ann.joined_members(room)
+            if user in {member.user_id for member in members.members}:
+                return
+
+
+async def say(ann: nio.AsyncClient, room: str, text: str) -> str:
+    if ann.should_query_keys:
+        await ann.keys_query()
+    content = {"msgtype": "m.text", "body": text}
+    sent = await ann.room_send(room, "m.room.message", content, ignore_unverified_devices=True)
+    return sent.event_id
+
+
+async def read(ann: nio.AsyncClient, seen: list[nio.Event], body: str) -> nio.Event:
+    async with asyncio.timeout(60):
+        while True:
+            for event in seen:
+                if event.body == body:
+                    return event
+            await ann.sync(timeout=300)
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4])))))

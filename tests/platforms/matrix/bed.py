@@ -1,0 +1,214 @@
+"""A homeserver as a testbed: the fake, or a Synapse behind the same front."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from hermes.domain.address import Address, Source
+from hermes.domain.message import Inbound, MediaKind
+from hermes.domain.outfit import Outfit
+from hermes.domain.settings import PlatformSettings, Secret
+from hermes.entry.platforms.matrix.adapter import MatrixAdapter
+from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE, Me, Room, news_of, to_inbounds
+from hermes.entry.platforms.matrix.manifest import MANIFEST
+from hermes.testing.platform_suite import Does, Fault, Shown, Testbed
+from tests.platforms.matrix.front import Front, Sent
+from tests.platforms.matrix.homeserver import Fake
+from tests.platforms.matrix.people import Person
+from tests.platforms.matrix.samples import ME, ROOM, SYNCS
+
+KINDS = {
+    "m.image": MediaKind.IMAGE,
+    "m.audio": MediaKind.AUDIO,
+    "m.video": MediaKind.VIDEO,
+    "m.file": MediaKind.FILE,
+}
+
+
+class MatrixBed(Testbed):
+    manifest = MANIFEST
+    answer_seconds = 1.5
+    most_chats = 20
+
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__(full=full)
+        self.said: dict[str, str] = {}
+        self.welcome: set[str] = set()
+        self._last = ""
+        self._mark = 0
+
+    async def register(self) -> tuple[Person, Person, Person]:
+        """The bot and two people."""
+        self.server = Fake()
+        found = []
+        for name in ("hermes", "ann", "bob"):
+            user = f"@{name}:localhost"
+            found.append(Person(self.server, user, self.server.register(user, "secret of " + name)))
+        return found[0], found[1], found[2]
+
+    async def open(self) -> None:
+        self.bot, self.ann, self.bob = await self.register()
+        self.front = Front(self.bot.homeserver, bot=self.bot.token)
+        self.front.chaos = lambda: self.chaos()
+        self._chats = [await self.ann.room(self.bot, direct=True)]
+        self.group = await self.ann.room(self.bob, self.bot, name="Team")
+        await self.front.up()
+
+    async def close(self) -> None:
+        await self.front.down()
+
+    def connect(self) -> MatrixAdapter:
+        said = {
+            "MATRIX_HOMESERVER": self.front.url,
+            "MATRIX_ACCESS_TOKEN": self.bot.token,
+            **self.said,
+        }
+        adapter = MatrixAdapter(
+            Outfit(
+                settings=PlatformSettings(),
+                find=lambda name: Secret(said[name]) if name in said else None,
+                open_file=self.open_file,
+                welcomes=self._welcomes,
+            )
+        )
+        adapter.answer_seconds = self.answer_seconds
+        self._mark = self.front.listening
+        return adapter
+
+    async def _welcomes(self, source: Source) -> bool:
+        return source.user in self.welcome
+
+    @property
+    def chat(self) -> Address:
+        return Address(platform="matrix", chat=self._chats[0])
+
+    def chats(self, count: int) -> list[Address]:
+        while len(self._chats) <= count:
+            room = self.server.create(self.ann.id, invite=[self.bot.id])
+            self.server.member(room, self.bot.id, self.bot.id, "join")
+            self._chats.append(room)
+        return [Address(platform="matrix", chat=room) for room in self._chats[1 : count + 1]]
+
+    async def do(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
+        await self._listening()
+        room = (chat or self.chat).chat
+        match does:
+            case Does.REPLY:
+                more = {"m.relates_to": {"m.in_reply_to": {"event_id": on}}}
+                self._last = await self.ann.say(room, text, **more)
+            case Does.THREAD:
+                relation = {"rel_type": "m.thread", "event_id": await self.bot.say(room, "root")}
+                self._last = await self.ann.say(room, text, **{"m.relates_to": relation})
+            case Does.EDIT:
+                new = {"msgtype": "m.text", "body": text}
+                relation = {"rel_type": "m.replace", "event_id": on or self._last}
+                await self.ann.say(room, f"* {text}", **{"m.new_content": new, "m.relates_to": relation})
+            case Does.MENTION:
+                mention = {"user_ids": [self.bot.id]}
+                await self.ann.say(self.group, f"Hermes: {text}", **{"m.mentions": mention})
+            case Does.BUTTON:
+                sent = next(one for one in self.front.sent if one.ref == on)
+                values = [one["value"] for one in sent.content[BUTTONS]]
+                await self.ann.react(room, on, KEYS[values.index(text)])
+            case Does.IMAGE | Does.VOICE | Does.FILE:
+                await self._show(does, room, text)
+            case _:
+                self._last = await self.ann.say(room, text)
+
+    async def _show(self, does: Does, room: str, text: str) -> None:
+        sorts = {Does.IMAGE: ("m.image", "image/png"), Does.VOICE: ("m.audio", "audio/ogg")}
+        sort, mime = sorts.get(does, ("m.file", "text/plain"))
+        url = await self.ann.upload(self.content, mime)
+        info = {"mimetype": mime, "size": len(self.content)}
+        content = {"msgtype": sort, "body": text, "filename": "plan.txt", "url": url, "info": info}
+        if does is Does.VOICE:
+            content[VOICE] = {}
+        await self.ann.send(room, content)
+
+    async def _listening(self) -> None:
+        """Nothing is kept for who was never there: people write once a new adapter listens."""
+        for _ in range(1000):
+            if self.front.listening > self._mark or not self.front.is_up:
+                return
+            await asyncio.sleep(0.003)
+
+    async def misdeliver(self, texts: Sequence[str]) -> None:
+        """A homeserver keeps order and repeats nothing, unless it is put back to a backup: the syncs after
+        the messages begin before them once more."""
+        await self._listening()
+        told = await self.bot.homeserver(self._last_sync())
+        for text in texts:
+            await self.ann.say(self.chat.chat, text)
+        self.front.replays = [told.json["next_batch"]] * 3
+        self.front.cut()
+
+    def _last_sync(self) -> Any:
+        asked = next(one for one in self.front.asked[::-1] if one.path.endswith("/sync"))
+        return type(asked)(**{**asked.__dict__, "query": {"timeout": "0"}})
+
+    def shown(self, chat: Address | None = None) -> list[Shown]:
+        return [
+            self._shown(one)
+            for one in self.front.sent
+            if not one.deleted and (chat is None or one.room == chat.chat)
+        ]
+
+    def _shown(self, one: Sent) -> Shown:
+        content, relation = one.content, one.content.get("m.relates_to", {})
+        kind = KINDS.get(content["msgtype"])
+        if kind is MediaKind.AUDIO and VOICE in content:
+            kind = MediaKind.VOICE
+        answered = relation.get("m.in_reply_to", {}).get("event_id")
+        return Shown(
+            ref=one.ref,
+            chat=one.room,
+            text=content["body"],
+            thread=relation.get("event_id") if relation.get("rel_type") == "m.thread" else None,
+            files=() if kind is None else ((kind, self.front.uploads[content["url"]]),),
+            buttons=tuple(button["label"] for button in content.get(BUTTONS, ())),
+            reply_to=answered,
+            edits=one.edits,
+        )
+
+    def typed(self) -> int:
+        return self.front.typed
+
+    def reactions(self) -> list[str]:
+        return [one for one in self.front.reactions if one not in KEYS]
+
+    def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
+        # A PUT may be repeated, and aiohttp does so by itself when a connection that was used before dies.
+        times += fault is Fault.RESET
+        self.front.fail(fault, times, done, None if chat is None else chat.chat)
+
+    def calm(self) -> None:
+        self.front.calm()
+
+    async def cut(self) -> None:
+        self.front.cut()
+
+    async def down(self) -> None:
+        await self.front.down()
+
+    async def up(self) -> None:
+        await self.front.up()
+
+    def samples(self) -> Sequence[Any]:
+        return SYNCS
+
+    def convert(self, payload: Any) -> Sequence[Inbound]:
+        items: list[Inbound] = []
+        for news in news_of(payload):
+            known = {event["event_id"]: event for event in news.events}
+            for event in news.events:
+                items += to_inbounds(event, _room(news.room), ME, known)
+        return items
+
+
+def _room(number: str) -> Room:
+    return Room(id=number, members=ROOM.members, name=ROOM.name)
+
+
+__all__ = ["MatrixBed", "Me"]

@@ -1,0 +1,68 @@
+"""Matrix on a real homeserver: the suite, and what only a real one can tell."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes.testing.platform_suite import CHECKS, Check, conform
+from hermes.testing.platform_suite.whole import (
+    check_many_replies_under_faults,
+    check_one_chat_does_not_delay_another,
+)
+from tests.platforms.matrix.judge import EXPECTED, heard, judged
+from tests.platforms.matrix.synapse import ManyRooms, Remote, SynapseBed, synapse
+
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("synapse")]
+ELSEWHERE = {
+    "check_malformed_payloads_are_left_out",
+    "check_drafts_keep_the_pace",
+}
+"""What needs no server, or nothing of it that the fake has not."""
+
+MANY = (check_many_replies_under_faults, check_one_chat_does_not_delay_another)
+
+
+@pytest.fixture(scope="module")
+def homeserver() -> Iterator[str]:
+    with synapse() as url:
+        SynapseBed.url = url
+        yield url
+
+
+@pytest.mark.parametrize(
+    "check",
+    [one for one in CHECKS if one.__name__ not in ELSEWHERE],
+    ids=lambda check: check.__name__,
+)
+async def test_matrix_conforms_on_synapse(check: Check, homeserver: str) -> None:
+    await conform(check, ManyRooms if check in MANY else SynapseBed)
+
+
+async def test_matrix_nio_sees_here_what_it_sees_on_the_fake(homeserver: str) -> None:
+    assert await judged(SynapseBed(), SynapseBed.password) == EXPECTED
+
+
+async def test_encrypted_rooms(homeserver: str, tmp_path: Path) -> None:
+    """matrix-nio as a person and our adapter, in an environment that has it."""
+    remote = Remote(homeserver)
+    tail = secrets.token_hex(4)
+    ann, bot = [(await remote.register(f"{name}-{tail}")).token for name in ("ann", "hermes")]
+    await remote.close()
+    assert await heard("matrix_encrypted.py", homeserver, ann, bot, str(tmp_path)) == {
+        "heard": ["hello in secret", "private", True],
+        "sent once": True,
+        "read": ["so secret", "<b>so</b> secret", True],
+        "reply": True,
+        "edited": ["more secret", True],
+        "file out": [True, True],
+        "pressed": ["button", "q_1:yes"],
+        "file in": True,
+        "plain room": "the room is not encrypted, and MATRIX_ENCRYPTION is required",
+        "after a restart": 1,
+        "again": True,
+        "on the server": ["m.reaction", "m.room.encrypted"],
+    }

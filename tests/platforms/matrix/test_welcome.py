@@ -1,0 +1,59 @@
+"""Whose invitations an account accepts is decided by access, with what the operator said and whom the store
+knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes.app.accounts import welcome
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.clock import SystemClock
+from hermes.domain.pairing import Account, Paired
+from hermes.entry.platforms.matrix.manifest import MANIFEST
+from hermes.state.settings import load_settings
+from hermes.state.sqlite import SqliteStore
+
+ANN, BOB = "@ann:localhost", "@bob:localhost"
+
+
+def asking(user: str, kind: Kind) -> Source:
+    return Source(address=Address(platform="matrix", chat="!new:localhost"), kind=kind, user=user)
+
+
+@pytest.mark.parametrize(
+    ("block", "welcome_to"),
+    [
+        (f"allowed_users: ['{ANN}'], unauthorized_dm_behavior: ignore", {(ANN, "private"), (ANN, "group")}),
+        ("unauthorized_dm_behavior: pair", {(ANN, "private"), (BOB, "private")}),
+        ("unauthorized_dm_behavior: ignore", set()),
+        (f"allowed_users: ['{ANN}'], group_policy: disabled, dm_policy: allowlist", {(ANN, "private")}),
+        (
+            f"allowed_users: ['{ANN}'], allowed_chats: ['!other:localhost'], dm_policy: allowlist",
+            {(ANN, "private")},
+        ),
+        ("allow_all_users: true", {(one, kind) for one in (ANN, BOB) for kind in ("private", "group")}),
+    ],
+)
+async def test_access_decides(tmp_path: Path, block: str, welcome_to: set[tuple[str, str]]) -> None:
+    (tmp_path / "config.yaml").write_text(f"platforms: {{matrix: {{{block}}}}}\n")
+    loaded = load_settings(tmp_path, {})
+    assert not loaded.problems
+    async with SqliteStore(tmp_path / "state.db") as store:
+        welcomes = welcome(store, MANIFEST, loaded)
+        cases = [(one, kind) for one in (ANN, BOB) for kind in (Kind.PRIVATE, Kind.GROUP)]
+        found = {(one, kind.value) for one, kind in cases if await welcomes(asking(one, kind))}
+        assert found == welcome_to
+
+
+async def test_who_was_paired_may_ask_it_into_rooms(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("platforms: {matrix: {unauthorized_dm_behavior: ignore}}\n")
+    async with SqliteStore(tmp_path / "state.db") as store:
+        welcomes = welcome(store, MANIFEST, load_settings(tmp_path, {}))
+        assert not await welcomes(asking(ANN, Kind.GROUP))
+        now, account = SystemClock().now(), Account(platform="matrix", name="default")
+        paired = Paired(account=account, user=ANN, name="Ann", approved_at=now, by="owner")
+        await store.write(lambda tx: tx.pairings.add(paired))
+        assert await welcomes(asking(ANN, Kind.GROUP))
+        assert not await welcomes(asking(BOB, Kind.GROUP))
