@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -15,6 +15,7 @@ from typing import Any
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, media_kind
 from hermes.domain.outfit import Outfit
+from hermes.domain.ports import Accept
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.compose import TOO_FAST_SECONDS
@@ -73,13 +74,14 @@ class EmailBed(Testbed):
             "EMAIL_MAX_PER_HOUR": "0",
             **self.said,
         }
-        adapter = EmailAdapter(
+        adapter = _Adapter(
             Outfit(
                 settings=PlatformSettings(),
                 find=lambda name: Secret(said[name]) if name in said else None,
                 open_file=self.open_file,
             )
         )
+        adapter.begins = self.imap.forget
         adapter.answer_seconds = 1.5
         adapter.settle_seconds = self.settle
         # pymap does not tell of what came between a look and the wait for news.
@@ -151,7 +153,7 @@ class RealBed(EmailBed):
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)
         # postfix queues, dovecot stores, and only then the copy is back.
-        self.settle = 8.0
+        self.settle = 3.0
 
     def make_office(self) -> Office:
         return RealOffice.get()
@@ -161,6 +163,17 @@ class RealBed(EmailBed):
         adapter.answer_seconds = 2.0
         adapter.first_seconds, adapter.idle_seconds = EmailAdapter.first_seconds, EmailAdapter.idle_seconds
         return adapter
+
+
+class _Adapter(EmailAdapter):
+    """Says when it begins without knowing where it was."""
+
+    begins: Callable[[], None]
+
+    async def run(self, accept: Accept, cursor: str | None) -> None:
+        if cursor is None:
+            self.begins()
+        await super().run(accept, cursor)
 
 
 def written(sender: str, text: str, *, subject: str = "") -> EmailMessage:

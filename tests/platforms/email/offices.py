@@ -177,6 +177,7 @@ default_login_user = dovenull
 default_internal_user = dovecot
 mail_location = maildir:~/Maildir
 mail_max_userip_connections = 1000
+mail_fsync = never
 first_valid_uid = 1
 passdb {{
   driver = passwd-file
@@ -276,7 +277,7 @@ class RealOffice(Office):
         return cls._made
 
     def start(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="hermes-mail-", dir="/tmp"))
+        self.folder = Path(tempfile.mkdtemp(prefix="hermes-mail-"))
         self.folder.chmod(0o755)
         self.imap_port, self.imaps_port, self.smtp_port, self.lmtp_port, sasl = _ports(5)
         owner = pwd.getpwnam("mail")

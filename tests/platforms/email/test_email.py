@@ -17,6 +17,7 @@ from hermes.domain.message import Attachment, Body, Inbound, MediaKind
 from hermes.entry.platforms.email.convert import Me, Place, Reading, file_in, read_mail
 from hermes.entry.platforms.email.words import split_quote
 from hermes.testing.platform_suite import CHECKS, Check, Does, Inboxes, conform, hosted, running, until
+from hermes.testing.platform_suite.whole import check_many_replies_under_faults
 from tests.platforms.email.bed import ME, NOW, EmailBed, RealBed, written
 from tests.platforms.email.offices import ADDRESS, PASSWORD, RealOffice
 from tests.platforms.email.samples import MACHINES, MAILS
@@ -30,7 +31,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiri
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_email_conforms(check: Check, full: bool) -> None:
-    await conform(check, EmailBed, full=full)
+    # pymap reads all mails each time it searches: a thousand answers would take it many minutes.
+    await conform(check, EmailBed, full=full and check is not check_many_replies_under_faults)
 
 
 @pytest.mark.server

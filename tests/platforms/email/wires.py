@@ -47,6 +47,9 @@ class Wire:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5)
 
+    def forget(self) -> None:
+        self.listened = False
+
     def cut(self) -> None:
         for writer in list(self._open):
             writer.transport.abort()
