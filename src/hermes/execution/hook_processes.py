@@ -154,7 +154,9 @@ class _Life(asyncio.SubprocessProtocol):
         self._waiting[number] = answer
         try:
             self._write({"id": number, "event": event, "context": context})
-            return Heard(answer=await answer, output=self._printed.decode("utf-8", "replace"))
+            said = await answer
+            await asyncio.sleep(0)  # what it printed before may stand right behind in the other pipe
+            return Heard(answer=said, output=self._printed.decode("utf-8", "replace"))
         finally:
             self._waiting.pop(number, None)
 

@@ -128,12 +128,15 @@ def test_a_message_counts_once_however_it_comes() -> None:
 
 def test_long_values_are_told_by_their_label() -> None:
     long = "a choice of many words that is much longer than what a button may carry"
-    rows = keyboard([Button(label=long, value=f"q_12:{long}"), Button(label="x", value="y" * 65)])
-    assert rows == [[{"text": long, "callback_data": "q_12:\x1f"}]]
+    longer = f"{long}, and then some"
+    choices = [Button(label=words, value=f"q_12:{words}") for words in (long, longer)]
+    rows = keyboard([*choices, Button(label="x", value="y" * 65)])
+    assert [[key["text"] for key in row] for row in rows] == [[long], [longer]]
     pressed = UPDATES["button"]["callback_query"]
     message = {**pressed["message"], "reply_markup": {"inline_keyboard": rows}}
-    update = {"update_id": 1, "callback_query": {**pressed, "message": message, "data": "q_12:\x1f"}}
-    assert to_inbounds(update, ME, NOW)[0].button == f"q_12:{long}"
+    for [key], words in zip(rows, (long, longer), strict=True):
+        query = {**pressed, "message": message, "data": key["callback_data"]}
+        assert to_inbounds({"update_id": 1, "callback_query": query}, ME, NOW)[0].button == f"q_12:{words}"
 
 
 async def test_a_pressed_button_is_answered_and_a_menu_is_shown() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import io
 import json
 import logging
 import re
@@ -394,7 +395,9 @@ class TelegramAdapter:
         form = aiohttp.FormData()
         for key, value in asked.items():
             form.add_field(key, value if isinstance(value, str) else json.dumps(value))
-        form.add_field(field, data, filename=name, content_type=mime or "application/octet-stream")
+        form.add_field(
+            field, io.BytesIO(data), filename=name, content_type=mime or "application/octet-stream"
+        )
         return await self._post_body(method, max(self.answer_seconds, _UPLOAD_SECONDS), data=form)
 
     async def _post_body(self, method: str, seconds: float, **body: Any) -> Told:

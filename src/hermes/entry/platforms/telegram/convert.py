@@ -275,10 +275,10 @@ def keyboard(buttons: Sequence[Button]) -> list[list[dict[str, str]]]:
     data and does not end with its label cannot be told apart later, and its button is left out."""
     rows: list[list[dict[str, str]]] = []
     room = 0
-    for button in buttons:
+    for number, button in enumerate(buttons):
         data = button.value
         if len(data.encode()) > _CALLBACK_BYTES and button.label and data.endswith(button.label):
-            data = data[: -len(button.label)] + _LABELLED
+            data = f"{data[: -len(button.label)]}{_LABELLED}{number}"
         if not button.label or not data or len(data.encode()) > _CALLBACK_BYTES:
             continue
         if room < len(button.label):
@@ -290,12 +290,13 @@ def keyboard(buttons: Sequence[Button]) -> list[list[dict[str, str]]]:
 
 
 def _value(data: str, message: Mapping[str, Any]) -> str:
-    if not data.endswith(_LABELLED):
+    begin, marked, _ = data.rpartition(_LABELLED)
+    if not marked:
         return data
     for row in message["reply_markup"]["inline_keyboard"]:
         for button in row:
             if button.get("callback_data") == data:
-                return data.removesuffix(_LABELLED) + _text(button["text"])
+                return begin + _text(button["text"])
     return data
 
 
