@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from hermes.control.feed import Feed, Feeds
-from hermes.domain.errors import UserError
+from hermes.control.submission import Unknown
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import TurnId
 from hermes.domain.ports import Store, Tx
@@ -48,7 +48,7 @@ async def _join(feeds: Feeds, store: Store, feed: Feed) -> Turn:
         feed.watchers -= 1
     if state is None:
         feeds.release(feed.turn)
-        raise UserError(f"There is no turn “{feed.turn}”.")
+        raise Unknown(f"There is no turn “{feed.turn}”.")
     return state
 
 

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
+from io import BufferedWriter
 from pathlib import Path
 
 from hermes.domain.clock import Clock
@@ -141,8 +142,9 @@ class MediaFiles:
             if not self._clean:
                 await asyncio.to_thread(shutil.rmtree, self._folder / _INCOMING, ignore_errors=True)
                 self._clean = True
-        draft = await asyncio.to_thread(_Draft, self._folder / _INCOMING, limit)
+        draft = _Draft(self._folder / _INCOMING, limit)
         try:
+            await asyncio.to_thread(draft.open)
             try:
                 await pour(draft.take)
             except Exception:
@@ -203,9 +205,9 @@ class _Draft:
     """A file that is not whole yet. Its disk work is done in threads, one piece at a time."""
 
     def __init__(self, folder: Path, limit: int) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = folder / secrets.token_hex(12)
-        self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+        self._file: BufferedWriter | None = None
+        self._dropped = False
         self._busy = threading.Lock()
         self._hash = hashlib.sha256()
         self._gathered = bytearray()
@@ -217,6 +219,13 @@ class _Draft:
     @property
     def digest(self) -> str:
         return self._hash.hexdigest()
+
+    def open(self) -> None:
+        with self._busy:
+            if not self._dropped:  # whoever waits for this may have gone meanwhile
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                self._file = os.fdopen(handle, "wb")
 
     async def take(self, piece: bytes) -> None:
         self._over = self._over or self.size + len(piece) > self._limit
@@ -234,8 +243,9 @@ class _Draft:
     def finish(self) -> None:
         self._flush()
         with self._busy:
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            if self._file is not None:
+                self._file.flush()
+                os.fsync(self._file.fileno())
 
     def move(self, to: Path) -> None:
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -244,12 +254,15 @@ class _Draft:
 
     def drop(self) -> None:
         with self._busy:
-            self._file.close()
-            self._path.unlink(missing_ok=True)
+            self._dropped = True
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+                self._path.unlink(missing_ok=True)
 
     def _flush(self) -> None:
         with self._busy:
-            if not self._file.closed:
+            if self._file is not None:
                 self._hash.update(self._gathered)
                 self._file.write(self._gathered)
                 self._gathered.clear()

@@ -140,7 +140,7 @@ def installed() -> None:
     """See to it that the servers are here; root can, where there is Debian's installer."""
     if os.geteuid() != 0:
         pytest.skip("dovecot and postfix are run by root only")
-    if shutil.which("dovecot") and shutil.which("postfix") and Path("/usr/lib/dovecot/lmtp").exists():
+    if _which("dovecot") and _which("postfix") and Path("/usr/lib/dovecot/lmtp").exists():
         return
     if not shutil.which("apt-get"):
         pytest.skip("there is no apt-get that could install dovecot and postfix")
@@ -148,9 +148,18 @@ def installed() -> None:
     assert not why, why
 
 
+def _search_path() -> str:
+    """Servers lie where only root's own path leads."""
+    return os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+
+
+def _which(name: str) -> str | None:
+    return shutil.which(name, path=_search_path())
+
+
 def _install() -> str:
     """Empty if it worked."""
-    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "PATH": _search_path()}
     with (Path(tempfile.gettempdir()) / "hermes-apt.lock").open("w") as alone:
         fcntl.flock(alone, fcntl.LOCK_EX)
         wanted = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *PACKAGES]
@@ -272,8 +281,9 @@ class RealOffice(Office):
     def get(cls) -> RealOffice:
         if cls._made is None:
             installed()
-            cls._made = cls()
-            cls._made.start()
+            made = cls()
+            made.start()
+            cls._made = made
         return cls._made
 
     def start(self) -> None:
@@ -382,7 +392,9 @@ def _ports(count: int) -> list[int]:
 def _run(*command: str) -> None:
     """What it says goes into a file: a pipe would stay open as long as a server that it starts."""
     with tempfile.TemporaryFile("w+") as told:
-        done = subprocess.run(command, stdout=told, stderr=told, timeout=60, check=False)
+        program = [_which(command[0]) or command[0], *command[1:]]
+        environ = {**os.environ, "PATH": _search_path()}
+        done = subprocess.run(program, env=environ, stdout=told, stderr=told, timeout=60, check=False)
         told.seek(0)
         assert done.returncode == 0, f"{' '.join(command)}\n{told.read()}"
 
