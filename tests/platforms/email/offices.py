@@ -137,15 +137,18 @@ class SmallOffice(Office):
 
 
 def installed() -> None:
-    """See to it that the servers are here; root can, where there is Debian's installer."""
+    """See to it that the servers are here; root can, where there is Debian's installer. One at a time: what
+    another is just installing looks as if it were there."""
     if os.geteuid() != 0:
         pytest.skip("dovecot and postfix are run by root only")
-    if _which("dovecot") and _which("postfix") and Path("/usr/lib/dovecot/lmtp").exists():
-        return
-    if not shutil.which("apt-get"):
-        pytest.skip("there is no apt-get that could install dovecot and postfix")
-    why = _install()
-    assert not why, why
+    with (Path(tempfile.gettempdir()) / "hermes-apt.lock").open("w") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        if _which("dovecot") and _which("postfix") and Path("/usr/lib/dovecot/lmtp").exists():
+            return
+        if not _which("apt-get"):
+            pytest.skip("there is no apt-get that could install dovecot and postfix")
+        why = _install()
+        assert not why, why
 
 
 def _search_path() -> str:
@@ -160,15 +163,11 @@ def _which(name: str) -> str | None:
 def _install() -> str:
     """Empty if it worked."""
     environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "PATH": _search_path()}
-    with (Path(tempfile.gettempdir()) / "hermes-apt.lock").open("w") as alone:
-        fcntl.flock(alone, fcntl.LOCK_EX)
-        wanted = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *PACKAGES]
-        for command in (wanted, ["apt-get", "update", "-q"], wanted):
-            done = subprocess.run(
-                command, env=environ, capture_output=True, text=True, timeout=600, check=False
-            )
-            if command is wanted and done.returncode == 0:
-                return ""
+    wanted = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *PACKAGES]
+    for command in (wanted, ["apt-get", "update", "-q"], wanted):
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600, check=False)
+        if command is wanted and done.returncode == 0:
+            return ""
     return f"dovecot and postfix could not be installed: {done.stderr.strip()[-200:]}"
 
 
