@@ -47,28 +47,28 @@ def _tries(folder: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize(("name", "point"), sampled(CASES, SAMPLE), ids=str)
 async def test_killed_there_the_next_start_goes_on(tmp_path: Path, name: str, point: str) -> None:
-    with serving(obliging) as server:
-        for folder in _tries(tmp_path):
+    for folder in _tries(tmp_path):
+        with serving(obliging) as server:
             telling = Telling(story=STORIES[name], folder=folder, server=server)
             if telling.live_until(point) == KILLED:
                 telling.live_on()
                 assert await telling.problems() == [], "\n--- and then:\n".join(telling.screens)
                 return
-        pytest.fail(f"the point was never passed: {telling.passed}")
+    pytest.fail(f"the point was never passed: {telling.passed}")
 
 
 @pytest.mark.parametrize("name", sampled([(name,) for name in STORIES], {("steer",)}))
 def test_no_border_is_missing(tmp_path: Path, name: str) -> None:
     """What a story passes when nobody kills it is what it is killed at."""
-    with serving(obliging) as server:
-        for folder in _tries(tmp_path):
+    for folder in _tries(tmp_path):
+        with serving(obliging) as server:
             telling = Telling(story=STORIES[name], folder=folder, server=server)
             assert telling.live_until("") == 0
-            words = {point for point in telling.passed if point.startswith("model.middle")}
-            passed, wanted = set(telling.passed), {*STORIES[name].points, *words}
-            if passed == wanted:
-                return
-        assert passed == wanted
+        words = {point for point in telling.passed if point.startswith("model.middle")}
+        passed, wanted = set(telling.passed), {*STORIES[name].points, *words}
+        if passed == wanted:
+            return
+    assert passed == wanted
 
 
 def test_a_question_that_was_answered_is_not_asked_again_by_a_one_shot(tmp_path: Path) -> None:
