@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from hermes.control.bell import rest
 from hermes.control.job_runs import (
     Moment,
     Parts,
@@ -111,7 +112,7 @@ class Cron:
     async def live(self) -> None:
         while True:
             self._bell.clear()
-            await self._rest(await self.tick())
+            await rest(self._bell, self._world.clock, await self.tick(), "cron")
 
     async def close(self) -> None:
         """What is under way in scripts is cut off; what has ended is settled."""
@@ -143,15 +144,6 @@ class Cron:
         now = self._world.clock.now()
         ahead = [max(0.0, (at - now).total_seconds()) for at in following]
         return min([LONGEST_SLEEP, *ahead])
-
-    async def _rest(self, seconds: float) -> None:
-        bell = asyncio.create_task(self._bell.wait(), name="cron bell")
-        alarm = asyncio.create_task(self._world.clock.sleep(seconds), name="cron alarm")
-        try:
-            await asyncio.wait((bell, alarm), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            bell.cancel()
-            alarm.cancel()
 
     async def _look(self, agent: AgentId) -> tuple[DueJobs, list[JobRun]]:
         now = self._world.clock.now()

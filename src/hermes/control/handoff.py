@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
+from hermes.control.bell import rest
 from hermes.control.claim import next_session
 from hermes.control.doors import UNUSED
 from hermes.control.routing import SelectAgent, route
@@ -181,14 +182,7 @@ class Carriers:
     async def live(self) -> None:
         while True:
             self._bell.clear()
-            seconds = await self.look()
-            bell = asyncio.create_task(self._bell.wait(), name="handoff bell")
-            alarm = asyncio.create_task(self.world.clock.sleep(seconds), name="handoff alarm")
-            try:
-                await asyncio.wait((bell, alarm), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                bell.cancel()
-                alarm.cancel()
+            await rest(self._bell, self.world.clock, await self.look(), "handoff")
 
     async def close(self) -> None:
         """Those who carry are cut off; what they carried is taken up again when their lease is over."""

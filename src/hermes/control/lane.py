@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from hermes.control.bell import rest
 from hermes.control.draft import Draft
 from hermes.control.gates import rule_message
 from hermes.control.hooks import Hooks
@@ -278,13 +279,7 @@ class Lane:
         if seconds <= 0:
             await asyncio.sleep(0)
             return
-        bell = asyncio.ensure_future(self._bell.wait())
-        alarm = asyncio.ensure_future(self._world.clock.sleep(seconds))
-        try:
-            await asyncio.wait((bell, alarm), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            bell.cancel()
-            alarm.cancel()
+        await rest(self._bell, self._world.clock, seconds, "lane")
 
 
 def printed(body: Body, platform: Platform) -> Body:
