@@ -15,16 +15,17 @@ from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.entry.platforms.discord.convert import Me, Place, Scene, to_inbounds
 from hermes.entry.platforms.discord.manifest import MANIFEST
 from hermes.testing.clock import QuickClock
-from hermes.testing.platform_suite import Does, Fault, Shown, Testbed, until
+from hermes.testing.platform_suite import Does, Shown, until
 from tests.platforms.discord.objects import BOT, FORUM, GENERAL, THREAD
 from tests.platforms.discord.samples import EVENTS
 from tests.platforms.discord.server import Discord, Sent
+from tests.platforms.served import ServedBed
 
 ME = Me(id=BOT["id"])
 SCENE = Scene(place=Place(name="plans", parent=GENERAL), guild="1", mine=frozenset({"700000000000000001"}))
 
 
-class DiscordBed(Testbed):
+class DiscordBed(ServedBed):
     manifest = MANIFEST
     chat = Address(platform="discord", chat="501")
 
@@ -40,12 +41,6 @@ class DiscordBed(Testbed):
         self.said: dict[str, str] = {}
         self._last: dict[str, Any] = {}
         self._meeting = 1
-
-    async def open(self) -> None:
-        await self.server.up()
-
-    async def close(self) -> None:
-        await self.server.down()
 
     def connect(self) -> DiscordAdapter:
         said = {"DISCORD_BOT_TOKEN": self.server.token, "DISCORD_BASE_URL": self.server.url, **self.said}
@@ -131,21 +126,6 @@ class DiscordBed(Testbed):
 
     def reactions(self) -> list[str]:
         return self.server.reactions
-
-    def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
-        self.server.fail(fault, times, done, None if chat is None else chat.chat)
-
-    def calm(self) -> None:
-        self.server.calm()
-
-    async def cut(self) -> None:
-        self.server.cut()
-
-    async def down(self) -> None:
-        await self.server.down()
-
-    async def up(self) -> None:
-        await self.server.up()
 
     def samples(self) -> Sequence[Any]:
         return list(EVENTS.values())

@@ -16,9 +16,10 @@ from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.mattermost.adapter import MattermostAdapter
 from hermes.entry.platforms.mattermost.convert import Channel, Known, Me, to_inbounds
 from hermes.entry.platforms.mattermost.manifest import MANIFEST
-from hermes.testing.platform_suite import Does, Fault, Shown, Testbed, until
+from hermes.testing.platform_suite import Does, Shown, until
 from tests.platforms.mattermost.samples import EVENTS, PRIVATE, TEAM, new_id
 from tests.platforms.mattermost.server import ANN, BOT, Mattermost
+from tests.platforms.served import ServedBed
 
 ME = Me(id=BOT["id"], username=BOT["username"])
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -53,7 +54,7 @@ class Watched(MattermostAdapter):
             self.bed.awaited = max(0, min(self.bed.awaited, self.bed.server.greeted - 1))
 
 
-class MattermostBed(Testbed):
+class MattermostBed(ServedBed):
     manifest = MANIFEST
     chat = Address(platform="mattermost", chat=PRIVATE)
 
@@ -71,12 +72,6 @@ class MattermostBed(Testbed):
         self.awaited = 0
         """After so many greetings a bot without a cursor has come."""
         self._last: dict[str, Any] = {}
-
-    async def open(self) -> None:
-        await self.server.up()
-
-    async def close(self) -> None:
-        await self.server.down()
 
     def connect(self) -> MattermostAdapter:
         said = {"MATTERMOST_URL": self.server.url, "MATTERMOST_TOKEN": self.server.token, **self.said}
@@ -168,21 +163,6 @@ class MattermostBed(Testbed):
 
     def reactions(self) -> list[str]:
         return [EMOJI[one["emoji_name"]] for one in self.server.reactions]
-
-    def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
-        self.server.fail(fault, times, done, None if chat is None else chat.chat)
-
-    def calm(self) -> None:
-        self.server.calm()
-
-    async def cut(self) -> None:
-        self.server.cut()
-
-    async def down(self) -> None:
-        await self.server.down()
-
-    async def up(self) -> None:
-        await self.server.up()
 
     def samples(self) -> Sequence[Any]:
         return list(EVENTS.values())

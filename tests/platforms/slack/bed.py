@@ -17,7 +17,8 @@ from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.convert import Me, to_inbounds
 from hermes.entry.platforms.slack.manifest import MANIFEST
 from hermes.entry.platforms.slack.wire import emoji_told
-from hermes.testing.platform_suite import Does, Fault, Shown, Testbed, until
+from hermes.testing.platform_suite import Does, Shown, until
+from tests.platforms.served import ServedBed
 from tests.platforms.slack.samples import CHANNEL, DM, GROUP, PAYLOADS
 from tests.platforms.slack.samples import ME as BOT
 from tests.platforms.slack.server import Slack
@@ -33,7 +34,7 @@ ME = Me(
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 
-class SlackBed(Testbed):
+class SlackBed(ServedBed):
     """Socket Mode."""
 
     manifest = MANIFEST
@@ -51,12 +52,6 @@ class SlackBed(Testbed):
         self._events: set[str] = set()
         self._beginners: list[SlackAdapter] = []
         self._seen: dict[str, tuple[int, list[Shown]]] = {}
-
-    async def open(self) -> None:
-        await self.server.up()
-
-    async def close(self) -> None:
-        await self.server.down()
 
     def connect(self) -> SlackAdapter:
         said = {"SLACK_BOT_TOKEN": self.server.token, "SLACK_API_URL": self.server.url, **self.said}
@@ -180,21 +175,6 @@ class SlackBed(Testbed):
 
     def reactions(self) -> list[str]:
         return [emoji_told(name) for _, _, name in self.server.reactions]
-
-    def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
-        self.server.fail(fault, times, done, None if chat is None else chat.chat)
-
-    def calm(self) -> None:
-        self.server.calm()
-
-    async def cut(self) -> None:
-        self.server.cut()
-
-    async def down(self) -> None:
-        await self.server.down()
-
-    async def up(self) -> None:
-        await self.server.up()
 
     def samples(self) -> Sequence[Any]:
         return list(PAYLOADS.values())

@@ -15,7 +15,8 @@ from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.telegram.adapter import TelegramAdapter
 from hermes.entry.platforms.telegram.convert import Me, to_inbounds
 from hermes.entry.platforms.telegram.manifest import MANIFEST
-from hermes.testing.platform_suite import Does, Fault, Shown, Testbed
+from hermes.testing.platform_suite import Does, Fault, Shown
+from tests.platforms.served import ServedBed
 from tests.platforms.telegram.samples import UPDATES
 from tests.platforms.telegram.server import BOT, Sent, Telegram
 
@@ -31,7 +32,7 @@ KINDS = {
 }
 
 
-class TelegramBed(Testbed):
+class TelegramBed(ServedBed):
     manifest = MANIFEST
     chat = Address(platform="telegram", chat="501")
 
@@ -44,12 +45,6 @@ class TelegramBed(Testbed):
         self.server.chat(FORUM, "supergroup", is_forum=True)
         self.said: dict[str, str] = {}
         self._last: dict[str, Any] = {}
-
-    async def open(self) -> None:
-        await self.server.up()
-
-    async def close(self) -> None:
-        await self.server.down()
 
     def connect(self) -> TelegramAdapter:
         said = {"TELEGRAM_BOT_TOKEN": self.server.token, "TELEGRAM_BASE_URL": self.server.url, **self.said}
@@ -131,18 +126,6 @@ class TelegramBed(Testbed):
 
     def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
         self.server.fail(fault, times, done, None if chat is None else int(chat.chat))
-
-    def calm(self) -> None:
-        self.server.calm()
-
-    async def cut(self) -> None:
-        self.server.cut()
-
-    async def down(self) -> None:
-        await self.server.down()
-
-    async def up(self) -> None:
-        await self.server.up()
 
     def samples(self) -> Sequence[Any]:
         return list(UPDATES.values())
