@@ -22,6 +22,7 @@ from hermes.control.commands.registry import (
     perform,
     read_command,
 )
+from hermes.control.edits import TURN, WITH_ITS_MESSAGE, amended, edits_of, reword
 from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_command
 from hermes.control.hook_context import Told, session_began, session_replaced
 from hermes.control.hooks import Hooks
@@ -132,9 +133,11 @@ class Intake:
         queue = self._queues[chat]
         try:
             while queue:
-                await self._take(queue[0])
-                queue.pop(0)
-                self._ahead -= 1
+                edits = edits_of(queue[0], queue[1:])
+                await self._take(queue[0], edits)
+                taken = {queue[0].n, *(edit.n for edit in edits)}
+                queue[:] = [row for row in queue if row.n not in taken]
+                self._ahead -= len(taken)
                 if self._ahead <= _AHEAD:
                     self._room.set()
         finally:
@@ -145,11 +148,12 @@ class Intake:
             for row in queue[1:] if not self._closing else ():
                 self._queue(row)
 
-    async def _take(self, row: InboxRow) -> None:
+    async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...]) -> None:
         world = self._world
+        row = amended(row, edits)
         routed = await route(row.inbound, world.settings, world.runtimes, world.select)
         runtime = world.runtimes[routed.agent]
-        taking = Taking(row=row, agent=routed.agent, world=world)
+        taking = Taking(row=row, edits=edits, agent=routed.agent, world=world)
         if await self._has_processes(taking, runtime):
             taking = replace(taking, lively=True)
         try:
@@ -183,11 +187,13 @@ class Intake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taking:
-    """The transaction that ends a row. `lively` says that its session has background processes."""
+    """The transaction that ends a row, and with it the rows of the edits that are already in its text.
+    `lively` says that its session has background processes."""
 
     row: InboxRow
     agent: AgentId
     world: IntakeWorld
+    edits: tuple[InboxRow, ...] = ()
     ruling: CommandRuling | None = None
     lively: bool = False
 
@@ -199,6 +205,8 @@ class Taking:
         taken = self._taken(tx)
         if taken.outcome:
             tx.inbox.finish(self.row.n, taken.outcome)
+        for edit in self.edits:
+            tx.inbox.finish(edit.n, WITH_ITS_MESSAGE)
         return taken
 
     def _taken(self, tx: Tx) -> Taken:
@@ -208,7 +216,7 @@ class Taking:
             return self._turn_away(tx, verdict)
         if inbound.what is What.BUTTON:
             return self._press(tx)
-        if inbound.what is not What.MESSAGE:
+        if inbound.what not in (What.MESSAGE, What.EDIT):
             return Taken(outcome=f"ignored: {inbound.what.value}")
         if not inbound.text.strip() and not inbound.attachments:
             return Taken(outcome="ignored: empty")
@@ -217,7 +225,7 @@ class Taking:
             size = f"{len(inbound.text):,} characters; {most:,} are the most"
             text = f"Your message has {size}. Send it as a file."
             return self._say(tx, Taken(outcome="refused: too long"), text)
-        return self._message(tx)
+        return self._message(tx) if inbound.what is What.MESSAGE else self._edit(tx)
 
     @property
     def key(self) -> SessionKey:
@@ -261,6 +269,13 @@ class Taking:
         if met is None:
             return Taken(outcome=str(verdict))
         return self._say(tx, Taken(outcome=met.outcome), met.text, fleeting=met.fleeting)
+
+    def _edit(self, tx: Tx) -> Taken:
+        prefix = self.world.capabilities(self.inbound.source.address).command_prefix
+        command = read_command(self.inbound.text, prefix) is not None
+        outcome, turn = reword(tx, self.row, command=command)
+        tx.inbox.finish(self.row.n, outcome, turn)
+        return Taken(outcome="")
 
     def _message(self, tx: Tx) -> Taken:
         key = self.key
@@ -394,7 +409,7 @@ class Taking:
             turn = self._new_turn(session, piece)
             tx.turns.add(replace(turn, ready_at=ready))
             turn_id = turn.id
-        tx.inbox.finish(self.row.n, "turn", turn_id)
+        tx.inbox.finish(self.row.n, TURN, turn_id)
         return Taken(outcome="", session=session.id, fresh=fresh)
 
     def _new_turn(self, session: Session, piece: TurnInput) -> Turn:

@@ -153,7 +153,7 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
         ),
         at=datetime(2026, 1, 5, tzinfo=UTC),
         what=_what(update),
-        ref=update.delivery,
+        ref=update.edits or update.delivery,
         text=update.text,
         reply_to=_reply_to(update),
         attachments=tuple(
@@ -182,4 +182,4 @@ def _reply_to(update: Update) -> ReplyTo | None:
 def _what(update: Update) -> What:
     if update.button is not None:
         return What.BUTTON
-    return What.EDIT if update.edited else What.MESSAGE
+    return What.EDIT if update.edits else What.MESSAGE

@@ -65,7 +65,8 @@ class Update:
     kind: str = "private"
     thread: str | None = None
     button: str | None = None
-    edited: bool = False
+    edits: str | None = None
+    """The delivery of the message that this is an edit of."""
     reply_to_us: bool = False
     group: str | None = None
     mentions_us: bool = False
