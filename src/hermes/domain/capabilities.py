@@ -51,6 +51,15 @@ class MediaLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Album:
+    """Kinds of files that may go in one message together: how many, and how large in all."""
+
+    kinds: frozenset[MediaKind]
+    most: int = 10
+    max_bytes: int = 50_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MenuLimits:
     """What a platform's menu of commands takes; `dash` is how it writes the “-” of a name."""
 
@@ -82,6 +91,8 @@ class Capabilities:
     threads: Grade = Grade.NONE
     buttons: Grade = Grade.NONE
     media: dict[MediaKind, MediaLimit] = field(default_factory=dict)
+    albums: tuple[Album, ...] = ()
+    """Which files go out together in one message; any other goes alone."""
     fetches: bool = False
     """Whether files that come with messages can be got."""
     typing: bool = False

@@ -94,7 +94,7 @@ async def with_aiogram(url: str, token: str, calls: str) -> dict[str, object]:
     from aiogram.client.session.aiohttp import AiohttpSession
     from aiogram.client.telegram import TelegramAPIServer
     from aiogram.exceptions import TelegramBadRequest
-    from aiogram.types import BufferedInputFile
+    from aiogram.types import BufferedInputFile, InputMediaPhoto
 
     found: dict[str, object] = {"checked": check_requests(calls)}
     async with Bot(token, session=AiohttpSession(api=TelegramAPIServer.from_base(url))) as bot:
@@ -113,6 +113,10 @@ async def with_aiogram(url: str, token: str, calls: str) -> dict[str, object]:
         found["voice"] = voice.voice.mime_type
         file = await bot.get_file(voice.voice.file_id)
         found["file"] = (await bot.download_file(file.file_path)).read().decode()
+        pictures = [BufferedInputFile(b"\x89PNG" + name, "a.png") for name in (b"1", b"2")]
+        first, second = (InputMediaPhoto(media=one) for one in pictures)
+        album = await bot.send_media_group(501, [first.model_copy(update={"caption": "both"}), second])
+        found["album"] = [len(album), album[0].caption, album[0].media_group_id == album[1].media_group_id]
         try:
             await bot.edit_message_text("y", chat_id=501, message_id=sent.message_id)
         except TelegramBadRequest as error:

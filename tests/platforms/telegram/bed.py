@@ -55,7 +55,7 @@ class TelegramBed(ServedBed):
                 open_file=self.open_file,
             )
         )
-        adapter.answer_seconds = 1.5
+        adapter.api.answer_seconds = 1.5
         return adapter
 
     def chats(self, count: int) -> list[Address]:

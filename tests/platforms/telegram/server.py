@@ -43,9 +43,6 @@ TAGS = {
     "b": "bold", "strong": "bold", "i": "italic", "em": "italic", "u": "underline", "s": "strikethrough",
     "del": "strikethrough", "code": "code", "pre": "pre", "a": "text_link", "blockquote": "blockquote",
 }  # fmt: skip
-SENDS = frozenset(
-    {"sendmessage", "sendphoto", "sendvoice", "sendaudio", "sendvideo", "senddocument", "editmessagetext"}
-)
 FILES = {
     "sendphoto": "photo",
     "sendvoice": "voice",
@@ -53,6 +50,7 @@ FILES = {
     "sendvideo": "video",
     "senddocument": "document",
 }
+SENDS = frozenset({"sendmessage", "sendmediagroup", "editmessagetext", *FILES})
 MOST_TEXT, MOST_CAPTION, MOST_DOWN = 4096, 1024, 20 * 1024 * 1024
 
 
@@ -388,11 +386,40 @@ class Telegram:
         found = next(one for one in known if one["message_id"] == number)
         return {name: value for name, value in found.items() if name != "reply_to_message"}
 
+    async def _m_sendmediagroup(self, asked: dict[str, Any]) -> Any:
+        """All of an album or nothing; its messages follow each other and have the group's number."""
+        media = _json(asked.get("media")) or []
+        kinds = {one["type"] for one in media}
+        if not 2 <= len(media) <= 10:
+            raise Wrong(400, "Bad Request: wrong number of messages to send as an album")
+        if not (kinds <= {"photo", "video"} or kinds in ({"audio"}, {"document"})):
+            raise Wrong(400, "Bad Request: documents and audio can't be mixed with other media types")
+        place = {name: value for name, value in asked.items() if name not in ("media", "reply_markup")}
+        before = len(self.sent)
+        for number, one in enumerate(media, start=1):
+            words = {name: one[name] for name in ("caption", "parse_mode") if name in one}
+            file = asked.get(str(one["media"]).removeprefix("attach://"))
+            try:
+                await self._send_file(f"send{one['type']}", {**place, **words, one["type"]: file})
+            except Wrong as wrong:
+                del self.sent[before:]
+                if "IMAGE_PROCESS" not in str(wrong):
+                    raise
+                why = str(wrong).removeprefix("Bad Request: ")
+                told = f'Bad Request: failed to send message #{number} with the error message "{why}"'
+                raise Wrong(400, told) from None
+        sent = [one.message for one in self.sent[before:]]
+        for message in sent:
+            message["media_group_id"] = str(sent[0]["message_id"] * 7919)
+        return sent
+
     async def _send_file(self, method: str, asked: dict[str, Any]) -> Any:
         name = FILES[method]
         data = asked.get(name)
         if not isinstance(data, Upload):
             raise Wrong(400, f"Bad Request: there is no {name} in the request")
+        if not data.data:
+            raise Wrong(400, "Bad Request: file must be non-empty")
         if len(data.data) > (10 if name == "photo" else 50) * 1024 * 1024:
             raise Wrong(413, "Request Entity Too Large")
         if name == "photo" and not data.data.startswith((b"\x89PNG", b"\xff\xd8", b"RIFF", b"image/")):

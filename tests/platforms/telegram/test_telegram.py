@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import aiohttp
@@ -12,11 +13,12 @@ import pytest
 from hermes.domain.address import Address, Kind
 from hermes.domain.capabilities import MenuEntry
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
+from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, Receipt, What
 from hermes.domain.outfit import Outfit
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.telegram.adapter import SECRET_HEADER, TelegramAdapter
-from hermes.entry.platforms.telegram.convert import error_for, keyboard, to_inbounds
+from hermes.entry.platforms.telegram.compose import keyboard
+from hermes.entry.platforms.telegram.convert import error_for, to_inbounds
 from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import (
     CHECKS,
@@ -173,13 +175,17 @@ async def test_topics() -> None:
 async def test_a_group_that_became_a_supergroup() -> None:
     async with TelegramBed() as bed:
         bed.server.migrated[-77] = int(bed.chat.chat)
+        bed.open_file = opener(bed)
         platform = bed.connect()
         async with running(platform, Inboxes().accept, None):
             old = Address(platform="telegram", chat="-77")
             receipt = await platform.send(old, Body(text="still there?"), key="k", reply_to=None)
             assert receipt.to == bed.chat
             await platform.edit(receipt, Body(text="yes"))
-        assert [one.text for one in bed.shown(bed.chat)] == ["yes"]
+            for files in (pictures(1), pictures(2)):
+                sent = await platform.send(old, Body(text="look", attachments=files), key="k", reply_to=None)
+                assert sent.to == bed.chat
+        assert [one.text for one in bed.shown(bed.chat)] == ["yes", "look", "look", ""]
 
 
 async def test_captions_and_pictures_that_are_none() -> None:
@@ -206,11 +212,117 @@ async def test_captions_and_pictures_that_are_none() -> None:
 
 async def test_markup_that_telegram_does_not_take_goes_as_text() -> None:
     async with TelegramBed() as bed:
+        bed.open_file = opener(bed)
         platform = bed.connect()
         async with running(platform, Inboxes().accept, None):
             receipt = await platform.send(bed.chat, Body(text="<b>a &lt; b"), key="k", reply_to=None)
             await platform.edit(receipt, Body(text="<x>c &amp; d"))
-        assert [one.text for one in bed.shown()] == ["c & d"]
+            for files in (pictures(1), pictures(2)):
+                body = Body(text="<b>e &amp; f", attachments=files)
+                await platform.send(bed.chat, body, key="k", reply_to=None)
+        assert [one.text for one in bed.shown()] == ["c & d", "e & f", "e & f", ""]
+
+
+# --- albums ---
+
+
+def opener(bed: TelegramBed) -> Callable[[Attachment], Awaitable[bytes]]:
+    """Files by their names: one that is no picture, one that is empty, one that is gone."""
+
+    async def open_file(file: Attachment) -> bytes:
+        if file.name == "gone.png":
+            raise UserError("The file is gone.")
+        return {"bad.png": b"no picture", "empty.png": b""}.get(file.name or "", bed.content)
+
+    return open_file
+
+
+def pictures(count: int, *names: str) -> tuple[Attachment, ...]:
+    kinds = [MediaKind.IMAGE, MediaKind.VIDEO]
+    some = [Attachment(kind=kinds[n % 2], ref="x", name=f"{n}", mime="image/png") for n in range(count)]
+    return (
+        *some,
+        *(Attachment(kind=MediaKind.IMAGE, ref="x", name=name, mime="image/png") for name in names),
+    )
+
+
+async def sent_with(*files: Attachment, text: str = "<b>look</b>") -> tuple[TelegramBed, Receipt]:
+    async with TelegramBed() as bed:
+        bed.open_file = opener(bed)
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            before = await platform.send(bed.chat, Body(text="x"), key="k", reply_to=None)
+            body = Body(text=text, attachments=files)
+            return bed, await platform.send(bed.chat, body, key="k", reply_to=before.ref)
+
+
+def groups(bed: TelegramBed) -> set[str | None]:
+    return {one.message.get("media_group_id") for one in bed.server.sent[1:]}
+
+
+@pytest.mark.parametrize("count", [2, 10])
+async def test_pictures_and_videos_go_as_one_album(count: int) -> None:
+    bed, receipt = await sent_with(*pictures(count))
+    first, *others = bed.shown()[1:]
+    assert (first.text, first.ref, first.reply_to) == ("<b>look</b>", receipt.ref, bed.shown()[0].ref)
+    assert len(others) == count - 1 and not any(one.text for one in others)
+    assert [one.files[0][0] for one in (first, *others)] == [one.kind for one in pictures(count)]
+    assert len(groups(bed)) == 1 and None not in groups(bed)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "albums"),
+    [
+        ((MediaKind.FILE, MediaKind.FILE), 1),
+        ((MediaKind.AUDIO, MediaKind.AUDIO), 1),
+        ((MediaKind.IMAGE, MediaKind.FILE), 0),
+        ((MediaKind.AUDIO, MediaKind.FILE), 0),
+        ((MediaKind.VOICE, MediaKind.VOICE), 0),
+        ((MediaKind.IMAGE,) * 11, 0),
+    ],
+)
+async def test_what_may_stand_together(kinds: tuple[MediaKind, ...], albums: int) -> None:
+    files = [Attachment(kind=kind, ref="x", name="x", mime="image/png") for kind in kinds]
+    bed, _ = await sent_with(*files)
+    assert [one.files[0][0] for one in bed.shown()[1:]] == list(kinds)
+    assert len(groups(bed) - {None}) == albums
+
+
+async def test_a_picture_that_is_none_does_not_keep_the_others_back() -> None:
+    bed, receipt = await sent_with(*pictures(2, "bad.png", "empty.png", "gone.png"))
+    shown = bed.shown()[1:]
+    assert [one.files[0][0] if one.files else None for one in shown] == [
+        MediaKind.IMAGE, MediaKind.VIDEO, MediaKind.FILE, None, None,
+    ]  # fmt: skip
+    assert shown[0].text == "<b>look</b>" and shown[0].ref == receipt.ref
+    told = sorted(one.text for one in shown[3:])
+    assert told[0].startswith("📎 empty.png: ") and told[1].startswith("📎 gone.png: The file is gone")
+
+
+async def test_of_an_album_that_cannot_go_nothing_is_there() -> None:
+    with pytest.raises(Refused, match="gone"):
+        await sent_with(*pictures(0, "gone.png", "gone.png"))
+
+
+async def test_who_tries_again_knows_that_some_of_it_is_there() -> None:
+    """A text that is too long for a caption is out, and then there is trouble."""
+    async with TelegramBed() as bed:
+        bed.open_file = opener(bed)
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            told = platform.api.ask
+
+            async def ask(method: str, *args: object, **more: object) -> object:
+                if method == "sendMediaGroup":
+                    bed.fail(Fault.TOO_FAST)
+                return await told(method, *args, **more)  # type: ignore[arg-type]
+
+            platform.api.ask = ask  # type: ignore[method-assign, assignment]
+            for text, doubtful in (("x" * 1025, True), ("x", False)):
+                body = Body(text=text, attachments=pictures(2))
+                with pytest.raises(Unreachable) as error:
+                    await platform.send(bed.chat, body, key="k", reply_to=None)
+                assert (error.value.after, error.value.maybe_done) == (3.0, doubtful)
 
 
 # --- bad input: one sentence each ---

@@ -167,6 +167,33 @@ async def check_sends_files_of_each_kind(make: MakeTestbed) -> None:
                     raise AssertionError("a file that is gone must be refused")
 
 
+async def check_sends_files_together(make: MakeTestbed) -> None:
+    """Where a platform has albums: all that may stand in one goes in one call, words and all."""
+    async with make() as bed:
+
+        async def open_file(file: Attachment) -> bytes:
+            return (file.mime or "").encode() + bed.content + file.ref.encode()
+
+        bed.open_file = open_file
+        platform = bed.connect()
+        able = platform.capabilities
+        async with running(platform, Inboxes().accept, None):
+            for place, album in enumerate(able.albums):
+                assert album.kinds <= able.media.keys() and album.most > 1
+                kinds = [*sorted(album.kinds), *sorted(album.kinds)][: album.most]
+                files = tuple(_file(kind, able, f"{n:064x}", 100) for n, kind in enumerate(kinds))
+                before = len(bed.shown())
+                body = Body(text="look", attachments=files)
+                receipt = await platform.send(bed.chat, body, key=f"album {place}", reply_to=None)
+                shown = bed.shown()[before:]
+                assert receipt.ref in [one.ref for one in shown]
+                expected = [(file.kind, await open_file(file)) for file in files]
+                assert [file for one in shown for file in one.files] == expected
+                assert [one.text for one in shown if one.text] == ["look"]
+                if isinstance(platform, History):
+                    assert await platform.find_sent(bed.chat, f"album {place}") is not None
+
+
 async def check_shows_buttons(make: MakeTestbed) -> None:
     async with _up(make) as (bed, platform):
         if platform.capabilities.buttons is Grade.NONE:

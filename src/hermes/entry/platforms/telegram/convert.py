@@ -1,21 +1,21 @@
-"""Between Telegram's words and ours: updates to `Inbound`s, error answers to our errors, buttons to callback
-data. Pure functions; an update that cannot be read gives nothing."""
+"""From Telegram's words to ours: updates to `Inbound`s, error answers to our errors. Pure functions; an
+update that cannot be read gives nothing."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from html import unescape
 from typing import Any
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Button, Inbound, MediaKind, ReplyTo, What
+from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, What
 from hermes.domain.outfit import Finding
 from hermes.domain.text import one_line, storable
+from hermes.entry.platforms.telegram.compose import LABELLED
 
 NAME = "telegram"
 KINDS = {"private": Kind.PRIVATE, "group": Kind.GROUP, "supergroup": Kind.GROUP, "channel": Kind.CHANNEL}
@@ -25,9 +25,6 @@ UPDATES = (
 )  # fmt: skip
 """The kinds of updates that are asked for."""
 SECRET_SHAPE = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
-_CALLBACK_BYTES = 64
-_LABELLED = "\x1f"
-"""Stands at the end of callback data for the button's own label, where both together would be too long."""
 _FILES = {
     "voice": MediaKind.VOICE,
     "audio": MediaKind.AUDIO,
@@ -38,8 +35,6 @@ _FILES = {
     "sticker": MediaKind.STICKER,
 }
 _MIMES = {"video_note": "video/mp4", "animation": "video/mp4", "voice": "audio/ogg"}
-_TAG = re.compile(r"<[^<>]*>")
-_GENERAL = "1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,30 +262,8 @@ def _membership(told: Mapping[str, Any], me: Me, update: int | None) -> Inbound 
 _OUTSIDE = ("left", "kicked")
 
 
-# --- buttons -------------------------------------------------------------------------------------
-
-
-def keyboard(buttons: Sequence[Button]) -> list[list[dict[str, str]]]:
-    """Buttons as rows of an inline keyboard: short ones side by side. A value that does not fit into callback
-    data and does not end with its label cannot be told apart later, and its button is left out."""
-    rows: list[list[dict[str, str]]] = []
-    room = 0
-    for number, button in enumerate(buttons):
-        data = button.value
-        if len(data.encode()) > _CALLBACK_BYTES and button.label and data.endswith(button.label):
-            data = f"{data[: -len(button.label)]}{_LABELLED}{number}"
-        if not button.label or not data or len(data.encode()) > _CALLBACK_BYTES:
-            continue
-        if room < len(button.label):
-            rows.append([])
-            room = 32
-        rows[-1].append({"text": button.label, "callback_data": data})
-        room -= len(button.label) + 4
-    return rows
-
-
 def _value(data: str, message: Mapping[str, Any]) -> str:
-    begin, marked, _ = data.rpartition(_LABELLED)
+    begin, marked, _ = data.rpartition(LABELLED)
     if not marked:
         return data
     for row in message["reply_markup"]["inline_keyboard"]:
@@ -298,32 +271,6 @@ def _value(data: str, message: Mapping[str, Any]) -> str:
             if button.get("callback_data") == data:
                 return begin + _text(button["text"])
     return data
-
-
-# --- what goes out -------------------------------------------------------------------------------
-
-
-def place(to: Address) -> dict[str, Any]:
-    """An address as parameters of a call. A forum's general topic has no number when one writes to it."""
-    found: dict[str, Any] = {"chat_id": chat_number(to)}
-    if to.thread is not None and to.thread != _GENERAL:
-        if not (to.thread.isascii() and to.thread.isdigit()):
-            raise Refused(f"{to} is not a topic: its number is wanted, like telegram:-100123:7")
-        found["message_thread_id"] = int(to.thread)
-    return found
-
-
-def chat_number(to: Address) -> int | str:
-    """A chat's number, or the public name of a channel."""
-    if re.fullmatch(r"-?\d{1,18}", to.chat, re.ASCII):
-        return int(to.chat)
-    if re.fullmatch(r"@\w{4,64}", to.chat, re.ASCII):
-        return to.chat
-    raise Refused(f"{to} is not a chat: its number is wanted, like telegram:123456789, or a channel's @name")
-
-
-def without_tags(html: str) -> str:
-    return unescape(_TAG.sub("", html))
 
 
 # --- errors --------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes.domain.capabilities import (
+    Album,
     Capabilities,
     Flavour,
     Grade,
@@ -45,6 +46,10 @@ MANIFEST = Manifest(
             MediaKind.VIDEO: MediaLimit(mimes=("video/mp4",), max_bytes=50 * _MB, caption=CAPTION),
             MediaKind.FILE: MediaLimit(max_bytes=50 * _MB, caption=CAPTION),
         },
+        albums=tuple(
+            Album(kinds=frozenset(kinds), max_bytes=50 * _MB)
+            for kinds in ((MediaKind.IMAGE, MediaKind.VIDEO), (MediaKind.AUDIO,), (MediaKind.FILE,))
+        ),
         fetches=True,
         typing=True,
         reactions=True,
