@@ -33,7 +33,10 @@ def amended(row: InboxRow, edits: tuple[InboxRow, ...]) -> InboxRow:
     if not edits:
         return row
     last = edits[-1].inbound
-    return replace(row, inbound=replace(row.inbound, text=last.text, mentions_me=last.mentions_me))
+    changed = replace(
+        row.inbound, text=last.text, mentions_me=last.mentions_me, mentions_others=last.mentions_others
+    )
+    return replace(row, inbound=changed)
 
 
 def reword(tx: Tx, row: InboxRow, *, command: bool) -> tuple[str, TurnId | None]:

@@ -26,6 +26,7 @@ from hermes.control.edits import TURN, WITH_ITS_MESSAGE, amended, edits_of, rewo
 from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_command
 from hermes.control.hook_context import Told, session_began, session_replaced
 from hermes.control.hooks import Hooks
+from hermes.control.moves import move_chat, words_on_settings
 from hermes.control.pairing import is_paired, meet
 from hermes.control.prepare import Preparing, as_pending, busy_mode, overhear, speaker
 from hermes.control.questions import answer, as_answer, pressed, questions_here, was_asked_at
@@ -211,6 +212,10 @@ class Taking:
 
     def _taken(self, tx: Tx) -> Taken:
         inbound = self.inbound
+        if inbound.what is What.MOVED:
+            move_chat(tx, inbound.source, inbound.text, self.world.clock.now())
+            words = words_on_settings(inbound.source, inbound.text, self.world.settings)
+            return self._say(tx, Taken(outcome="moved"), words)
         verdict = decide(self._knock(tx), self.world.settings)
         if not verdict.allowed:
             return self._turn_away(tx, verdict)
@@ -245,6 +250,7 @@ class Taking:
             text=inbound.text,
             paired=is_paired(tx, source),
             mentioned=inbound.mentions_me,
+            for_others=inbound.mentions_others and not inbound.mentions_me,
             replied=inbound.reply_to is not None and inbound.reply_to.mine,
             joined=source.kind is Kind.THREAD and tx.bindings.get(self.key) is not None,
             called=inbound.what is What.BUTTON or (line is not None and is_command(line[0])),

@@ -182,4 +182,6 @@ def _reply_to(update: Update) -> ReplyTo | None:
 def _what(update: Update) -> What:
     if update.button is not None:
         return What.BUTTON
+    if update.moves:
+        return What.MOVED
     return What.EDIT if update.edits else What.MESSAGE

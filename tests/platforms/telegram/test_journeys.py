@@ -18,7 +18,7 @@ from hermes.domain.settings import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import echo, obedient, say
 from hermes.testing.platform_suite import Does, until
-from tests.platforms.telegram.bed import FORUM, TelegramBed
+from tests.platforms.telegram.bed import FORUM, GROUP, TelegramBed
 
 PICTURE = b"\x89PNG\r\n\x1a\n"
 SETTINGS = open_settings(platforms={"telegram": PlatformSettings(allow_all_users=True)})
@@ -74,6 +74,21 @@ async def test_each_topic_is_a_conversation_of_its_own(tmp_path: Path) -> None:
             one.thread: re.sub(r".*topic", "topic", one.text, flags=re.S)[:8] for one in bed.shown(forum)
         }
         assert found == {"77": "topic 77", "78": "topic 78"}
+
+
+async def test_a_group_that_becomes_a_supergroup_goes_on_talking(tmp_path: Path) -> None:
+    async with TelegramBed() as bed:
+        async with journey(bed, tmp_path, obedient) as chat:
+            bed.server.say(-77, "m1", kind="group")
+            await until(lambda: any("answer to m1" in one.text for one in bed.shown()), "no answer")
+            bed.server.migrated[-77] = GROUP
+            bed.server.say(-77, kind="group", migrate_to_chat_id=GROUP)
+            bed.server.say(GROUP, kind="supergroup", migrate_from_chat_id=-77)
+            await until(lambda: len(bed.server.updates) == bed.acknowledged(), "not taken")
+            bed.server.say(GROUP, "m2", kind="supergroup")
+            await until(lambda: any("answer to m2" in one.text for one in bed.shown()), "no answer")
+            said = [one.record.text for one in chat.model.requests[-1].entries if hasattr(one.record, "text")]
+            assert "m1" in said and "m2" in said, "it has forgotten what was said in the group"
 
 
 async def test_pictures_of_an_answer_are_an_album_below_its_words(tmp_path: Path) -> None:

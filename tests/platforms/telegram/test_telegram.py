@@ -32,7 +32,7 @@ from hermes.testing.platform_suite import (
     running,
     until,
 )
-from tests.platforms.telegram.bed import FORUM, ME, NOW, TelegramBed, WebhookBed
+from tests.platforms.telegram.bed import FORUM, GROUP, ME, NOW, TelegramBed, WebhookBed
 from tests.platforms.telegram.samples import UPDATES
 
 
@@ -63,12 +63,25 @@ def one(name: str) -> Inbound:
         ("mention first", "what now?", True),
         ("mention by number", "Hermes, what now?", True),
         ("photo", "look @hermes_test_bot", True),
-        ("sticker", "🎉", False),
+        ("sticker", "[Sticker 🎉 of the set Party]", False),
+        ("a moving sticker", "[Sticker]", False),
         ("location", "[Location: 52.520000, 13.405000]", False),
-        ("venue", "[Location: Café: 1.500000, 2.250000]", False),
+        ("venue", "[Location: Café, Main street: 1.500000, 2.250000]", False),
         ("contact", "[Contact: Bob, +49123]", False),
         ("poll", "[Poll: Tea? (yes, no)]", False),
         ("dice", "[🎲 shows 4]", False),
+        ("forwarded", "[Forwarded from Bob (x) Other]\n/stop now", False),
+        ("forwarded from nobody", "[Forwarded from Ghost]", False),
+        ("forwarded from a channel", "[Forwarded from News]\nnews", False),
+        (
+            "links and code",
+            "😀 [read this](https://example.invalid/a?b=1) and run \n```python\nprint(1)\n```",
+            False,
+        ),
+        ("another bot", "@other_bot go", False),
+        ("both bots", "@other_bot @hermes_test_bot go", True),
+        ("checklist", "[Checklist: Party]\n- [x] cake\n- [ ] guests", False),
+        ("story", "[A story of News, not shown here]", False),
     ],
 )
 def test_words_and_mentions(name: str, text: str, mentioned: bool) -> None:
@@ -86,6 +99,9 @@ def test_words_and_mentions(name: str, text: str, mentioned: bool) -> None:
         ("animation", MediaKind.VIDEO, "video/mp4"),
         ("document", MediaKind.FILE, "application/pdf"),
         ("sticker", MediaKind.STICKER, None),
+        ("a moving sticker", MediaKind.STICKER, None),
+        ("forwarded from nobody", MediaKind.FILE, None),
+        ("about a picture", MediaKind.IMAGE, "image/jpeg"),
     ],
 )
 def test_files(name: str, kind: MediaKind, mime: str | None) -> None:
@@ -116,8 +132,27 @@ def test_replies_albums_and_other_happenings() -> None:
     assert one("edit").what is What.EDIT and one("edit").delivery != one("text").delivery
     assert (one("reaction").what, one("reaction").text) == (What.REACTION, "👍")
     assert one("joined").what is What.JOINED
-    assert to_inbounds(UPDATES["command to another"], ME, NOW) == ()
-    assert to_inbounds(UPDATES["service"], ME, NOW) == ()
+    for name in ("command to another", "service", "pinned", "came in"):
+        assert to_inbounds(UPDATES[name], ME, NOW) == ()
+    quoted = one("quote of another chat").reply_to
+    assert quoted is not None and (quoted.text, quoted.author, quoted.mine) == ("it rains", "News", False)
+    assert one("about a place").reply_to.text == "[Location: 1.000000, 2.000000]"
+    others = {name: one(name).mentions_others for name in ("another bot", "both bots", "a person")}
+    assert others == {"another bot": True, "both bots": True, "a person": False}
+
+
+def test_two_edits_in_one_second_are_two() -> None:
+    edit = UPDATES["edit"]
+    other = {**edit, "edited_message": {**edit["edited_message"], "text": "hello once more"}}
+    deliveries = [to_inbounds(one, ME, NOW)[0].delivery for one in (edit, other, {**edit, "update_id": 5})]
+    assert deliveries[0] == deliveries[2] != deliveries[1]
+
+
+def test_a_group_that_moves_is_told_once_by_both() -> None:
+    old, new = one("became a supergroup"), one("was a group")
+    assert old.what is new.what is What.MOVED and old.delivery == new.delivery
+    assert old.source.address == new.source.address == Address(platform="telegram", chat="-77")
+    assert old.text == new.text == str(GROUP)
 
 
 def test_a_message_counts_once_however_it_comes() -> None:

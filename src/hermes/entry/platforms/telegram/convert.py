@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from zlib import crc32
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
@@ -16,6 +17,7 @@ from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, What
 from hermes.domain.outfit import Finding
 from hermes.domain.text import one_line, storable
 from hermes.entry.platforms.telegram.compose import LABELLED
+from hermes.entry.platforms.telegram.words import author_of, read_words, told
 
 NAME = "telegram"
 KINDS = {"private": Kind.PRIVATE, "group": Kind.GROUP, "supergroup": Kind.GROUP, "channel": Kind.CHANNEL}
@@ -84,23 +86,43 @@ def _converted(update: Any, me: Me, now: datetime) -> Inbound | None:
 
 def _message(message: Mapping[str, Any], me: Me, what: What) -> Inbound | None:
     number, chat = _int(message["message_id"]), _int(message["chat"]["id"])
-    text, mentioned = _words(message, me)
+    if "migrate_to_chat_id" in message or "migrate_from_chat_id" in message:
+        return _moved(message, me)
+    words = read_words(message, me.id, me.username)
     attachments = tuple(_attachments(message))
-    if text is None or not (text or attachments):
+    if words is None or not (words.text or attachments):
         return None
+    if message["chat"]["type"] != "private":
+        # A file that is only answered to was shown to others, and not to us.
+        attachments += tuple(_answered_files(message, me))
     at = _time(message.get("edit_date") if what is What.EDIT else message.get("date"))
-    edited = f":{_int(message.get('edit_date') or 0)}" if what is What.EDIT else ""
+    edited = f":{int(at.timestamp())}:{crc32(words.text.encode()):08x}" if what is What.EDIT else ""
     return Inbound(
         delivery=DeliveryId(f"{what.value}:{chat}:{number}{edited}"),
         source=_source(message, me),
         at=at,
         what=what,
         ref=str(number),
-        text=text,
+        text=words.text,
         attachments=attachments,
         reply_to=_reply(message, me),
-        mentions_me=mentioned,
+        mentions_me=words.mentions_me,
+        mentions_others=words.mentions_others,
         group=_optional(message.get("media_group_id")),
+    )
+
+
+def _moved(message: Mapping[str, Any], me: Me) -> Inbound:
+    """A group that became a supergroup: both tell of it, each of the other."""
+    chat = message["chat"]
+    here, new = _int(chat["id"]), message.get("migrate_to_chat_id")
+    old, new = (here, _int(new)) if new is not None else (_int(message["migrate_from_chat_id"]), here)
+    return Inbound(
+        delivery=DeliveryId(f"moved:{old}"),
+        source=_source({**message, "chat": {**chat, "id": old}}, me),
+        at=_time(message.get("date")),
+        what=What.MOVED,
+        text=str(new),
     )
 
 
@@ -126,50 +148,6 @@ def _source(message: Mapping[str, Any], me: Me, person: Any = None) -> Source:
     )
 
 
-def _words(message: Mapping[str, Any], me: Me) -> tuple[str | None, bool]:
-    """What was said, without our own name at its start, and whether it names us; None for a command that is
-    another bot's."""
-    text = _text(message.get("text")) or _text(message.get("caption"))
-    entities = message.get("entities") or message.get("caption_entities") or ()
-    raw = text.encode("utf-16-le", "surrogatepass")
-    mentioned = False
-    own = f"@{me.username}".lower()
-    for entity in entities if isinstance(entities, list) else ():
-        start, length, sort = _int(entity["offset"]), _int(entity["length"]), entity.get("type")
-        word = raw[start * 2 : (start + length) * 2].decode("utf-16-le", "replace")
-        if sort == "bot_command" and start == 0 and "@" in word:
-            name, _, bot = word.partition("@")
-            if f"@{bot}".lower() != own:
-                return None, False
-            text, mentioned = name + text[len(word) :], True
-        elif sort == "mention" and word.lower() == own:
-            mentioned = True
-            if start == 0:
-                text = text[len(word) :].lstrip(" ,:\n")
-        elif sort == "text_mention" and _int(entity["user"]["id"]) == me.id:
-            mentioned = True
-    return text or _told(message), mentioned
-
-
-def _told(message: Mapping[str, Any]) -> str:
-    """What is neither text nor a file, in words."""
-    if isinstance(place := message.get("venue") or message.get("location"), dict):
-        spot = place.get("location") or place
-        name = f"{one_line(_text(place.get('title')), 80)}: " if place.get("title") else ""
-        return f"[Location: {name}{float(spot['latitude']):.6f}, {float(spot['longitude']):.6f}]"
-    if isinstance(card := message.get("contact"), dict):
-        names = f"{_text(card.get('first_name'))} {_text(card.get('last_name'))}".strip()
-        return f"[Contact: {one_line(names, 80)}, {one_line(_text(card.get('phone_number')), 40)}]"
-    if isinstance(poll := message.get("poll"), dict):
-        options = ", ".join(one_line(_text(one.get("text")), 80) for one in poll.get("options", []))
-        return f"[Poll: {one_line(_text(poll.get('question')), 200)} ({options})]"
-    if isinstance(dice := message.get("dice"), dict):
-        return f"[{one_line(_text(dice.get('emoji')), 8)} shows {_int(dice['value'])}]"
-    if isinstance(sticker := message.get("sticker"), dict):
-        return _text(sticker.get("emoji"))
-    return ""
-
-
 def _attachments(message: Mapping[str, Any]) -> Iterator[Attachment]:
     photos = message.get("photo")
     if isinstance(photos, list) and photos:
@@ -180,7 +158,15 @@ def _attachments(message: Mapping[str, Any]) -> Iterator[Attachment]:
         if isinstance(file := message.get(name), dict) and not (
             name == "document" and "animation" in message
         ):
-            yield _attachment(kind, file, _MIMES.get(name))
+            moves = name == "sticker" and (file.get("is_animated") is True or file.get("is_video") is True)
+            still = file.get("thumbnail") if moves else None
+            yield _attachment(kind, still if isinstance(still, dict) else file, _MIMES.get(name))
+
+
+def _answered_files(message: Mapping[str, Any], me: Me) -> Iterator[Attachment]:
+    answered = message.get("reply_to_message")
+    if isinstance(answered, dict) and (answered.get("from") or {}).get("id") != me.id:
+        yield from _attachments(answered)
 
 
 def _attachment(kind: MediaKind, file: Mapping[str, Any], mime: str | None) -> Attachment:
@@ -199,15 +185,19 @@ def _attachment(kind: MediaKind, file: Mapping[str, Any], mime: str | None) -> A
 
 
 def _reply(message: Mapping[str, Any], me: Me) -> ReplyTo | None:
-    answered = message.get("reply_to_message")
+    answered, elsewhere = message.get("reply_to_message"), message.get("external_reply")
+    quote = message.get("quote")
+    words = _text(quote.get("text")) if isinstance(quote, dict) else ""
+    if isinstance(elsewhere, dict) and not isinstance(answered, dict):
+        # A message of another chat: there is nothing of it here but what was quoted.
+        first = storable(author_of(elsewhere.get("origin")))
+        return ReplyTo(ref="", text=words, author=first or None) if words else None
     if not isinstance(answered, dict) or "forum_topic_created" in answered:
         return None
     author = answered.get("from") or answered.get("sender_chat") or {}
-    quote = message.get("quote")
-    text = _text(quote.get("text")) if isinstance(quote, dict) else ""
     return ReplyTo(
         ref=str(_int(answered["message_id"])),
-        text=text or _text(answered.get("text")) or _text(answered.get("caption")),
+        text=words or _text(answered.get("text")) or _text(answered.get("caption")) or told(answered),
         author=storable(_text(author.get("first_name")) or _text(author.get("title"))) or None,
         mine=author.get("id") == me.id,
     )
