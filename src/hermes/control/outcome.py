@@ -21,7 +21,7 @@ from hermes.domain.rows import OutboxRow
 from hermes.domain.settings import Settings
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
-from hermes.stream.drafts import draft_pace, is_silence
+from hermes.stream.drafts import is_silence, is_streamed
 from hermes.stream.fold import Fold, answer_text, choices, for_people, question_text
 from hermes.stream.split import MIN_LIMIT, split
 
@@ -122,7 +122,7 @@ class Outcomes:
         """What was said as rows: the text in pieces that fit, and then the files."""
         able = self._capabilities(reply.to)
         # Words that were shown as a draft stay where they are.
-        bodies = cut_body(said, able, captioned=draft_pace(self._settings.streaming, able) is None)
+        bodies = cut_body(said, able, captioned=not is_streamed(self._settings.streaming, able))
         now = self._clock.now()
         first = segment * PARTS_PER_SEGMENT
         return tuple(

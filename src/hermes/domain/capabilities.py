@@ -87,6 +87,11 @@ class Capabilities:
     unit: TextUnit = TextUnit.CHARS
     flavour: Flavour = Flavour.PLAIN
     edit_interval: float | None = None
+    group_edit_interval: float = 0.0
+    """The same in groups and channels, where they take fewer."""
+    preview_seconds: float = 0.0
+    """How long a preview (`Previews`, in private chats) may stand before it has to be shown again; 0 = it has
+    none."""
     deletes: bool = False
     threads: Grade = Grade.NONE
     buttons: Grade = Grade.NONE

@@ -322,6 +322,13 @@ class Edits(Protocol):
 
 
 @runtime_checkable
+class Previews(Protocol):
+    async def preview(self, to: Address, number: int, body: Body) -> None:
+        """Show words that are still being written, as something that is no message and goes by itself; those
+        with the same number are one that grows."""
+
+
+@runtime_checkable
 class Deletes(Protocol):
     async def delete(self, receipt: Receipt) -> None: ...
 

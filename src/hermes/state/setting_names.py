@@ -59,7 +59,6 @@ _LATER_IN = {
         tool_preview_length friendly_tool_labels inline_diffs bell_on_complete show_cost resume_display
         interface timestamps final_response_markdown runtime_footer platforms
         background_process_notifications ephemeral_system_ttl""",
-    "streaming": "transport",
     "cron": "provider",
     "logging": "max_size_mb backup_count",
     "sessions": "auto_prune retention_days vacuum_after_prune min_interval_hours",

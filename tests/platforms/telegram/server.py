@@ -85,10 +85,14 @@ class Telegram:
     updates: list[dict[str, Any]] = field(default_factory=list)
     chats: dict[int, dict[str, Any]] = field(default_factory=dict)
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    drafts: list[tuple[int, int, str]] = field(default_factory=list)
+    """What was shown as a draft: chat, number, text."""
+    has_drafts: bool = True
     typed: int = 0
     reactions: list[str] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
-    commands: list[dict[str, str]] = field(default_factory=list)
+    scoped: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    """The menus, by the chats they are for."""
     files: dict[str, bytes] = field(default_factory=dict)
     webhook: dict[str, Any] = field(default_factory=dict)
     webhook_error: str = ""
@@ -349,6 +353,20 @@ class Telegram:
         self.sent.append(Sent(message, str(asked["text"])))
         return message
 
+    async def _m_sendmessagedraft(self, asked: dict[str, Any]) -> Any:
+        if not self.has_drafts:
+            raise Wrong(404, "Not Found")
+        chat, number = _number(asked.get("chat_id")), _number(asked.get("draft_id"))
+        text, _ = parsed(asked)
+        if chat is None or self.chats.get(chat, {}).get("type") != "private":
+            raise Wrong(400, "Bad Request: TEXTDRAFT_PEER_INVALID")
+        if not number or not 0 < abs(number) < 2**31:
+            raise Wrong(400, "Bad Request: draft_id is invalid")
+        if units(text) > MOST_TEXT:
+            raise Wrong(400, "Bad Request: message is too long")
+        self.drafts.append((chat, number, str(asked["text"])))
+        return True
+
     def _message(self, asked: dict[str, Any]) -> dict[str, Any]:
         number = _number(asked.get("chat_id"))
         if number in self.migrated:
@@ -534,11 +552,21 @@ class Telegram:
     async def _m_setmycommands(self, asked: dict[str, Any]) -> Any:
         commands = _json(asked.get("commands")) or []
         if len(commands) > 100 or not all(
-            re.fullmatch(r"[a-z0-9_]{1,32}", one["command"]) for one in commands
+            re.fullmatch(r"[a-z0-9_]{1,32}", one["command"]) and 1 <= len(one["description"]) <= 256
+            for one in commands
         ):
             raise Wrong(400, "Bad Request: BOT_COMMAND_INVALID")
-        self.commands = commands
+        self.scoped[_scope(asked)] = commands
         return True
+
+    async def _m_deletemycommands(self, asked: dict[str, Any]) -> Any:
+        self.scoped.pop(_scope(asked), None)
+        return True
+
+    @property
+    def commands(self) -> list[dict[str, str]]:
+        """What people in private chats see: what was set for those wins over what was set for all."""
+        return self.scoped.get("all_private_chats") or self.scoped.get("default", [])
 
     async def _m_getfile(self, asked: dict[str, Any]) -> Any:
         number = asked.get("file_id", "")
@@ -692,6 +720,11 @@ def _number(value: Any) -> int | None:
         return int(value)
     except (TypeError, ValueError):
         return None
+
+
+def _scope(asked: dict[str, Any]) -> str:
+    scope = _json(asked.get("scope")) or {"type": "default"}
+    return str(scope["type"])
 
 
 def _said(updates: list[dict[str, Any]]) -> set[int]:

@@ -3,6 +3,7 @@ with files."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -14,9 +15,10 @@ from hermes.control.courier import Letter
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment, Body, MediaKind
-from hermes.domain.settings import PlatformSettings
+from hermes.domain.rows import OutState
+from hermes.domain.settings import PlatformSettings, StreamingSettings
 from hermes.testing.harness import Journey, open_settings
-from hermes.testing.model import echo, obedient, say
+from hermes.testing.model import Say, echo, obedient, say
 from hermes.testing.platform_suite import Does, until
 from tests.platforms.telegram.bed import FORUM, GROUP, TelegramBed
 
@@ -89,6 +91,33 @@ async def test_a_group_that_becomes_a_supergroup_goes_on_talking(tmp_path: Path)
             await until(lambda: any("answer to m2" in one.text for one in bed.shown()), "no answer")
             said = [one.record.text for one in chat.model.requests[-1].entries if hasattr(one.record, "text")]
             assert "m1" in said and "m2" in said, "it has forgotten what was said in the group"
+
+
+@pytest.mark.parametrize("where", ["private", "group", "an older server"])
+async def test_an_answer_grows_as_a_draft_of_telegrams_own(tmp_path: Path, where: str) -> None:
+    streaming = StreamingSettings(transport="draft", edit_interval=0.0, buffer_threshold=1)
+    go = asyncio.Event()
+    async with TelegramBed() as bed:
+        bed.server.has_drafts = where != "an older server"
+        chat = journey(bed, tmp_path, lambda request: Say(text="word " * 20, pieces=4, hold=go))
+        async with replace(chat, settings=replace(SETTINGS, streaming=streaming)) as chat:
+            if where == "group":
+                bed.server.say(GROUP, "speak", kind="supergroup")
+            else:
+                await bed.do(Does.TEXT, "speak")
+            await until(lambda: bool(bed.server.drafts or bed.shown()), "nothing is shown")
+            assert bool(bed.server.drafts) is (where == "private")
+            turns = await chat.database.read(lambda tx: tx.post.find(tuple(OutState)))
+            assert not turns, "finals are not written yet"
+            go.set()
+            await until(
+                lambda: [one.text for one in bed.shown()] == [("word " * 20).strip()],
+                lambda: f"people see {bed.shown()}",
+            )
+            await chat.until_idle()
+            if where == "private":
+                assert bed.shown()[0].edits == 0, "the final is a message of its own"
+                assert {number for _, number, _ in bed.server.drafts} == {bed.server.drafts[0][1]}
 
 
 async def test_pictures_of_an_answer_are_an_album_below_its_words(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ async def test_aiogram_accepts_the_fake_and_what_the_adapter_sends(tmp_path: Pat
     calls = await calls_of_the_adapter()
     path = tmp_path / "calls.jsonl"
     path.write_text("\n".join(json.dumps(call) for call in calls))
-    assert len({name for name, _ in calls}) >= 17
+    assert len({name for name, _ in calls}) >= 19
     async with TelegramBed() as bed:
         server = bed.server
         peopled(server)
@@ -144,6 +144,7 @@ async def calls_of_the_adapter() -> list[list[Any]]:
             await platform.show_menu([MenuEntry(name="status", summary="how it is")])
             await platform.react(sent, "👍")
             await platform.typing(bed.chat)
+            await platform.preview(bed.chat, 5, Body(text="<i>so</i>"))
             topic = await platform.open_thread(Address(platform="telegram", chat=str(FORUM)), "Plans")
             for kind in platform.capabilities.media:
                 one = Body(text="c", attachments=(Attachment(kind=kind, ref="x", name="a", mime=file.mime),))

@@ -10,15 +10,18 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
+from hermes.control.commands import load
+from hermes.control.commands.menu import menu_entries
 from hermes.domain.address import Address, Kind
 from hermes.domain.capabilities import MenuEntry
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, Receipt, What
 from hermes.domain.outfit import Outfit
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings import PlatformSettings, QuickCommand, Secret, Settings
 from hermes.entry.platforms.telegram.adapter import SECRET_HEADER, TelegramAdapter
 from hermes.entry.platforms.telegram.compose import keyboard
 from hermes.entry.platforms.telegram.convert import error_for, to_inbounds
+from hermes.entry.platforms.telegram.manifest import MANIFEST
 from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import (
     CHECKS,
@@ -187,6 +190,47 @@ async def test_a_pressed_button_is_answered_and_a_menu_is_shown() -> None:
             entries = [MenuEntry(name=name, summary="what it does") for name in ("status", "new", "Not-One")]
             await platform.show_menu(entries)
             assert [one["command"] for one in bed.server.commands] == ["status", "new"]
+
+
+async def test_a_menu_is_within_its_limits_and_takes_the_place_of_older_ones() -> None:
+    quick = {
+        f"quick-{n:03}" + "x" * (n % 40): QuickCommand(type="exec", command="x" * 400) for n in range(150)
+    }
+    load()
+    limits = MANIFEST.capabilities.menu
+    assert limits is not None
+    entries = menu_entries("telegram", Settings(quick_commands=quick), limits)
+    async with TelegramBed() as bed:
+        old = [{"command": "old", "description": "from another program"}]
+        bed.server.scoped = {"all_private_chats": old, "all_group_chats": old, "default": old}
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            await platform.show_menu(entries)
+            shown = bed.server.commands
+            assert len(shown) == 100 and {"status", "stop", "new"} <= {one["command"] for one in shown}
+            assert set(bed.server.scoped) == {"default"}
+            await platform.show_menu([])
+            assert bed.server.commands == []
+
+
+# --- drafts ---
+
+
+async def test_drafts_of_telegrams_own() -> None:
+    async with TelegramBed() as bed:
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            for text in ("<b>gro", "<b>grows</b>"):
+                await platform.preview(bed.chat, 2**32 - 1, Body(text=text))
+            assert bed.server.drafts == [(501, 2**31 - 1, "gro"), (501, 2**31 - 1, "<b>grows</b>")]
+            await platform.preview(bed.chat, 2**31, Body(text="another"))
+            assert bed.server.drafts[-1] == (501, 1, "another") and bed.shown() == []
+            for where in (str(FORUM), "@a_channel"):
+                with pytest.raises(Refused):
+                    await platform.preview(Address(platform="telegram", chat=where), 1, Body(text="x"))
+            bed.server.has_drafts = False
+            with pytest.raises(Refused, match="no drafts"):
+                await platform.preview(bed.chat, 1, Body(text="x"))
 
 
 # --- topics, groups that move, captions ---
@@ -399,6 +443,22 @@ async def test_two_programs_with_one_bot() -> None:
     ("status", "told", "error", "words"),
     [
         (400, "Bad Request: chat not found", Refused, "chat not found"),
+        (400, "Bad Request: message caption is too long", Refused, "caption is too long"),
+        (400, "Bad Request: message to edit not found", Refused, "message to edit not found"),
+        (400, "Bad Request: message thread not found", Refused, "topic is gone"),
+        (400, "Bad Request: TOPIC_CLOSED", Refused, "topic is closed"),
+        (
+            400,
+            "Bad Request: not enough rights to send text messages to the chat",
+            Refused,
+            "not enough rights",
+        ),
+        (
+            403,
+            "Forbidden: bot can't initiate conversation with a user",
+            Refused,
+            "has to write to the bot first",
+        ),
         (400, "Bad Request: file is too big", Refused, "too large"),
         (403, "Forbidden: bot was kicked from the supergroup chat", Refused, "does not let us write"),
         (413, "Request Entity Too Large", Refused, "too large"),

@@ -11,7 +11,18 @@ from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, Grade
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, MediaKind, Receipt
-from hermes.domain.ports import Deletes, Edits, Fetches, History, Menu, Platform, Reactions, Threads, Typing
+from hermes.domain.ports import (
+    Deletes,
+    Edits,
+    Fetches,
+    History,
+    Menu,
+    Platform,
+    Previews,
+    Reactions,
+    Threads,
+    Typing,
+)
 from hermes.stream.markdown import parse
 from hermes.stream.print import print_markdown
 from hermes.stream.split import split
@@ -58,6 +69,7 @@ async def check_declared_abilities_are_there(make: MakeTestbed) -> None:
         able = platform.capabilities
         assert able == bed.manifest.capabilities, "the manifest says otherwise"
         _same("edits", able.edits, isinstance(platform, Edits))
+        _same("previews", able.preview_seconds > 0, isinstance(platform, Previews))
         _same("deletes", able.deletes, isinstance(platform, Deletes))
         _same("history", able.history, isinstance(platform, History))
         _same("fetches", able.fetches, isinstance(platform, Fetches))

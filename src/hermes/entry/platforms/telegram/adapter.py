@@ -60,6 +60,7 @@ _COMMAND_SHAPE = re.compile(r"[a-z0-9_]{1,32}", re.ASCII)
 _UPDATE_BYTES = 4 * 1024 * 1024
 _LOOK_SECONDS = 60.0
 _CURSOR_SECONDS = 2 * 86_400
+_SCOPES = ("all_private_chats", "all_group_chats", "all_chat_administrators")
 _UNFIT = ("PHOTO_INVALID", "IMAGE_PROCESS", "VOICE_MESSAGES_FORBIDDEN", "wrong type")
 _UNFIT_ALBUM = ("failed to send message", "group send failed", "must be non-empty")
 
@@ -323,6 +324,19 @@ class TelegramAdapter:
         if not told.says("message is not modified"):
             _ = told.result
 
+    async def preview(self, to: Address, number: int, body: Body) -> None:
+        if not isinstance(chat_number(to), int):
+            raise Refused("drafts are for private chats")
+        # A draft has to have a number, and not a very large one.
+        asked = {**place(to), **said("text", body.text), "draft_id": number % 2**31 or 1}
+        told = await self.api.ask("sendMessageDraft", asked)
+        if told.says("can't parse entities"):
+            told = await self.api.ask("sendMessageDraft", unmarked(asked))
+        if told.status == 404:
+            # Not the token: a Bot API server that is older than drafts.
+            raise Refused("this Bot API server has no drafts")
+        _ = told.result
+
     async def delete(self, receipt: Receipt) -> None:
         await self.api.call("deleteMessage", **_message(receipt))
 
@@ -379,6 +393,9 @@ class TelegramAdapter:
             for entry in entries
             if _COMMAND_SHAPE.fullmatch(entry.name) and entry.summary
         ]
+        # What somebody set for one sort of chat would be shown there instead of ours.
+        for scope in _SCOPES:
+            await self.api.call("deleteMyCommands", scope={"type": scope})
         await self.api.call("setMyCommands", commands=shown)
 
 

@@ -285,8 +285,14 @@ def error_for(status: int, answer: Any) -> HermesError:
         return Unreachable(f"Telegram wants us to be slower ({told})", after=seconds)
     if status >= 500:
         return Unreachable(f"Telegram has a fault of its own ({told})", maybe_done=True)
+    if status == 403 and "initiate conversation" in told:
+        return Refused("That person has to write to the bot first; Telegram wants it so")
     if status == 403:
         return Refused(f"Telegram does not let us write there ({told})")
+    if "thread not found" in told:
+        return Refused(f"The topic is gone ({told})")
+    if "TOPIC_CLOSED" in told:
+        return Refused(f"The topic is closed; open it, or make the bot an admin ({told})")
     if status == 413 or "file is too big" in told:
         return Refused(f"The file is too large for Telegram ({told})")
     return Refused(f"Telegram refuses it ({told})")

@@ -28,6 +28,10 @@ MANIFEST = Manifest(
         flavour=Flavour.TELEGRAM_HTML,
         # One message a second is taken in a chat; edits count.
         edit_interval=1.0,
+        # Twenty a minute in a group.
+        group_edit_interval=3.0,
+        # A draft of Telegram's own goes after half a minute.
+        preview_seconds=20.0,
         deletes=True,
         threads=Grade.FULL,
         buttons=Grade.FULL,
