@@ -119,7 +119,21 @@ MESSAGES: dict[str, dict[str, Any]] = {
     "poll": message(
         PRIVATE,
         25,
-        poll={"id": "1", "question": "Tea?", "options": [{"text": "yes", "voter_count": 0}, {"text": "no"}]},
+        poll={
+            "id": "1",
+            "question": "Tea?",
+            "options": [
+                {"text": text, "voter_count": 0, "persistent_id": str(n)}
+                for n, text in enumerate(("yes", "no"))
+            ],
+            "total_voter_count": 0,
+            "is_closed": False,
+            "is_anonymous": True,
+            "type": "regular",
+            "allows_multiple_answers": False,
+            "allows_revoting": True,
+            "members_only": False,
+        },
     ),
     "dice": message(PRIVATE, 26, dice={"emoji": "🎲", "value": 4}),
     "as the group": {

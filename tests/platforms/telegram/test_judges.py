@@ -20,6 +20,7 @@ from hermes.domain.message import Attachment, Body, Button, MediaKind
 from hermes.testing.platform_suite import Does, Fault, Inboxes, running, until
 from tests.foreign.environments import ROOT, python_of
 from tests.platforms.telegram.bed import FORUM, TelegramBed
+from tests.platforms.telegram.samples import UPDATES
 from tests.platforms.telegram.server import Telegram, Upload
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("foreign")]
@@ -108,9 +109,12 @@ async def test_aiogram_accepts_the_fake_and_what_the_adapter_sends(tmp_path: Pat
         server.edit(message, "hello again")
         for does in (Does.IMAGE, Does.VOICE, Does.FILE, Does.MENTION, Does.COMMAND, Does.THREAD):
             await bed.do(does, "/look")
-        found = await heard("aiogram", server.url, server.token, str(path))
+        samples = tmp_path / "samples.jsonl"
+        samples.write_text("\n".join(json.dumps(update) for update in UPDATES.values()))
+        found = await heard("aiogram", server.url, server.token, str(path), str(samples))
         assert found == {
             "checked": len(calls),
+            "samples": len(UPDATES),
             "me": "hermes_test_bot",
             "updates": ["message", "message", "edited_message", *["message"] * 6],
             "left": 0,

@@ -180,7 +180,8 @@ async def check_sends_files_of_each_kind(make: MakeTestbed) -> None:
 
 
 async def check_sends_files_together(make: MakeTestbed) -> None:
-    """Where a platform has albums: all that may stand in one goes in one call, words and all."""
+    """Where a platform has captions, words go with a file; where it has albums, several files go in one call,
+    words and all."""
     async with make() as bed:
 
         async def open_file(file: Attachment) -> bytes:
@@ -190,9 +191,10 @@ async def check_sends_files_together(make: MakeTestbed) -> None:
         platform = bed.connect()
         able = platform.capabilities
         async with running(platform, Inboxes().accept, None):
-            for place, album in enumerate(able.albums):
-                assert album.kinds <= able.media.keys() and album.most > 1
-                kinds = [*sorted(album.kinds), *sorted(album.kinds)][: album.most]
+            assert all(album.kinds <= able.media.keys() and album.most > 1 for album in able.albums)
+            together = [[*sorted(album.kinds), *sorted(album.kinds)][: album.most] for album in able.albums]
+            captioned = [[kind] for kind, limit in able.media.items() if limit.caption]
+            for place, kinds in enumerate(captioned + together):
                 files = tuple(_file(kind, able, f"{n:064x}", 100) for n, kind in enumerate(kinds))
                 before = len(bed.shown())
                 body = Body(text="look", attachments=files)
