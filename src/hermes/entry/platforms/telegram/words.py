@@ -53,7 +53,7 @@ def read_words(message: Mapping[str, Any], me: int, username: str) -> Words | No
             if entity.start == 0:
                 text = text[len(word) :].lstrip(" ,:\n")
         elif entity.sort == "mention":
-            # The names of bots end so, and of nobody else.
+            # Names that end so are kept for bots.
             others = others or word.lower().endswith("bot")
         elif entity.sort == "text_mention":
             user = entity.about["user"]
