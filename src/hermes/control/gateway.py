@@ -111,7 +111,7 @@ class Gateway:
         )
         self.sends = self._delivery.sends
         self.resting = Resting(parts.store)
-        self._job_targets = named_targets(parts.channel_names)
+        self._job_targets = named_targets(parts.channel_names, parts.accounts or ())
         self.cron = self._make_cron(parts)
         self.handoffs = self._make_carriers(parts)
         forget, tidy = forgetting(parts.store, parts.clock, self.keeps), tidying(parts.runtimes, parts.clock)

@@ -43,8 +43,8 @@ class TypingSigns:
             await asyncio.wait(tuple(self._shown))
 
     def _is_off(self, to: Address) -> bool:
-        block = self._settings.platforms.get(to.platform)
-        return block is not None and block.extra.get(_SWITCH, "").lower() in ("false", "no", "off", "0")
+        said = self._settings.block(to).extra.get(_SWITCH, "")
+        return said.lower() in ("false", "no", "off", "0")
 
     async def _show(self, to: Address, feed: Feed) -> None:
         while not (feed.ended or _waits(feed)):

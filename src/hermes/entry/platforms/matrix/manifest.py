@@ -58,6 +58,7 @@ MANIFEST = Manifest(
             env="MATRIX_USER_ID",
             title="The bot's user, if a password is used",
             required=False,
+            identifies=True,
             hint="Like @hermes:example.org.",
         ),
         SettingField(
