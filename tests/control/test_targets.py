@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.control.job_targets import named_targets
 from hermes.control.targets import Known, home_channel, home_channels, resolve_targets, with_aliases
 from hermes.domain.address import Address
 from hermes.domain.directory import Channel
@@ -136,3 +137,12 @@ async def test_the_home_channel_of_each_account(tmp_path: Path) -> None:
         "matrix@work": "matrix@work:!room%3Aexample.org",
         "slack@work": "telegram@work:9",
     }
+
+
+async def test_a_job_may_name_an_account_of_which_only_the_token_was_told(tmp_path: Path) -> None:
+    targets = named_targets(dict, ("telegram", "telegram@work"))
+    async with SqliteStore(tmp_path / "state.db") as store:
+        found = await store.read(lambda tx: targets(tx, "telegram@work:7", None, Settings()))
+        assert [str(to) for to in found] == ["telegram@work:7"]
+        with pytest.raises(UserError, match="There is no platform “telegram@shop”"):
+            await store.read(lambda tx: targets(tx, "telegram@shop:7", None, Settings()))
