@@ -133,6 +133,8 @@ async def test_places_and_reports_are_the_accounts_own(tmp_path: Path) -> None:
         homes = (await courier.known(MAIN_AGENT)).homes
         assert homes["fake"] == Address(platform="fake", chat="hall")
         assert homes["fake@work"] == Address(platform="fake", account="work", chat="9")
+        there = {name: Address.parse(f"{name}:1") for name in ("fake", "fake@work", "fake@nobody")}
+        assert [name for name, to in there.items() if both.api.app.gateway.knows(to)] == ["fake", "fake@work"]
         with pytest.raises(UserError, match="There is no platform “fake@nobody”"):
             await courier.resolve("fake@nobody:1")
 
