@@ -127,3 +127,16 @@ def test_settings_of_an_account_are_shown_and_checked(tmp_path: Path) -> None:
     ask("set", "telegram@work.home_channel", "70")
     assert ask("get", "telegram@work.home_channel") == "70\n"
     assert "telegram@work:" in ask("show")
+
+
+@pytest.mark.parametrize("platform", sorted(MANIFESTS.keys() - {"webhook"}))
+def test_every_variable_of_an_account_can_be_set_by_command(tmp_path: Path, platform: str) -> None:
+    for field in MANIFESTS[platform].settings:
+        out = StringIO()
+        assert run_config(["set", f"{field.env}__WORK", "value-1"], tmp_path, {}, out, out) == 0, (
+            out.getvalue()
+        )
+        loaded = load_settings(tmp_path, {})
+        found = loaded.find(f"{platform}@work", field.env)
+        assert found is not None and found.reveal() == "value-1"
+        assert loaded.find(platform, field.env) is None

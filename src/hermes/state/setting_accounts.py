@@ -3,7 +3,7 @@ telegram. Behind the two underscores stands the account's name in capitals, with
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem
@@ -32,20 +32,22 @@ def _fields(platforms: frozenset[str]) -> dict[str, str]:
     return found | {platform_variable(platform, "token"): platform for platform in platforms}
 
 
-def platform_of(variable: str, platforms: Iterable[str]) -> str:
-    """The platform that a variable belongs to, by what every platform has or by a credential's name."""
+def platform_of(variable: str, platforms: Iterable[str], also: Collection[str] = ()) -> str:
+    """The platform that a variable belongs to, if it is a field of its block, a credential or in `also`."""
     known = frozenset(platforms)
     if variable in (own := _fields(known)):
         return own[variable]
     fits = [name for name in known if variable.startswith(f"{platform_prefix(name)}_")]
-    return max(fits, key=lambda name: len(platform_prefix(name))) if fits and is_key_like(variable) else ""
+    if not fits or not (is_key_like(variable) or variable in also):
+        return ""
+    return max(fits, key=lambda name: len(platform_prefix(name)))
 
 
-def named_account(variable: str, platforms: Iterable[str]) -> tuple[str, str]:
+def named_account(variable: str, platforms: Iterable[str], also: Collection[str] = ()) -> tuple[str, str]:
     """The platform and the account that a variable is about; no platform if it is about none. Where no
     account can be called so it is a `UserError`."""
     plain, mark, said = variable.partition(ACCOUNT_MARK)
-    platform = platform_of(plain if mark else variable, platforms)
+    platform = platform_of(plain if mark else variable, platforms, also)
     if not mark or not platform:
         return platform, DEFAULT_ACCOUNT
     account = said.lower().replace("_", "-")

@@ -53,6 +53,7 @@ MANIFEST = Manifest(
             required=False,
             secret=True,
             hint="Element, logged in as the bot: All settings → Help & About → Access Token.",
+            asked=True,
         ),
         SettingField(
             env="MATRIX_USER_ID",
@@ -60,12 +61,14 @@ MANIFEST = Manifest(
             required=False,
             identifies=True,
             hint="Like @hermes:example.org.",
+            unless="MATRIX_ACCESS_TOKEN",
         ),
         SettingField(
             env="MATRIX_PASSWORD",
             title="Its password, if there is no access token",
             required=False,
             secret=True,
+            unless="MATRIX_ACCESS_TOKEN",
         ),
         SettingField(
             env="MATRIX_DEVICE_ID",
