@@ -11,8 +11,10 @@ import pytest
 from hermes.admin.config import run as run_config
 from hermes.admin.output import Console
 from hermes.admin.platforms import run as run_platforms
-from hermes.app.accounts import Declared, declared_accounts
+from hermes.app.accounts import Declared, adapter_maker, declared_accounts
+from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
+from hermes.domain.outfit import Outfit
 from hermes.plugins import platform_manifests
 from hermes.state.settings import Loaded, load_settings
 from tests.cli.command import hermes
@@ -140,3 +142,25 @@ def test_every_variable_of_an_account_can_be_set_by_command(tmp_path: Path, plat
         found = loaded.find(f"{platform}@work", field.env)
         assert found is not None and found.reveal() == "value-1"
         assert loaded.find(platform, field.env) is None
+
+
+async def test_an_adapter_is_made_for_its_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Outfit] = []
+    monkeypatch.setattr("hermes.plugins.load_adapter", lambda manifest: made.append)
+    said = {"MATRIX_HOMESERVER__WORK": "https://x.example", "MATRIX_HOMESERVER": "https://y.example"}
+    loaded = load(tmp_path, "matrix@work: {allowed_users: ['@a:x']}\n", **said)
+    for one in declared(loaded, "matrix").values():
+        await adapter_maker(one, SystemClock(), home=tmp_path)()
+    plain, work = made
+    assert (plain.account, work.account) == ("default", "work")
+    assert (plain.folder, work.folder) == (tmp_path / "platforms/matrix", tmp_path / "platforms/matrix@work")
+    assert (plain.settings.allowed_users, work.settings.allowed_users) == ((), ("@a:x",))
+    assert work.said("MATRIX_HOMESERVER") == "https://x.example"
+
+
+def test_the_check_tells_of_a_credential_that_two_accounts_have(tmp_path: Path) -> None:
+    out = StringIO()
+    environ = {"TELEGRAM_BOT_TOKEN": "1:a-token", "TELEGRAM_BOT_TOKEN__WORK": "1:a-token"}
+    assert run_config(["check"], tmp_path, environ, out, out) == 1
+    told = "telegram@work has the same credential as telegram. Each account needs one of its own.\n"
+    assert out.getvalue() == told

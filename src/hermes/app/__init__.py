@@ -261,7 +261,7 @@ class App:
         http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
         if not self._given.in_memory:
             await http.open(self._around_http(gateway, runtimes), vitals.facts)
-        tell = told_apart(vitals.tell_platform, self._manifests, self.loaded)
+        tell = told_apart(vitals.tell_platform)
         kept = {one.name: Host(one, gateway, clock, tell) for one in accounts}
         vitals.watch(kept, gateway)
         hosts = [asyncio.create_task(host.live(), name=name) for name, host in kept.items()]

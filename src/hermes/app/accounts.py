@@ -24,6 +24,8 @@ from hermes.state.locks import MachineLock, lock_folder
 from hermes.state.setting_names import with_account
 from hermes.state.settings import Loaded
 
+ONE_EACH = "Each account needs one of its own."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLease:
@@ -136,6 +138,17 @@ def declared_accounts(manifests: Iterable[Manifest], loaded: Loaded) -> Iterator
                 yield Declared(manifest=manifest, loaded=loaded, account=account)
 
 
+def same_credentials(accounts: Iterable[Declared]) -> dict[str, str]:
+    """The accounts whose credential an earlier one has, and which."""
+    users: dict[tuple[str, str], str] = {}
+    found: dict[str, str] = {}
+    for one in accounts:
+        if one.credential:
+            first = users.setdefault((one.manifest.name, one.credential), one.name)
+            found |= {one.name: first} if first != one.name else {}
+    return found
+
+
 def welcome(store: Store, declared: Declared) -> Welcomes:
     """Who may ask an account into a chat: whoever may speak to it there, or would be given a code."""
 
@@ -198,22 +211,17 @@ class AccountDesk:
 
     def declared(self, store: Store, manifests: Iterable[Manifest], loaded: Loaded) -> list[Account]:
         """Those that are enabled; one with the credential of an earlier one only says so."""
-        ready: list[Account] = []
-        used: dict[tuple[str, str], str] = {}
-        for one in declared_accounts(manifests, loaded):
-            if not one.enabled:
-                continue
-            secret = one.credential
-            first = used.setdefault((one.manifest.name, secret), one.name) if secret else one.name
-            if first != one.name:
-                ready.append(
-                    Account(name=one.name, make=_twin(one, first), lease=self._lease(store, one.name))
-                )
-                continue
-            lock = self._lock(one.manifest.name, secret)
+        enabled = [one for one in declared_accounts(manifests, loaded) if one.enabled]
+        doubles = same_credentials(enabled)
+        return [self._ready(store, one, doubles.get(one.name)) for one in enabled]
+
+    def _ready(self, store: Store, one: Declared, first: str | None) -> Account:
+        if first is not None:
+            make, lock = _refusal(f"{one.name} has the same credential as {first}."), None
+        else:
             make = adapter_maker(one, self.clock, self.open_file, welcome(store, one), self.home)
-            ready.append(Account(name=one.name, make=make, lease=self._lease(store, one.name, lock)))
-        return ready
+            lock = self._lock(one.manifest.name, one.credential)
+        return Account(name=one.name, make=make, lease=self._lease(store, one.name, lock), worded=one.worded)
 
     def _lock(self, platform: str, secret: str) -> MachineLock | None:
         """One credential is one lock, whatever the account is called in the home that uses it."""
@@ -227,11 +235,9 @@ class AccountDesk:
         return StoreLease(store=store, clock=self.clock, name=name, owner=str(self.home), lock=lock)
 
 
-def _twin(declared: Declared, first: str) -> Callable[[], Awaitable[Platform]]:
+def _refusal(why: str) -> Callable[[], Awaitable[Platform]]:
     async def make() -> Platform:
-        raise UserError(
-            f"{declared.name} has the same credential as {first}.", hint="Each account needs one of its own."
-        )
+        raise UserError(why, hint=ONE_EACH)
 
     return make
 
@@ -243,13 +249,10 @@ def ready_maker(platform: Platform) -> Callable[[], Awaitable[Platform]]:
     return make
 
 
-def told_apart(tell: Report, manifests: Iterable[Manifest], loaded: Loaded) -> Report:
-    """Incoming webhooks are a door of the same name as the account that sends some; and a sentence about an
-    account names that account's variables."""
-    known = {one.name: one for one in declared_accounts(manifests, loaded)}
+def told_apart(tell: Report) -> Report:
+    """Incoming webhooks are a door of the same name as the account that sends some."""
 
     def told(account: str, state: HostState, why: str) -> None:
-        why = known[account].worded(why) if account in known else why
         tell("webhook targets" if account == "webhook" else account, state, why)
 
     return told
