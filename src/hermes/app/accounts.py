@@ -118,7 +118,7 @@ class Declared:
 
     def worded(self, text: str) -> str:
         """A sentence of its adapter, which knows the variables by their plain names."""
-        if self.account == DEFAULT_ACCOUNT:
+        if self.account == DEFAULT_ACCOUNT or not self.manifest.settings:
             return text
         names = "|".join(re.escape(field.env) for field in self.manifest.settings)
         return re.sub(rf"\b(?:{names})\b", lambda found: self.variable(found[0]), text)
