@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from hermes.domain.errors import HermesError, Unreachable, UserError
-from hermes.domain.outfit import Outfit
-from hermes.domain.text import one_line
+from hermes.domain.errors import HermesError
+from hermes.domain.outfit import Outfit, no_door
 
+PORT = "MATTERMOST_CALLBACK_PORT"
 log = logging.getLogger("hermes.mattermost")
 Press = Callable[[Any], Awaitable[bool]]
 """Store a press; False if it is none of ours."""
@@ -54,11 +54,8 @@ async def opened(outfit: Outfit, url: str, press: Press) -> AsyncIterator[None]:
 
 async def _listen(outfit: Outfit, runner: web.AppRunner) -> None:
     host = outfit.said("MATTERMOST_CALLBACK_HOST", "127.0.0.1")
-    port = outfit.said("MATTERMOST_CALLBACK_PORT", "8446")
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise UserError(f"MATTERMOST_CALLBACK_PORT is {one_line(port, 20)}: a port is wanted, like 8446.")
+    port = outfit.port(PORT, "8446")
     try:
-        await web.TCPSite(runner, host, int(port)).start()
+        await web.TCPSite(runner, host, port).start()
     except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise Unreachable(f"{one_line(host, 60)}:{port} cannot be listened on ({why})") from error
+        raise no_door(host, port, PORT, error) from error

@@ -21,7 +21,7 @@ from hermes.domain.ports import Accept, Sink
 from hermes.domain.text import one_line
 from hermes.entry.platforms.slack.api import Api, Told
 from hermes.entry.platforms.slack.convert import Me, moment_of, place_of, to_inbounds
-from hermes.entry.platforms.slack.doors import Door, Ears, Socket, open_socket
+from hermes.entry.platforms.slack.doors import PORT, Door, Ears, Socket, open_socket
 from hermes.entry.platforms.slack.history import Mark, Missed, find_sent
 from hermes.entry.platforms.slack.manifest import MANIFEST
 from hermes.entry.platforms.slack.wire import (
@@ -123,7 +123,7 @@ class SlackAdapter:
         clock = self._outfit.clock
         door = Door(self._secret, clock, hear)
         host = self._outfit.said("SLACK_WEBHOOK_HOST", "127.0.0.1")
-        runner = await door.open(host, self._outfit.said("SLACK_WEBHOOK_PORT", "8446"))
+        runner = await door.open(host, self._outfit.port(PORT, "8446"))
         try:
             await self._catch_up(accept, me)
             while True:
@@ -334,7 +334,7 @@ class SlackAdapter:
                 await open_socket(self.api, self._app_token)
                 found.append(Finding(good=True, text="Socket Mode is on, and the app token opens it."))
             else:
-                port = self._outfit.said("SLACK_WEBHOOK_PORT", "8446")
+                port = self._outfit.said(PORT, "8446")
                 found.append(
                     Finding(
                         good=True,
