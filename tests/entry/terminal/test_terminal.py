@@ -334,6 +334,7 @@ def test_a_plug_that_is_pulled_again_and_again(home: Path) -> None:
 
 
 def test_leaving_in_the_middle_lets_it_go_on_next_time(home: Path) -> None:
+    home.mkdir(mode=0o700)
     (home / "hold").touch()
     with at_terminal(home) as person:
         person.prompt()
