@@ -35,7 +35,7 @@ async def test_bolt_accepts_the_fake_and_what_the_adapter_sends(how: str, tmp_pa
     calls = await calls_of_the_adapter()
     path = tmp_path / "calls.jsonl"
     path.write_text("\n".join(json.dumps(call) for call in calls))
-    assert len({name for name, _ in calls}) == 17, sorted({name for name, _ in calls})
+    assert len({name for name, _ in calls}) == 18, sorted({name for name, _ in calls})
     async with SlackBed() as bed:
         server, port = bed.server, free_port()
         for room, fault in (("C0GONE00001", Fault.GONE), ("C0FAST00001", Fault.TOO_FAST)):
@@ -154,7 +154,8 @@ async def calls_of_the_adapter() -> list[list[Any]]:
             await platform.react(sent, "")
             thread = await platform.open_thread(replace(bed.chat, chat=CHANNEL), "Plans")
             file = Attachment(kind=MediaKind.IMAGE, ref="x", name="a.png", mime="image/png")
-            await platform.send(thread, Body(text="c", attachments=(file,)), key="f", reply_to=None)
+            await platform.typing(thread)
+            await platform.send(thread, Body(text="c", attachments=(file, file)), key="f", reply_to=None)
             await platform.send(replace(bed.chat, chat="U0BOB000001"), Body(text="x"), key="u", reply_to=None)
             await platform.find_sent(thread, "f")
             await platform.find_sent(bed.chat, "k")

@@ -20,10 +20,18 @@ from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.ports import Accept, Sink
 from hermes.domain.text import one_line
 from hermes.entry.platforms.slack.api import Api, Told
-from hermes.entry.platforms.slack.convert import Me, moment_of, place_of, to_inbounds
+from hermes.entry.platforms.slack.convert import (
+    Me,
+    is_farewell,
+    moment_of,
+    new_name,
+    place_of,
+    to_inbounds,
+)
 from hermes.entry.platforms.slack.doors import Door, Ears, Socket, open_socket
 from hermes.entry.platforms.slack.history import Mark, Missed, find_sent
 from hermes.entry.platforms.slack.manifest import MANIFEST
+from hermes.entry.platforms.slack.status import Status
 from hermes.entry.platforms.slack.wire import (
     KEY_EVENT,
     blocks,
@@ -38,6 +46,7 @@ API = "https://slack.com/api"
 _LOOK_SECONDS = 60.0
 _NAME_SECONDS = 0.5
 _MOST_NAMES = 5000
+_MOST_FILES = 10
 _SHARED_SECONDS = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 _FIND_SECONDS = 26 * 3600.0
 
@@ -60,6 +69,7 @@ class SlackAdapter:
                 "Slack needs SLACK_APP_TOKEN (Socket Mode), or SLACK_SIGNING_SECRET (the Events API)"
             )
         self.api = Api(outfit.said("SLACK_API_URL", API), token, outfit.said("SLACK_PROXY") or None)
+        self._status = Status(self.api, outfit.clock)
         self._me: Me | None = None
         self._kinds: dict[str, str] = {}
         self._names: dict[str, str] = {}
@@ -137,8 +147,13 @@ class SlackAdapter:
             await runner.cleanup()
 
     async def _hear(self, accept: Accept, me: Me, payload: Any) -> None:
+        if is_farewell(payload):
+            # It may be an old one; if it is true, the token is refused.
+            await self.api.call("auth.test")
         await self._learn(payload)
         items = to_inbounds(payload, me, self._outfit.clock.now())
+        for item in items:
+            self._status.heard(item.source.address)
         self._mark.saw(moment_of(payload))
         await accept(items, self._mark.cursor if items else None)
 
@@ -164,6 +179,8 @@ class SlackAdapter:
     async def _learn(self, payload: Any) -> None:
         """The names of people and places, once each; nothing waits long for them."""
         channel, user, kind = place_of(payload)
+        if name := new_name(payload):
+            self._names[channel] = name
         if len(self._names) > _MOST_NAMES:
             self._names.clear()
             self._kinds.clear()
@@ -200,6 +217,7 @@ class SlackAdapter:
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         to = await self._reached(to)
+        self._status.speak(to)
         if body.attachments:
             return await self._send_files(to, body, key)
         asked = {**_place(to), **_said(body)}
@@ -237,13 +255,15 @@ class SlackAdapter:
         if body.buttons:
             receipt = await self.send(to, replace(body, attachments=()), key=key, reply_to=None)
             text = ""
-        for file in body.attachments:
-            receipt = await self._send_file(to, file, text, key)
+        for start in range(0, len(body.attachments), _MOST_FILES):
+            files = body.attachments[start : start + _MOST_FILES]
+            receipt = await self._share(to, [await self._upload(file, key) for file in files], text)
             text = ""
         assert receipt is not None
         return receipt
 
-    async def _send_file(self, to: Address, file: Attachment, text: str, key: str) -> Receipt:
+    async def _upload(self, file: Attachment, key: str) -> dict[str, str]:
+        """Bring a file to Slack, where nobody sees it yet."""
         try:
             data = await self._outfit.open_file(file)
         except UserError as error:
@@ -256,13 +276,17 @@ class SlackAdapter:
         if not isinstance(number, str) or not isinstance(url, str):
             raise Unreachable("Slack does not say where the file goes")
         await self.api.upload(url, name, data, file.mime or "application/octet-stream")
-        asked: dict[str, Any] = {"files": [{"id": number, "title": name}], "channel_id": to.chat}
+        return {"id": number, "title": name}
+
+    async def _share(self, to: Address, files: Sequence[dict[str, str]], text: str) -> Receipt:
+        """Show files in one message."""
+        asked: dict[str, Any] = {"files": files, "channel_id": to.chat}
         if to.thread is not None:
             asked["thread_ts"] = to.thread
         if text:
             asked["initial_comment"] = text
         await self.api.call("files.completeUploadExternal", **asked)
-        return Receipt(to=to, ref=await self._shared(number, to))
+        return Receipt(to=to, ref=await self._shared(files[0]["id"], to))
 
     async def _shared(self, number: str, to: Address) -> str:
         """The message in which a file is shown, which comes a little later."""
@@ -283,9 +307,13 @@ class SlackAdapter:
     async def edit(self, receipt: Receipt, body: Body) -> None:
         shown = {"text": body.text, "blocks": _blocks(body), "parse": "none"}
         await self.api.call("chat.update", **_message(receipt), **shown)
+        await self._status.edited(receipt.to)
 
     async def delete(self, receipt: Receipt) -> None:
         await self.api.call("chat.delete", **_message(receipt))
+
+    async def typing(self, to: Address) -> None:
+        await self._status.show(to)
 
     async def react(self, receipt: Receipt, emoji: str) -> None:
         place = {"channel": receipt.to.chat, "timestamp": receipt.ref}

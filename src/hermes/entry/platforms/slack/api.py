@@ -16,7 +16,7 @@ from hermes.domain.ports import Sink
 from hermes.entry.platforms.slack.wire import error_for, is_ours
 
 # What only reads takes its parameters as a form; what writes takes JSON.
-_JSON = ("chat.", "reactions.add", "reactions.remove", "files.complete", "conversations.open")
+_JSON = ("chat.", "reactions.add", "reactions.remove", "files.complete", "conversations.open", "assistant.")
 _PIECE = 64 * 1024
 _UPLOAD_SECONDS = 55.0
 
