@@ -1,8 +1,9 @@
-"""“… is thinking”: the line that Slack shows in a thread for an app that works (`assistant.threads.setStatus`).
+"""“… is thinking”: the line that Slack shows in a thread for an app that works, by
+`assistant.threads.setStatus`.
 
-Slack takes it away when the app posts there, and after two minutes. It does not when the app edits a
-message; so it is shown only as long as we have not spoken since people last did, and an edit takes back what came too
-late. It is known for as long as the connection lives: what is forgotten Slack ends by itself."""
+Slack takes it away when the app posts there, and after two minutes, but not when the app edits a message. So
+it is shown only while we have not spoken since people last did, and an edit takes back what came too late.
+What a lost connection forgets Slack ends by itself."""
 
 from __future__ import annotations
 
