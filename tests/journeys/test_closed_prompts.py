@@ -60,6 +60,9 @@ async def test_a_press_takes_the_buttons_away_and_says_whose_it_was(
         await closed(chat, words)
         await chat.until_idle()
         assert chat.world.seen() == [f"May I do x?\n\n{words}", "it is done"], "and nothing is said twice"
+        place = Address(platform="fake", chat="1")
+        said = await chat.store.read(lambda tx: tx.talk.sent(place, message.ref))
+        assert said == "May I do x?", "who replies to it replies to what was asked"
 
 
 async def test_a_strangers_press_leaves_them(tmp_path: Path) -> None:

@@ -188,10 +188,11 @@ class Lane:
     async def _put(self, platform: Platform, row: OutboxRow, head: _Head) -> Receipt | None:
         body = printed(row.body, platform)
         if row.body.replaces is not None:
+            # The receipt stays with the message that was sent: what was asked is found by it.
             over = None if head.replaced is None else head.replaced.receipt
             if over is not None and isinstance(platform, Edits):
                 await platform.edit(over, body)
-            return over
+            return None
         shown = _draft_of(row, head.siblings)
         if shown is not None and isinstance(platform, Edits):
             try:

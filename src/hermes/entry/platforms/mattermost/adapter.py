@@ -58,7 +58,6 @@ _GLANCE = 30
 """What was sent a moment ago is among the newest posts."""
 _MOST_SINCE = 1_000
 """So many posts come at once of those since a moment, and the server does not say which."""
-_MOST_FILES = 10
 _BATCH = 200
 
 
@@ -293,12 +292,6 @@ class MattermostAdapter:
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         """Answers in Mattermost are threads, and those are in the address: `reply_to` adds nothing."""
-        if len(body.attachments) > _MOST_FILES:
-            more = Body(attachments=body.attachments[_MOST_FILES:])
-            body = replace(body, attachments=body.attachments[:_MOST_FILES])
-            sent = await self.send(to, body, key=key, reply_to=reply_to)
-            await self.send(to, more, key=f"{key}/{len(more.attachments)}", reply_to=reply_to)
-            return sent
         post: dict[str, Any] = {**place(to), "message": calm(body.text)}
         if body.attachments:
             post["file_ids"] = [await self._upload(to, file) for file in body.attachments]

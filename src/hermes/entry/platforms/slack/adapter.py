@@ -46,7 +46,6 @@ API = "https://slack.com/api"
 _LOOK_SECONDS = 60.0
 _NAME_SECONDS = 0.5
 _MOST_NAMES = 5000
-_MOST_FILES = 10
 _SHARED_SECONDS = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 _FIND_SECONDS = 26 * 3600.0
 
@@ -250,16 +249,11 @@ class SlackAdapter:
         return replace(to, chat=found)
 
     async def _send_files(self, to: Address, body: Body, key: str) -> Receipt:
-        receipt: Receipt | None = None
-        text = body.text
-        if body.buttons:
-            receipt = await self.send(to, replace(body, attachments=()), key=key, reply_to=None)
-            text = ""
-        for start in range(0, len(body.attachments), _MOST_FILES):
-            files = body.attachments[start : start + _MOST_FILES]
-            receipt = await self._share(to, [await self._upload(file, key) for file in files], text)
-            text = ""
-        assert receipt is not None
+        files = [await self._upload(file, key) for file in body.attachments]
+        if not body.buttons:
+            return await self._share(to, files, body.text)
+        receipt = await self.send(to, replace(body, attachments=()), key=key, reply_to=None)
+        await self._share(to, files, "")
         return receipt
 
     async def _upload(self, file: Attachment, key: str) -> dict[str, str]:
