@@ -119,7 +119,11 @@ class SettingField:
     required: bool = True
     secret: bool = False
     hint: str = ""
-    """Where to find it, as one sentence; asked for at setup and when it is missing."""
+    """Where to find it, as one sentence."""
+    asked: bool = False
+    """Asked at setup although one can do without it."""
+    unless: str = ""
+    """Asked for unless this other variable is set: another way to the same end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +139,7 @@ class Manifest:
     extra: str = ""
     """The extra of this package that installs them; empty if they always come along."""
     settings: tuple[SettingField, ...] = ()
-    """What is asked at setup, in this order."""
+    """What may be said; at setup it is asked in this order."""
     evidence: str = ""
     """What it was tried against: the grade and one sentence."""
 

@@ -60,6 +60,7 @@ MANIFEST = Manifest(
             required=False,
             secret=True,
             hint="Basic Information, App-Level Tokens, with connections:write; it begins with xapp-.",
+            asked=True,
         ),
         SettingField(
             env="SLACK_SIGNING_SECRET",
@@ -67,6 +68,7 @@ MANIFEST = Manifest(
             required=False,
             secret=True,
             hint="Basic Information, App Credentials; only without an app token.",
+            unless="SLACK_APP_TOKEN",
         ),
         SettingField(
             env="SLACK_WEBHOOK_PORT",
