@@ -173,14 +173,14 @@ class Methods:
             "team_id": self.team,
             "team_domain": "fake",
             "channel_id": room,
-            "channel_name": "directmessage" if self.rooms[room] == "im" else "team",
+            "channel_name": "directmessage" if self.rooms.get(room) == "im" else "team",
             "user_id": user,
             "user_name": "ann",
             "command": command,
             "text": text,
             "api_app_id": "A0FAKEAPP01",
             "is_enterprise_install": "false",
-            "response_url": "https://hooks.slack.com/commands/T0/1/x",
+            "response_url": self.file_url("", "").partition("/files-pri")[0] + "/commands/T0/1/x",
             "trigger_id": f"13345224609.{next(self._numbers)}",
         }
         self.deliver("slash_commands", payload, f"command-{next(self._numbers)}")

@@ -85,7 +85,7 @@ def test_words_and_mentions(name: str, text: str, mentioned: bool) -> None:
 def test_slash_commands(command: str, text: str, line: str) -> None:
     payload = {**PAYLOADS["command"], "command": command, "text": text}
     (found,) = to_inbounds(payload, ME, NOW)
-    assert found.text == line and found.ref is None
+    assert found.text == line and found.ref == found.delivery
 
 
 @pytest.mark.parametrize(

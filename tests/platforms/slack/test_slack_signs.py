@@ -116,6 +116,35 @@ async def test_where_slack_refuses_it_is_not_asked_again(caplog: pytest.LogCaptu
     assert not caplog.records
 
 
+async def test_a_command_where_we_are_not_is_answered_in_private() -> None:
+    clock, elsewhere = FakeClock(), Address(platform="slack", chat="C0ELSEWHERE")
+    async with SlackBed() as bed:
+        platform, inboxes = bed.connect(), Inboxes()
+        platform._outfit = replace(platform._outfit, clock=clock)
+        async with running(platform, inboxes.accept, None):
+            await bed.listening()
+            bed.server.command(elsewhere.chat, "/hermes", "status")
+            await until(lambda: len(inboxes.items) == 1, "it never came")
+            asked = inboxes.items[0].ref
+            with pytest.raises(Refused, match="bot is not in it"):
+                await platform.send(elsewhere, Body(text="a job's report"), key="j", reply_to=None)
+            sent = await platform.send(elsewhere, Body(text="All is well."), key="k", reply_to=asked)
+            await platform.send(elsewhere, Body(text="And more."), key="k1", reply_to=None)
+            assert bed.server.asides == [
+                {"text": text, "response_type": "ephemeral"} for text in ("All is well.", "And more.")
+            ]
+            with pytest.raises(Refused):
+                await platform.edit(sent, Body(text="x"))
+            bed.server.asides += bed.server.asides[:1] * 3
+            with pytest.raises(Refused):
+                await platform.send(elsewhere, Body(text="too often"), key="k2", reply_to=asked)
+            bed.server.asides.clear()
+            await clock.advance(1800)
+            with pytest.raises(Refused, match="bot is not in it"):
+                await platform.send(elsewhere, Body(text="too late"), key="k3", reply_to=asked)
+            assert not bed.server.asides and not bed.shown()
+
+
 @pytest.mark.parametrize("name", ["uninstalled", "revoked"])
 async def test_an_app_that_was_thrown_out_says_so_at_once(name: str) -> None:
     async with SlackBed() as bed:

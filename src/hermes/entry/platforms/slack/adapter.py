@@ -22,6 +22,7 @@ from hermes.domain.text import one_line
 from hermes.entry.platforms.slack.api import Api, Told
 from hermes.entry.platforms.slack.convert import (
     Me,
+    aside_of,
     is_farewell,
     moment_of,
     new_name,
@@ -46,6 +47,7 @@ API = "https://slack.com/api"
 _LOOK_SECONDS = 60.0
 _NAME_SECONDS = 0.5
 _MOST_NAMES = 5000
+_ASIDE_SECONDS, _REST_SECONDS = 29 * 60.0, 20.0
 _SHARED_SECONDS = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 _FIND_SECONDS = 26 * 3600.0
 
@@ -72,6 +74,7 @@ class SlackAdapter:
         self._me: Me | None = None
         self._kinds: dict[str, str] = {}
         self._names: dict[str, str] = {}
+        self._asides: dict[str, tuple[str, float]] = {}
         self._mark = Mark(since=0.0, highest=0.0, whole=False)
         self._new = True
 
@@ -153,6 +156,8 @@ class SlackAdapter:
         items = to_inbounds(payload, me, self._outfit.clock.now())
         for item in items:
             self._status.heard(item.source.address)
+            if (url := aside_of(payload)) and item.ref is not None:
+                self._keep_aside(item.ref, url, _ASIDE_SECONDS)
         self._mark.saw(moment_of(payload))
         await accept(items, self._mark.cursor if items else None)
 
@@ -227,7 +232,25 @@ class SlackAdapter:
             # The message on which the thread hung is gone.
             del asked["thread_ts"]
             told = await self.api.ask("chat.postMessage", asked)
+        if told.says("channel_not_found", "not_in_channel") and (url := self._aside(to, reply_to)):
+            await self.api.respond(url, body.text)
+            return Receipt(to=to, ref="aside")
         return self._receipt(to, told)
+
+    def _aside(self, to: Address, reply_to: str | None) -> str:
+        """Where who gave a slash command is answered, if we are not in that chat: seen by nobody else. Only
+        the answer goes there, of which just the first piece says that it is one."""
+        for name in (reply_to or "", to.chat):
+            url, until = self._asides.get(name, ("", 0.0))
+            if self._outfit.clock.monotonic() < until:
+                self._keep_aside(to.chat, url, _REST_SECONDS)
+                return url
+        return ""
+
+    def _keep_aside(self, name: str, url: str, seconds: float) -> None:
+        if len(self._asides) > _MOST_NAMES:
+            self._asides.clear()
+        self._asides[name] = (url, self._outfit.clock.monotonic() + seconds)
 
     def _receipt(self, to: Address, told: Told) -> Receipt:
         ts, channel = told.result.get("ts"), told.result.get("channel")

@@ -93,6 +93,18 @@ class Api:
             # Until it is completed nobody sees anything of it, so it may simply be tried again.
             raise Unreachable(f"Slack did not take the file (HTTP {status})", after=_after(told))
 
+    async def respond(self, url: str, text: str) -> None:
+        """Answer a slash command where Slack said; the address itself is the permission."""
+        self.check_ours(url)
+        data = json.dumps({"text": text, "response_type": "ephemeral"}).encode()
+        status, _, told = await self._post(
+            url, data, {"Content-Type": "application/json; charset=utf-8"}, self.answer_seconds
+        )
+        if 400 <= status < 500 and status != 429:
+            raise Refused("The slash command was too long ago to be answered where the bot is not")
+        if status != 200:
+            raise error_for(status, None, told.get("Retry-After"))
+
     async def download(self, url: str, sink: Sink, html: bool) -> None:
         """Get a file with the bot's token. Without the right to it Slack shows a page to log in on."""
         self.check_ours(url)

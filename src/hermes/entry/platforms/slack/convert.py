@@ -89,6 +89,11 @@ def new_name(payload: Any) -> str:
     return _text(channel.get("name")) if isinstance(channel, dict) and place_of(payload)[0] else ""
 
 
+def aside_of(payload: Any) -> str:
+    """The address at which who gave a slash command is answered in private; empty if the payload is none."""
+    return _text(payload.get("response_url")) if isinstance(payload, dict) and "command" in payload else ""
+
+
 def is_farewell(payload: Any) -> bool:
     """Whether the app was thrown out, or the bot's token taken back."""
     event = payload.get("event") if isinstance(payload, dict) else None
@@ -312,8 +317,10 @@ def _command(payload: Mapping[str, Any], me: Me, now: datetime) -> Inbound | Non
     if command == me.command:
         line = rest if rest.startswith("/") else f"/{rest.removeprefix('!') or 'help'}"
     kind = Kind.PRIVATE if payload.get("channel_name") == "directmessage" else _kind({}, channel, me)
+    number = f"command:{storable(_text(payload['trigger_id']) or _raise())}"
     return Inbound(
-        delivery=DeliveryId(f"command:{storable(_text(payload['trigger_id']) or _raise())}"),
+        delivery=DeliveryId(number),
+        ref=number,
         source=_source(me, _address(me, channel), kind, user, told=payload.get("user_name")),
         at=now,
         text=storable(line),
