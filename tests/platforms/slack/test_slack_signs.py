@@ -16,6 +16,7 @@ from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import TurnId
 from hermes.domain.message import Body
 from hermes.domain.settings import Settings
+from hermes.entry.platforms.slack import adapter
 from hermes.entry.platforms.slack.convert import is_farewell, new_name
 from hermes.entry.platforms.slack.status import Status
 from hermes.testing.clock import FakeClock, settle
@@ -167,7 +168,26 @@ def test_farewells() -> None:
         assert not is_farewell(payload)
 
 
-async def test_a_renamed_channel_has_its_new_name() -> None:
+async def test_a_name_that_was_not_told_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "_NAME_SECONDS", 30.0)
+    async with SlackBed() as bed:
+        inboxes, told = Inboxes(), bed.server.m_users_info
+
+        def fast(asked: object) -> dict[str, object]:
+            bed.server.m_users_info = told  # type: ignore[method-assign]
+            raise Wrong("ratelimited")
+
+        bed.server.m_users_info = fast  # type: ignore[method-assign]
+        async with running(bed.connect(), inboxes.accept, None):
+            for number in range(3):
+                await bed.do(Does.TEXT, str(number))
+            await until(lambda: len(inboxes.items) == 3, "they never came")
+        assert [item.source.user_name for item in inboxes.items] == [None, "Ann", "Ann"]
+        assert len([one for one, _ in bed.server.calls if one == "users.info"]) == 2
+
+
+async def test_a_renamed_channel_has_its_new_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "_NAME_SECONDS", 30.0)
     assert new_name(PAYLOADS["renamed"]) == "crew"
     for payload in (PAYLOADS["text"], None, {"event": {"type": "channel_rename", "channel": CHANNEL}}):
         assert new_name(payload) == ""

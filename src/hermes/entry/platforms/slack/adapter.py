@@ -181,7 +181,8 @@ class SlackAdapter:
         await accept((), mark.cursor)
 
     async def _learn(self, payload: Any) -> None:
-        """The names of people and places, once each; nothing waits long for them."""
+        """The names of people and places, once each; nothing waits long for them, and what did not come in
+        time is asked for again another time."""
         channel, user, kind = place_of(payload)
         if name := new_name(payload):
             self._names[channel] = name
@@ -190,32 +191,34 @@ class SlackAdapter:
             self._kinds.clear()
         if user and user not in self._names:
             self._names[user] = ""
-            told = (await self._look_up("users.info", user=user)).get("user")
-            person = told if isinstance(told, dict) else {}
+            person = await self._look_up("users.info", "user", user)
             profile = person.get("profile")
             shown = profile.get("display_name") if isinstance(profile, dict) else ""
-            self._names[user] = _text(shown) or _text(person.get("real_name")) or _text(person.get("name"))
+            name = _text(shown) or _text(person.get("real_name")) or _text(person.get("name"))
+            if user in self._names:
+                self._names[user] = name
         if not channel:
             return
         if kind == "im" or channel.startswith("D"):
             self._kinds[channel] = "im"
         elif channel not in self._names:
             self._names[channel] = ""
-            told = (await self._look_up("conversations.info", channel=channel)).get("channel")
-            room = told if isinstance(told, dict) else {}
+            room = await self._look_up("conversations.info", "channel", channel)
             self._kinds[channel] = kind or ("mpim" if room.get("is_mpim") is True else "channel")
-            self._names[channel] = "" if room.get("is_mpim") is True else _text(room.get("name"))
+            if channel in self._names:
+                self._names[channel] = "" if room.get("is_mpim") is True else _text(room.get("name"))
 
-    async def _look_up(self, method: str, **asked: Any) -> dict[str, Any]:
+    async def _look_up(self, method: str, what: str, number: str) -> dict[str, Any]:
         try:
             async with asyncio.timeout(_NAME_SECONDS):
-                return await self.api.call(method, **asked)
-        except TimeoutError:
-            log.info("slack.unnamed method=%s why=no answer in time", method)
-            return {}
+                told = (await self.api.call(method, **{what: number})).get(what)
+                return told if isinstance(told, dict) else {}
+        except (TimeoutError, Unreachable) as error:
+            log.info("slack.unnamed method=%s why=%s", method, str(error) or "no answer in time")
+            self._names.pop(number, None)
         except HermesError as error:
             log.info("slack.unnamed method=%s why=%s", method, error)
-            return {}
+        return {}
 
     # --- what goes out ---
 
