@@ -95,6 +95,8 @@ class Capabilities:
     was answered: each an `accept`, if only of nothing); longer, and it is rebuilt. 0 = for ever."""
     command_prefix: str = "/"
     menu: MenuLimits | None = None
+    marks_work: bool = False
+    """The message that is worked on bears a reaction of ours, unless the operator says otherwise."""
     called_by_name: bool = False
     """In groups it is called by its name (`require_mention`), unless the operator says otherwise."""
     knows_people: bool = False

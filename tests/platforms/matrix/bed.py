@@ -165,7 +165,7 @@ class MatrixBed(Testbed):
         return self.front.typed
 
     def reactions(self) -> list[str]:
-        return [one for one in self.front.reactions if one not in KEYS]
+        return [one for one in self.front.reactions.values() if one not in KEYS]
 
     def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
         # A PUT may be repeated, and aiohttp does so by itself when a connection that was used before dies.

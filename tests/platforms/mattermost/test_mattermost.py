@@ -421,7 +421,7 @@ async def test_reactions_come_and_go() -> None:
             bed.server.react(sent.ref, "+1")
             await platform.react(sent, "👀")
             assert bed.reactions() == ["👀"]
-            await platform.react(sent, "")
+            await platform.react(sent, "", instead="👀")
         there = bed.server.posts[sent.ref]["metadata"]["reactions"]
         assert [one["emoji_name"] for one in there] == ["+1"] and bed.reactions() == []
 

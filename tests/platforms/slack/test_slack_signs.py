@@ -10,12 +10,13 @@ from dataclasses import replace
 import pytest
 
 from hermes.control.feed import Feed
-from hermes.control.typing_signs import TypingSigns
+from hermes.control.signs import Signs
 from hermes.domain.address import Address
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
-from hermes.domain.ids import TurnId
+from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
 from hermes.domain.message import Body
 from hermes.domain.settings import Settings
+from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
 from hermes.entry.platforms.slack import adapter
 from hermes.entry.platforms.slack.convert import is_farewell, new_name
 from hermes.entry.platforms.slack.status import Status
@@ -94,9 +95,18 @@ async def test_where_slack_refuses_it_is_not_asked_again(caplog: pytest.LogCaptu
         platform = bed.connect()
         nowhere = Address(platform="slack", chat=CHANNEL, thread="1700000000.000001")
         clock = FakeClock()
+        turn = Turn(
+            id=TurnId("t"),
+            session=SessionId("s"),
+            agent=MAIN_AGENT,
+            cause=Cause.MESSAGE,
+            input=TurnInput(text="hi"),
+            created_at=clock.now(),
+            reply=ReplyPlace(to=nowhere),
+        )
         for _ in range(3):
-            signs = TypingSigns(clock, Settings(), lambda account: platform)
-            signs.begin(nowhere, Feed(TurnId("t")))
+            signs = Signs(clock, Settings(), lambda account: platform)
+            signs.begin(turn, Feed(turn.id))
             await until(lambda: bool(asked(bed)), "it was never tried")
             await clock.advance(9)
             await settle()

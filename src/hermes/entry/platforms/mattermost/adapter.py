@@ -341,17 +341,13 @@ class MattermostAdapter:
         else:
             await self._rest.post("/users/me/typing", asked)
 
-    async def react(self, receipt: Receipt, emoji: str) -> None:
-        me, number = await self._who(), _number(receipt)
+    async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
+        me, post = await self._who(), _number(receipt)
         if emoji:
-            asked = {"user_id": me.id, "post_id": number, "emoji_name": emoji_name(emoji)}
+            asked = {"user_id": me.id, "post_id": post, "emoji_name": emoji_name(emoji)}
             await self._rest.post("/reactions", asked)
-            return
-        told = await self._rest.get(f"/posts/{number}/reactions")
-        for one in told if isinstance(told, list) else ():
-            if isinstance(one, dict) and one.get("user_id") == me.id:
-                name = emoji_name(str(one.get("emoji_name")))
-                await self._rest.delete(f"/users/me/posts/{number}/reactions/{name}")
+        if instead:
+            await self._rest.delete(f"/users/{me.id}/posts/{post}/reactions/{emoji_name(instead)}")
 
     async def open_thread(self, parent: Address, name: str) -> Address:
         told = await self._rest.post(

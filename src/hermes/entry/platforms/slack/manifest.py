@@ -45,6 +45,7 @@ MANIFEST = Manifest(
         silence_seconds=180.0,
         command_prefix="!",
         called_by_name=True,
+        marks_work=True,
     ),
     requires=("aiohttp",),
     settings=(
