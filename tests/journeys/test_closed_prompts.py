@@ -114,11 +114,11 @@ async def test_other_words_close_it(tmp_path: Path) -> None:
 
 async def test_silence_closes_it(tmp_path: Path) -> None:
     clock = FakeClock()
-    settings = open_settings(approvals=ApprovalSettings(timeout=600.0))
+    settings = open_settings(approvals=ApprovalSettings(timeout=5.0))
     async with Journey(folder=tmp_path, script=DANGER, clock=clock, settings=settings) as chat:
         await asked(chat)
-        for _ in range(40):
-            await clock.advance(20)
+        for _ in range(8):
+            await clock.advance(1)
             await asyncio.sleep(0.005)
         await closed(chat, "⌛ Nobody answered in time.")
 
