@@ -161,6 +161,10 @@ class Testbed(ABC):
     def shown(self, chat: Address | None = None) -> list[Shown]:
         """Messages of ours that people see, in the order they first appeared."""
 
+    def typing_chat(self) -> Address:
+        """Where we are seen typing; not every service shows that everywhere."""
+        return self.chat
+
     def typed(self) -> int:
         """How often we were seen typing."""
         return 0

@@ -1,14 +1,16 @@
-"""Where Mattermost tells of pressed buttons, if the operator gives an address at which it reaches us. It
-signs nothing; so every button carries a signature of ours in its context, which people never see."""
+"""Where Mattermost tells of pressed buttons and slash commands, if the operator gives an address at which it
+reaches us. It signs nothing; so every button carries a signature of ours in its context, which people never
+see, and a slash command the token that Mattermost made for it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
 
@@ -17,28 +19,37 @@ from hermes.domain.outfit import Outfit, no_door
 
 PORT = "MATTERMOST_CALLBACK_PORT"
 log = logging.getLogger("hermes.mattermost")
-Press = Callable[[Any], Awaitable[bool]]
-"""Store a press; False if it is none of ours."""
 _PRESS_BYTES = 256 * 1024
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """Who stores what comes; False if it is none of ours."""
+
+    press: Callable[[Any], Awaitable[bool]]
+    command: Callable[[Mapping[str, str]], Awaitable[bool]]
+
+
 @contextlib.asynccontextmanager
-async def opened(outfit: Outfit, url: str, press: Press) -> AsyncIterator[None]:
+async def opened(outfit: Outfit, url: str, calls: Calls) -> AsyncIterator[None]:
     """Presses are taken as long as this is open; nothing is opened without an address."""
     if not url:
         yield
         return
 
     async def hear(request: web.Request) -> web.Response:
+        body = await request.read()
         try:
-            told = json.loads(await request.read())
+            if request.content_type == "application/x-www-form-urlencoded":
+                good = await calls.command(dict(parse_qsl(body.decode(), keep_blank_values=True)))
+            else:
+                good = await calls.press(json.loads(body))
         except (ValueError, RecursionError):
             return web.Response(status=400)
-        try:
-            good = await press(told)
         except HermesError as error:
             log.warning("mattermost.not_stored why=%s", error)
-            return web.json_response({"ephemeral_text": "That did not work; please press again."})
+            sorry = "That did not work; please try again."
+            return web.json_response({"ephemeral_text": sorry, "text": sorry})
         return web.json_response({}, status=200 if good else 403)
 
     app = web.Application(client_max_size=_PRESS_BYTES)
