@@ -10,7 +10,7 @@ from datetime import datetime
 from hermes.control.targets import seen_channel
 from hermes.domain.address import Source
 from hermes.domain.ports import Tx
-from hermes.domain.settings import PlatformSettings, Settings
+from hermes.domain.settings import Settings
 
 _LISTS = ("allowed_chats", "group_allowed_chats", "ignored_channels", "free_response_channels")
 
@@ -31,7 +31,7 @@ def move_chat(tx: Tx, source: Source, new: str, now: datetime) -> None:
 
 def words_on_settings(source: Source, new: str, settings: Settings) -> str:
     """What the operator has to change; nothing if no list names the chat."""
-    block = settings.platforms.get(source.address.platform, PlatformSettings())
+    block = settings.block(source.address)
     lists = {one.name: getattr(block, one.name) for one in fields(block) if one.name in _LISTS}
     old = source.address.chat
     stale = [name for name, listed in lists.items() if old in listed and new not in listed]

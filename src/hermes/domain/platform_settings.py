@@ -138,6 +138,13 @@ class PlatformSettings:
             ),
         ),
     )
+    reactions: bool | None = field(
+        default=None,
+        metadata=about(
+            "The message that is worked on bears 👀, then ✅ or ❌; empty = as the platform does.",
+            env=("<P>_REACTIONS",),
+        ),
+    )
     require_mention: bool | None = field(
         default=None,
         metadata=closed(
