@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes.domain.capabilities import (
+    Album,
     Capabilities,
     Flavour,
     Grade,
@@ -48,6 +49,13 @@ MANIFEST = Manifest(
             ),
             MediaKind.FILE: MediaLimit(max_bytes=MAX_FILE, caption=MAX_TEXT),
         },
+        # Voice messages go alone.
+        albums=(
+            Album(
+                kinds=frozenset({MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE}),
+                max_bytes=MAX_FILE,
+            ),
+        ),
         fetches=True,
         typing=True,
         reactions=True,
