@@ -484,7 +484,7 @@ class Discord:
             case ("GET", "users", "@me"):
                 return 200, BOT
             case ("GET", "applications", "@me") | ("GET", "oauth2", "applications", "@me"):
-                return 200, {**APPLICATION, "approximate_guild_count": 1, "approximate_user_install_count": 0}
+                return 200, APPLICATION
             case ("PUT", "applications", _, "commands"):
                 self.commands = [_checked_command(one) for one in asked]
                 return 200, [self._command(one) for one in asked]

@@ -325,7 +325,7 @@ class DiscordAdapter:
         files = [await self._file(one) for one in body.attachments]
         told: dict[str, Any] = {
             **asked,
-            "attachments": [{"id": n, "filename": f[0]} for n, f in enumerate(files)],
+            "attachments": [{"id": str(n), "filename": f[0]} for n, f in enumerate(files)],
         }
         voice = len(files) == 1 and body.attachments[0].kind is MediaKind.VOICE
         if voice and not body.text and not body.buttons:

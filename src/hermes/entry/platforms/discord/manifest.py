@@ -80,5 +80,6 @@ MANIFEST = Manifest(
             hint="For an API proxy of your own.",
         ),
     ),
-    evidence="D: our fake of the gateway and the HTTP API, judged by discord.py and hikari",
+    evidence="C for the HTTP API: Discord's OpenAPI description through Prism; D for the gateway: our fake,"
+    " judged by discord.py and hikari",
 )
