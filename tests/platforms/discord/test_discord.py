@@ -380,7 +380,7 @@ async def test_channels_threads_and_unknown_chats_are_read_after_a_gap() -> None
         found = {item.text: item for item in inboxes.items}
         assert found["to all"].source.roles == (ROLE,) and found["to all"].mentions_me
         assert found["thread 149"].source.address == Address(platform="discord", chat=GENERAL, thread=THREAD)
-        assert [item.text for item in inboxes.items if item.source.address.thread] == [
+        assert [item.text for item in inboxes.items if item.source.address.thread == THREAD] == [
             f"thread {number}" for number in range(150)
         ]
         assert found["I never wrote before"].source.kind is Kind.PRIVATE

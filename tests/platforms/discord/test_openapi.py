@@ -45,6 +45,7 @@ ROUTES = [
     "POST /channels/{channel_id}/threads",
     "GET /channels/{channel_id}/messages",
     "POST /channels/{channel_id}/messages",
+    f"POST {MESSAGE}/threads",
     f"GET {MESSAGE}",
     f"PATCH {MESSAGE}",
     f"DELETE {MESSAGE}",
@@ -132,7 +133,7 @@ async def test_all_that_the_adapter_says_and_hears_is_as_discord_describes_it(tm
             await until(lambda: "missed" in inboxes.texts or task.done(), "what was missed is not read")
             assert not task.done(), task.exception()
             await _write(bed, platform)
-            await _open_threads(platform)
+            await _open_threads(bed, platform)
             await _answer_people(bed, platform)
             bed.server.channel("630000000000000001", 0)
             bed.server.say("630000000000000001", "where nobody told of a channel")
@@ -183,7 +184,14 @@ async def _uploads_as_json(bed: JudgedBed) -> None:
         assert status != 422, told
 
 
-async def _open_threads(platform: Any) -> None:
+async def _open_threads(bed: JudgedBed, platform: Any) -> None:
+    for text in ("plan the week", "and the next"):
+        root = bed.server.say(GENERAL, text)
+        begun = Address(platform="discord", chat=GENERAL, thread=root["id"])
+        await platform.send(begun, Body(text="Well."), key="k3", reply_to=root["id"])
+        assert (bed.shown()[-1].chat == root["id"]) == (GENERAL not in bed.server.no_threads)
+        bed.server.no_threads.add(GENERAL)
+    bed.server.no_threads.clear()
     await platform.open_thread(Address(platform="discord", chat=GENERAL), "Plans")
     await platform.open_thread(Address(platform="discord", chat=FORUM), "Idea")
 

@@ -42,11 +42,13 @@ from hermes.entry.platforms.discord.manifest import MANIFEST
 from hermes.entry.platforms.discord.mark import OLDEST, Mark
 from hermes.entry.platforms.discord.rest import API, TOKEN, Rest, Told
 from hermes.entry.platforms.discord.scenes import Scenes
+from hermes.entry.platforms.discord.threads import Threads
 
 log = logging.getLogger("hermes.discord")
 _TOKEN_SHAPE = re.compile(r"[A-Za-z0-9_-]{10,60}\.[A-Za-z0-9_-]{4,16}\.[A-Za-z0-9_-]{20,80}", re.ASCII)
 _COMMAND_SHAPE = re.compile(r"[-_a-z0-9]{1,32}", re.ASCII)
 _HEARD = frozenset({"MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE", "MESSAGE_REACTION_ADD"})
+_NO = ("false", "no", "off", "0")
 _PAGE = 100
 _ASKED_PEOPLE = 25
 _WAVEFORM = base64.b64encode(bytes(64)).decode()
@@ -74,7 +76,18 @@ class DiscordAdapter:
         self._stored = ""
         self._pending: set[str] = set()
         self._identified = False
-        self._scenes = Scenes(self._rest, asks_roles=bool(outfit.settings.allowed_roles))
+        self._scenes = Scenes(
+            self._rest,
+            asks_roles=bool(outfit.settings.allowed_roles),
+            # Where only some threads are listed, a new one would not be among them.
+            threads=outfit.said("DISCORD_AUTO_THREAD", "true").lower() not in _NO
+            and not outfit.settings.allowed_topics,
+            flat=(
+                *re.findall(r"[^\s,]+", outfit.said("DISCORD_NO_THREAD_CHANNELS")),
+                *outfit.settings.free_response_channels,
+            ),
+        )
+        self._threads = Threads(self._rest, self._scenes)
         self._small: set[asyncio.Task[None]] = set()
 
     @property
@@ -267,6 +280,7 @@ class DiscordAdapter:
                 page = await self._rest.read(f"/channels/{channel}/messages", after=str(after), limit=_PAGE)
             except Refused as error:
                 log.info("discord.no_history channel=%s why=%s", channel, error)
+                self._mark.threads.pop(channel, None)
                 return
             news = [one for one in page or () if isinstance(one, dict) and is_snowflake(one.get("id"))]
             news.sort(key=lambda one: int(one["id"]))
@@ -298,7 +312,6 @@ class DiscordAdapter:
     # --- what goes out ---
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
-        path = f"/channels/{channel_id(to)}/messages"
         asked: dict[str, Any] = {
             "nonce": nonce(to, key),
             "enforce_nonce": True,
@@ -306,18 +319,34 @@ class DiscordAdapter:
         }
         if body.text:
             asked["content"] = body.text
-        if rows := components(body.buttons):
-            asked["components"] = rows
-        if is_snowflake(reply_to):
-            asked["message_reference"] = {"message_id": reply_to, "fail_if_not_exists": False}
-        told = await self._post(path, asked, body)
-        if told.blames("message_reference"):
-            del asked["message_reference"]
-            told = await self._post(path, asked, body)
+
+        async def post(channel: str) -> Told:
+            return await self._write(channel, to, body, asked, reply_to)
+
+        told, channel = await self._threads.inside(to, post)
         message = told.result
         if not isinstance(message, dict) or not is_snowflake(message.get("id")):
             raise Unreachable("Discord does not say which message it sent", maybe_done=True)
-        return Receipt(to=to, ref=message["id"])
+        ref = message["id"] if channel == channel_id(to) else f"{channel}/{message['id']}"
+        return Receipt(to=to, ref=ref)
+
+    async def _write(
+        self, channel: str, to: Address, body: Body, asked: Mapping[str, Any], reply_to: str | None
+    ) -> Told:
+        """A message into a channel; what belongs to a thread that could not be begun is a reply there."""
+        said, astray = dict(asked), channel != channel_id(to)
+        if rows := components(body.buttons, to.thread if astray else None):
+            said["components"] = rows
+        # The message that a thread is begun from is not in it.
+        answered = to.thread if astray else reply_to if reply_to != to.thread else None
+        if is_snowflake(answered):
+            said["message_reference"] = {"message_id": answered, "fail_if_not_exists": False}
+        path = f"/channels/{channel}/messages"
+        told = await self._post(path, said, body)
+        if told.blames("message_reference"):
+            del said["message_reference"]
+            told = await self._post(path, said, body)
+        return told
 
     async def _post(self, path: str, asked: dict[str, Any], body: Body) -> Told:
         if not body.attachments:
@@ -350,14 +379,20 @@ class DiscordAdapter:
         return file.name or f"file.{mime.rpartition('/')[2]}", data, mime
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
-        asked = {"content": body.text, "components": components(body.buttons), "allowed_mentions": _MENTIONS}
+        rows = components(body.buttons, receipt.to.thread if "/" in receipt.ref else None)
+        asked = {"content": body.text, "components": rows, "allowed_mentions": _MENTIONS}
         await self._rest.call("PATCH", _message(receipt), asked)
 
     async def delete(self, receipt: Receipt) -> None:
         await self._rest.call("DELETE", _message(receipt))
 
     async def typing(self, to: Address) -> None:
-        await self._rest.call("POST", f"/channels/{channel_id(to)}/typing")
+        async def show(channel: str) -> Told:
+            return await self._rest.ask("POST", f"/channels/{channel}/typing")
+
+        told, _ = await self._threads.inside(to, show)
+        if told.status >= 300:
+            raise told.error
 
     async def react(self, receipt: Receipt, emoji: str) -> None:
         path = _message(receipt)
@@ -368,17 +403,7 @@ class DiscordAdapter:
             await self._rest.call("DELETE", f"{path}/reactions/{quote(own, safe='')}/@me")
 
     async def open_thread(self, parent: Address, name: str) -> Address:
-        channel, title = channel_id(replace(parent, thread=None)), one_line(name, 100) or "…"
-        place = await self._scenes.place(channel)
-        if place is not None and place.direct:
-            raise Refused("a private chat has no threads")
-        asked: dict[str, Any] = {"name": title, "auto_archive_duration": 1440}
-        asked |= {"message": {"content": title}} if place is not None and place.forum else {"type": 11}
-        told = await self._rest.call("POST", f"/channels/{channel}/threads", asked)
-        if not isinstance(told, dict) or not is_snowflake(told.get("id")):
-            raise Unreachable("Discord does not say which thread it opened", maybe_done=True)
-        self._scenes.see([told])
-        return replace(parent, thread=told["id"])
+        return await self._threads.open(parent, name)
 
     async def fetch(self, ref: str, sink: Sink) -> None:
         parts = ref.split("/")
@@ -458,6 +483,10 @@ class DiscordAdapter:
 
 
 def _message(receipt: Receipt) -> str:
-    if not is_snowflake(receipt.ref):
+    """Where a message is: in the thread that was meant, or in the channel before it."""
+    channel, astray, number = receipt.ref.rpartition("/")
+    if not is_snowflake(number) or (astray and not is_snowflake(channel)):
         raise Refused("that is no message of Discord's")
-    return f"/channels/{channel_id(receipt.to)}/messages/{receipt.ref}"
+    if not astray:
+        channel = receipt.to.chat if number == receipt.to.thread else channel_id(receipt.to)
+    return f"/channels/{channel}/messages/{number}"

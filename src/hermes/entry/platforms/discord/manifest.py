@@ -68,6 +68,18 @@ MANIFEST = Manifest(
             " “Message Content Intent” on the same page.",
         ),
         SettingField(
+            env="DISCORD_AUTO_THREAD",
+            title="Whether who mentions it in a channel is answered in a thread of its own (true)",
+            required=False,
+            hint="With false it answers in the channel itself.",
+        ),
+        SettingField(
+            env="DISCORD_NO_THREAD_CHANNELS",
+            title="The numbers of channels where it answers without a thread",
+            required=False,
+            hint="Several with commas between.",
+        ),
+        SettingField(
             env="DISCORD_PROXY",
             title="An HTTP proxy through which Discord is reached",
             required=False,
