@@ -110,6 +110,9 @@ class Discord:
     commands: list[dict[str, Any]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     roles: list[str] = field(default_factory=lambda: ["700000000000000001"])
+    rights: int = (1 << 52) - 1 & ~(1 << 3)
+    joined: int = 1
+    """On how many servers it is."""
     no_threads: set[str] = field(default_factory=set)
     """Channels in which the bot may not begin one."""
     allowed_intents: int = (1 << 30) - 1
@@ -487,6 +490,9 @@ class Discord:
                 return 200, BOT
             case ("GET", "applications", "@me") | ("GET", "oauth2", "applications", "@me"):
                 return 200, APPLICATION
+            case ("GET", "users", "@me", "guilds"):
+                about = {"id": GUILD, "name": "Team", "icon": None, "banner": None, "owner": False}
+                return 200, [{**about, "permissions": str(self.rights), "features": []}] * self.joined
             case ("PUT", "applications", _, "commands"):
                 self.commands = [_checked_command(one) for one in asked]
                 return 200, [self._command(one) for one in asked]

@@ -37,6 +37,7 @@ ROUTES = [
     "GET /gateway/bot",
     "GET /applications/@me",
     "PUT /applications/{application_id}/commands",
+    "GET /users/@me/guilds",
     "POST /users/@me/channels",
     "GET /guilds/{guild_id}/members/{user_id}",
     "POST /interactions/{interaction_id}/{interaction_token}/callback",

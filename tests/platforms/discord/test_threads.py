@@ -24,7 +24,7 @@ from hermes.testing.model import Say, obedient, say
 from hermes.testing.platform_suite import Does, Fault, Inboxes, running, until
 from tests.journeys.cut import cut_everywhere
 from tests.platforms.discord.bed import ME, DiscordBed
-from tests.platforms.discord.objects import BOT, GENERAL, GUILD, THREAD, message_of, person
+from tests.platforms.discord.objects import BOT, FORUM, GENERAL, GUILD, THREAD, message_of, person
 from tests.platforms.discord.samples import EVENTS, ROLE, file
 
 HERE = Scene(place=Place(name="general", opens=True), guild=GUILD, mine=frozenset({ROLE}), threads=True)
@@ -156,6 +156,19 @@ async def test_the_first_word_begins_it_once() -> None:
         assert all(one.reply_to is None for one in bed.shown()), "what it answers is not in the thread"
         await platform.react(Receipt(to=to, ref=root["id"]), "👀")
         assert root["reactions"], "the message that began it is in the channel"
+
+
+async def test_what_begins_a_post_in_a_forum_is_in_the_post() -> None:
+    async with DiscordBed() as bed, meeting(bed) as (platform, inboxes):
+        post = await platform.open_thread(Address(platform="discord", chat=FORUM), "Idea")
+        first = message_of(post.thread, post.thread, person("501"), f"{CALL} an idea", mentions=[BOT])
+        bed.server._put(first)
+        bed.server.dispatch("MESSAGE_CREATE", {**first, "guild_id": GUILD})
+        said = await heard(inboxes)
+        assert (said.source.address, said.ref) == (post, post.thread)
+        await platform.react(Receipt(to=post, ref=said.ref), "👀")
+        await platform.send(post, Body(text="a good one"), key="k", reply_to=said.ref)
+        assert first["reactions"] and bed.shown()[-1].reply_to == said.ref
 
 
 async def test_words_in_it_need_no_other_address() -> None:

@@ -24,12 +24,14 @@ from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt
 from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.ports import Accept, Sink
 from hermes.domain.text import one_line
+from hermes.entry.platforms.discord.check import application, findings
 from hermes.entry.platforms.discord.convert import (
     TALKED_IN,
     VOICE_FLAG,
     Me,
     channel_id,
     components,
+    files_of,
     id_at,
     is_snowflake,
     nonce,
@@ -52,9 +54,6 @@ _NO = ("false", "no", "off", "0")
 _PAGE = 100
 _ASKED_PEOPLE = 25
 _WAVEFORM = base64.b64encode(bytes(64)).decode()
-_CONTENT_FLAGS = 1 << 18 | 1 << 19
-_PERMISSIONS = 1 << 6 | 1 << 10 | 1 << 11 | 1 << 14 | 1 << 15 | 1 << 16 | 1 << 35 | 1 << 38
-"""Reactions, view, send, links, files, history, threads and writing in them."""
 # People may be named, roles and everybody not: the model decides what it writes, not whom it wakes.
 _MENTIONS = {"parse": ["users"], "replied_user": True}
 
@@ -337,8 +336,7 @@ class DiscordAdapter:
         said, astray = dict(asked), channel != channel_id(to)
         if rows := components(body.buttons, to.thread if astray else None):
             said["components"] = rows
-        # The message that a thread is begun from is not in it.
-        answered = to.thread if astray else reply_to if reply_to != to.thread else None
+        answered = to.thread if astray else reply_to
         if is_snowflake(answered):
             said["message_reference"] = {"message_id": answered, "fail_if_not_exists": False}
         path = f"/channels/{channel}/messages"
@@ -395,6 +393,12 @@ class DiscordAdapter:
             raise told.error
 
     async def react(self, receipt: Receipt, emoji: str) -> None:
+        to, root = receipt.to, receipt.to.thread
+        if root is not None and receipt.ref == root:
+            # What a thread was begun from is in its channel; what begins a post in a forum is in the post.
+            place = await self._scenes.place(to.chat)
+            inside = place is not None and place.forum
+            receipt = receipt if inside else replace(receipt, to=replace(to, thread=None))
         path = _message(receipt)
         if emoji:
             await self._rest.call("PUT", f"{path}/reactions/{quote(emoji, safe='')}/@me")
@@ -411,9 +415,8 @@ class DiscordAdapter:
             raise Refused("that is no file of Discord's")
         channel, number, wanted = parts
         message = await self._rest.call("GET", f"/channels/{channel}/messages/{number}")
-        files = message.get("attachments") if isinstance(message, dict) else None
-        for file in files or ():
-            if isinstance(file, dict) and file.get("id") == wanted:
+        for file in files_of(message):
+            if file.get("id") == wanted:
                 await self._rest.fetch(file.get("url"), sink)
                 return
         raise Refused("the file is not there any more")
@@ -432,40 +435,16 @@ class DiscordAdapter:
             for entry in entries
             if _COMMAND_SHAPE.fullmatch(entry.name) and entry.summary
         ]
-        app = await self._application()
+        app = await application(self._rest)
         await self._rest.call("PUT", f"/applications/{app['id']}/commands", shown)
 
     # --- a look from outside ---
 
     async def check(self) -> Sequence[Finding]:
         try:
-            me = await self._rest.call("GET", "/users/@me")
-            app = await self._application()
+            return await findings(self._rest)
         finally:
             await self._close()
-        name = one_line(str(me.get("username")), 40) if isinstance(me, dict) else "nobody"
-        found = [Finding(good=True, text=f"Discord knows the bot as {name}.")]
-        if not int(app.get("flags") or 0) & _CONTENT_FLAGS:
-            found.append(
-                Finding(
-                    good=False,
-                    text="It may not read messages: “Message Content Intent” is off.",
-                    hint="Turn it on at discord.com/developers/applications → your application → Bot.",
-                )
-            )
-        count = app.get("approximate_guild_count")
-        if isinstance(count, int):
-            invite = f"discord.com/oauth2/authorize?client_id={app['id']}&permissions={_PERMISSIONS}"
-            text = f"It is on {count} server{'s' * (count != 1)}."
-            hint = f"Invite it: https://{invite}&scope=bot+applications.commands"
-            found.append(Finding(good=count > 0, text=text, hint="" if count else hint))
-        return found
-
-    async def _application(self) -> dict[str, Any]:
-        told = await self._rest.call("GET", "/applications/@me")
-        if not isinstance(told, dict) or not is_snowflake(told.get("id")):
-            raise Unreachable("Discord does not say which application the bot belongs to")
-        return told
 
     # --- little things ---
 
@@ -487,6 +466,4 @@ def _message(receipt: Receipt) -> str:
     channel, astray, number = receipt.ref.rpartition("/")
     if not is_snowflake(number) or (astray and not is_snowflake(channel)):
         raise Refused("that is no message of Discord's")
-    if not astray:
-        channel = receipt.to.chat if number == receipt.to.thread else channel_id(receipt.to)
-    return f"/channels/{channel}/messages/{number}"
+    return f"/channels/{channel or channel_id(receipt.to)}/messages/{number}"

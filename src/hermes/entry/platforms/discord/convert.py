@@ -34,7 +34,7 @@ _LABELLED = "\x1f"
 """In the id of a button whose value is too long: what follows is a number, and its label is the rest."""
 _INSIDE = "\x1e"
 """In the id of a button: what follows is the thread that it belongs to, though it is shown in the channel."""
-_TITLE = 80
+_TITLE, _BOXED = 80, 4000
 _SNOWFLAKE = re.compile(r"[0-9]{1,19}", re.ASCII)
 _PERSON = re.compile(r"<@!?([0-9]{1,19})>", re.ASCII)
 _CALLED = re.compile(r"\A\s*<@(!?|&)([0-9]{1,19})>[ ,:\n]*", re.ASCII)
@@ -218,7 +218,7 @@ def thread_name(message: Any) -> str:
     try:
         people = {one["id"]: one for one in message.get("mentions") or () if is_snowflake(one.get("id"))}
         words = _with_names(_CALLED.sub("", _text(message.get("content"))), people)
-        files = [_text(file.get("filename")) for file in message.get("attachments") or ()]
+        files = [_text(file.get("filename")) for file in files_of(message)]
     except (TypeError, KeyError, AttributeError):
         return "…"
     return storable(one_line(words, _TITLE) or one_line(", ".join(files), _TITLE)) or "…"
@@ -235,13 +235,18 @@ def _told(message: Mapping[str, Any]) -> str:
         )
         return f"[Poll: {one_line(_text(poll['question'].get('text')), 200)} ({answers})]"
     names = [one_line(_text(one.get("name")), 40) for one in message.get("sticker_items") or ()]
-    return f"[Sticker: {', '.join(names)}]" if names else ""
+    if names:
+        return f"[Sticker: {', '.join(names)}]"
+    # What other programs post often has its words in a box alone.
+    boxes = [one for one in message.get("embeds") or () if one.get("type", "rich") == "rich"]
+    words = [_text(one.get(part)).strip() for one in boxes for part in ("title", "description")]
+    return "\n".join(filter(None, words))[:_BOXED]
 
 
 def _attachments(message: Mapping[str, Any], channel: str, number: str) -> Iterator[Attachment]:
     flags = message.get("flags", 0)
     spoken = isinstance(flags, int) and bool(flags & VOICE_FLAG)
-    for file in message.get("attachments") or ():
+    for file in files_of(message):
         mime = _text(file.get("content_type")).partition(";")[0].strip().lower()
         size = file.get("size")
         known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**53
@@ -253,6 +258,16 @@ def _attachments(message: Mapping[str, Any], channel: str, number: str) -> Itera
             mime=storable(mime) or None,
             size=size if known else None,
         )
+
+
+def files_of(message: Any) -> list[Mapping[str, Any]]:
+    """The files of a message, and of one that it forwards."""
+    try:
+        forwarded = [one["message"] for one in message.get("message_snapshots") or ()]
+        parts = [one.get("attachments") or () for one in (message, *forwarded)]
+        return [file for part in parts for file in part if isinstance(file, dict)]
+    except (TypeError, KeyError, AttributeError):
+        return []
 
 
 def _reply(message: Mapping[str, Any], me: Me) -> ReplyTo | None:
