@@ -162,7 +162,7 @@ async def _write(bed: JudgedBed, platform: Any) -> None:
     await platform.edit(sent, Body(text="No."))
     await platform.typing(bed.chat)
     await platform.react(sent, "👀")
-    await platform.react(sent, "")
+    await platform.react(sent, "", instead="👀")
     await platform.delete(sent)
 
     async def sink(piece: bytes) -> None:

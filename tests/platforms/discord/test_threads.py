@@ -270,6 +270,7 @@ async def test_a_mention_is_a_conversation_in_a_thread_of_its_own(tmp_path: Path
             root, other = mention(bed, "mend it"), mention(bed, "paint it")
             await until(lambda: "I know: mend it" in texts(bed, root["id"]), lambda: f"{bed.shown()}")
             await until(lambda: "I know: paint it" in texts(bed, other["id"]), lambda: f"{bed.shown()}")
+            await until(lambda: bool(root.get("reactions")), "the message that it answers is not marked")
             assert any("the red one is broken" in chat.heard(number) for number in (1, 2)), "said before"
         async with journey(bed, tmp_path):
             bed.server.say(root["id"], "and soon")

@@ -11,6 +11,7 @@ import logging
 import random
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -36,7 +37,6 @@ from hermes.entry.platforms.discord.convert import (
     is_snowflake,
     nonce,
     ogg_seconds,
-    own_reactions,
     to_inbounds,
 )
 from hermes.entry.platforms.discord.gateway import BEAT, INVALID, Event, Line, SessionEnded, own_gateway
@@ -392,7 +392,7 @@ class DiscordAdapter:
         if told.status >= 300:
             raise told.error
 
-    async def react(self, receipt: Receipt, emoji: str) -> None:
+    async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
         to, root = receipt.to, receipt.to.thread
         if root is not None and receipt.ref == root:
             # What a thread was begun from is in its channel; what begins a post in a forum is in the post.
@@ -402,9 +402,9 @@ class DiscordAdapter:
         path = _message(receipt)
         if emoji:
             await self._rest.call("PUT", f"{path}/reactions/{quote(emoji, safe='')}/@me")
-            return
-        for own in own_reactions(await self._rest.call("GET", path)):
-            await self._rest.call("DELETE", f"{path}/reactions/{quote(own, safe='')}/@me")
+        if instead:
+            with suppress(Refused):  # somebody took it away before
+                await self._rest.call("DELETE", f"{path}/reactions/{quote(instead, safe='')}/@me")
 
     async def open_thread(self, parent: Address, name: str) -> Address:
         return await self._threads.open(parent, name)
