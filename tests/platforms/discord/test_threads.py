@@ -19,6 +19,7 @@ from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import PlatformSettings, StreamingSettings
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.entry.platforms.discord.convert import Place, Scene, thread_name, to_inbounds
+from hermes.state.settings import load_settings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, obedient, say
 from hermes.testing.platform_suite import Does, Fault, Inboxes, running, until
@@ -120,6 +121,18 @@ async def test_where_none_is_begun(said: dict[str, str], settings: dict[str, Any
             await bed.do(Does.MENTION, "here, please")
             await until(lambda: len(inboxes.items) == 1, "it never came")
         assert inboxes.items[0].source.address == Address(platform="discord", chat=GENERAL)
+
+
+def test_the_file_of_settings_can_say_so(tmp_path: Path) -> None:
+    block = "platforms:\n  discord: {auto_thread: false, no_thread_channels: ['5', '6']}\n"
+    (tmp_path / "config.yaml").write_text(block)
+    loaded = load_settings(tmp_path, {})
+    assert not loaded.problems
+    said = loaded.settings.platforms["discord"].extra
+    assert {key: value.split(",") for key, value in said.items()} == {
+        "auto_thread": ["false"],
+        "no_thread_channels": ["5", "6"],
+    }
 
 
 # --- writing in one that is not there yet ---
