@@ -120,6 +120,8 @@ class SettingField:
     title: str
     required: bool = True
     secret: bool = False
+    identifies: bool = False
+    """Whether it tells two accounts apart although it is not required."""
     hint: str = ""
     """Where to find it, as one sentence."""
     asked: bool = False

@@ -186,7 +186,7 @@ async def check_shows_buttons(make: MakeTestbed) -> None:
 async def check_types_and_reacts(make: MakeTestbed) -> None:
     async with _up(make) as (bed, platform):
         if isinstance(platform, Typing):
-            await platform.typing(bed.chat)
+            await platform.typing(bed.typing_chat())
             assert bed.typed() == 1
         if isinstance(platform, Reactions):
             receipt = await _send(platform, bed.chat, "x", "k")

@@ -60,6 +60,7 @@ MANIFEST = Manifest(
             env="MATRIX_USER_ID",
             title="The bot's user, if a password is used",
             required=False,
+            identifies=True,
             hint="Like @hermes:example.org.",
             unless="MATRIX_ACCESS_TOKEN",
         ),
