@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from hermes.admin.gateway import setup_arguments
 from hermes.admin.output import Console
 from hermes.admin.status import read_state
 from hermes.app.accounts import Declared, adapter_maker, declared_accounts
@@ -36,13 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
     shown.add_argument("--json", action="store_true", help="print JSON")
     told = "Asks for what a platform needs, tries it at the platform, and keeps it."
-    asked = commands.add_parser("setup", help=told, description=told)
-    asked.add_argument(
-        "name",
-        nargs="?",
-        help="the platform, like telegram, or an account, like telegram@work (it is asked for)",
-    )
-    asked.add_argument("--all", action="store_true", help="ask for everything that may be said, too")
+    setup_arguments(commands.add_parser("setup", help=told, description=told))
     told = "Ask the platform itself whether the credentials work; nothing is sent to anybody."
     tested = commands.add_parser("test", help=told, description=told)
     tested.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
