@@ -6,16 +6,10 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from hermes.admin.gateway import on_store
+from hermes.admin.home import open_home
 from hermes.admin.output import Console
-from hermes.admin.running import find_running
 from hermes.control.access import Verdict
-from hermes.control.explain import EXAMPLE, FLAGS, VALUES, explain, read_knock
-from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities
-from hermes.plugins import platform_manifests
-from hermes.state.settings import load_settings
-from hermes.state.sqlite import SqliteStore
+from hermes.control.explain import EXAMPLE, FLAGS, VALUES, read_knock
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +23,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
     words = asked.source if len(asked.source) > 1 else asked.source[0].split()
-    verdict = _verdict(words, home, environ)
+    read_knock(words)  # what cannot be read is told before anybody is asked
+    verdict = open_home(home, environ, "hermes access").post("/control/access", Verdict, {"words": words})
     if asked.json:
         console.json(_facts(verdict))
         return 0
@@ -40,24 +35,6 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     ]
     console.table(["", "RULE", "SAYS", "DECIDES"], rows, whole=2)
     return 0
-
-
-def _verdict(words: list[str], home: Path, environ: Mapping[str, str]) -> Verdict:
-    knock = read_knock(words)
-    running = find_running(home, environ)
-    if running is not None:
-        return running.post("/control/access", Verdict, {"words": words})
-    able = {manifest.name: manifest.capabilities for manifest in platform_manifests()}
-    settings = load_settings(home, environ, platforms=able).settings
-
-    def capabilities(to: Address) -> Capabilities:
-        return able.get(to.platform) or Capabilities()
-
-    async def ask(store: SqliteStore) -> Verdict:
-        return await store.read(lambda tx: explain(tx, knock, settings, capabilities))
-
-    found = on_store(home, "hermes access", ask)
-    return found or explain(None, knock, settings, capabilities)
 
 
 def _facts(verdict: Verdict) -> dict[str, object]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from hermes.admin.gateway import hold_home, home_holder, logging_on, loop_factory, on_store
+from hermes.admin.gateway import hold_home, home_holder, logging_on, loop_factory
+from hermes.admin.home import agents_of, open_home
 from hermes.admin.output import Console
-from hermes.admin.sessions import agents_of
+from hermes.admin.running import Running
 from hermes.app.jobs import HomeJobs, wish_of
 from hermes.control.job_targets import named_targets
 from hermes.control.job_words import job_facts, run_facts
@@ -150,42 +151,11 @@ class Place:
     environ: Mapping[str, str]
     loaded: Loaded
 
-    @property
-    def is_served(self) -> bool:
-        return home_holder(self.home) is not None
-
-    def ask(self, work: Callable[[Asking], Awaitable[T]]) -> T:
-        if self.is_served:
-            return asyncio.run(self._ask_gateway(work))
-
-        async def ask(store: SqliteStore) -> T:
-            return await work(Stored(place=self, store=store))
-
-        _make_store(self.home)
-        kept: list[T] = []
-
-        async def keep(store: SqliteStore) -> None:
-            kept.append(await ask(store))
-
-        on_store(self.home, "hermes cron", keep)
-        return kept[0]
-
-    async def _ask_gateway(self, work: Callable[[Asking], Awaitable[T]]) -> T:
-        import aiohttp
-
-        from hermes.admin.running import find_running
-
-        running = find_running(self.home, self.environ)
-        if running is None:
-            raise UserError(f"The gateway on {self.home} has just gone.", hint="Try again.")
-        path = running.socket
-        try:
-            async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as http:
-                return await work(Served(http=http))
-        except aiohttp.ClientConnectionError as error:
-            raise UserError(
-                f"The gateway on {self.home} does not answer on its socket.", hint="Try again in a moment."
-            ) from error
+    def ask(self, work: Callable[[Asking], Coroutine[Any, Any, T]]) -> T:
+        found = open_home(self.home, self.environ, "hermes cron", creating=True)
+        if isinstance(found, Running):
+            return asyncio.run(work(Served(running=found)))
+        return found.work(lambda store: work(Stored(place=self, store=store)))
 
     def desk(self, store: SqliteStore, agent: AgentId) -> JobDesk:
         settings = self.loaded.settings
@@ -199,19 +169,6 @@ class Place:
             world=HomeJobs(home, self.environ, None),
             targets=named_targets(ChannelAliases(self.home).read),
         )
-
-
-def _make_store(home: Path) -> None:
-    """A home that nothing ever ran on gets its database now."""
-    from hermes.state.profiles import DATABASE_FILE
-
-    async def make() -> None:
-        async with SqliteStore(home / DATABASE_FILE):
-            pass
-
-    if not (home / DATABASE_FILE).exists():
-        with hold_home(home, "hermes cron"):
-            asyncio.run(make())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,40 +216,33 @@ class Stored:
 class Served:
     """The jobs of a running gateway, asked for through its socket."""
 
-    http: Any
+    running: Running
 
     async def all(self) -> list[Facts]:
-        jobs: list[Facts] = (await self._ask("GET", "/api/jobs?include_disabled=true"))["jobs"]
+        jobs: list[Facts] = self.running.get("/api/jobs", Facts, include_disabled="true")["jobs"]
         return jobs
 
     async def create(self, agent: str, fields: Facts) -> Facts:
         body = {**_body(fields), **({"agent": agent} if agent else {})}
-        job: Facts = (await self._ask("POST", "/api/jobs", body))["job"]
+        job: Facts = self.running.post("/api/jobs", Facts, body)["job"]
         return job
 
     async def update(self, job: str, fields: Facts) -> Facts:
-        changed: Facts = (await self._ask("PATCH", f"/api/jobs/{job}", _body(fields)))["job"]
+        changed: Facts = self.running.patch(f"/api/jobs/{job}", Facts, _body(fields))["job"]
         return changed
 
     async def act(self, job: str, action: str) -> None:
         if action == "remove":
-            await self._ask("DELETE", f"/api/jobs/{job}")
+            self.running.delete(f"/api/jobs/{job}", Facts)
         else:
-            await self._ask("POST", f"/api/jobs/{job}/{action}")
+            self.running.post(f"/api/jobs/{job}/{action}", Facts, {})
 
     async def runs(self, job: str, limit: int) -> list[Facts]:
         wanted = [job] if job else [one["id"] for one in await self.all()]
         found: list[Facts] = []
         for one in wanted:
-            found += (await self._ask("GET", f"/api/jobs/{one}/runs?limit={limit}"))["runs"]
+            found += self.running.get(f"/api/jobs/{one}/runs", Facts, limit=limit)["runs"]
         return sorted(found, key=lambda run: str(run["due"]), reverse=True)[:limit]
-
-    async def _ask(self, method: str, path: str, body: Facts | None = None) -> Facts:
-        async with self.http.request(method, f"http://gateway{path}", json=body) as response:
-            told: Facts = await response.json()
-            if response.status >= 400:
-                raise UserError(str(told["error"]["message"]))
-            return told
 
 
 def _body(fields: Facts) -> Facts:
@@ -389,7 +339,7 @@ def _print_runs(runs: list[Facts], asked: argparse.Namespace, console: Console) 
 
 
 def _status(place: Place, console: Console) -> int:
-    served = place.is_served
+    served = home_holder(place.home) is not None
     jobs = [job for job in place.ask(lambda jobs: jobs.all()) if job["state"] == "scheduled"]
     following = min((str(job["next_run_at"]) for job in jobs), default="nothing planned")
     who = "the gateway" if served else "nothing: no gateway runs (hermes gateway run, or hermes cron tick)"
@@ -415,7 +365,7 @@ class _Quiet:
 
 
 def _tick(place: Place, asked: argparse.Namespace, console: Console) -> int:
-    if place.is_served:
+    if home_holder(place.home) is not None:
         raise UserError("The gateway that runs on this home ticks by itself.", hint="See: hermes cron status")
     from hermes.app import App
 

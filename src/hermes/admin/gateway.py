@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from hermes.admin.starts import HEALTHY_SECONDS, Starts
 from hermes.admin.watchdog import NOTIFY_VARIABLE, Notify, Watchdog
 from hermes.domain.errors import UserError
 from hermes.state.locks import HOMES, MachineLock, lock_folder
-from hermes.state.profiles import DATABASE_FILE, prepare_home
+from hermes.state.profiles import prepare_home
 from hermes.state.textfile import replace_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from hermes.app import App, Given
     from hermes.entry.host import HostState
     from hermes.state.settings import Loaded
-    from hermes.state.sqlite import SqliteStore
 
 log = logging.getLogger("hermes.app")
 T = TypeVar("T")
@@ -205,22 +204,6 @@ class GatewayProcess:
             yield
         finally:
             lock.release()
-
-
-def on_store(home: Path, what: str, work: Callable[[SqliteStore], Awaitable[T]]) -> T | None:
-    """Do something with the store of a home that no gateway has; None if there is no store yet."""
-    from hermes.state.sqlite import SqliteStore
-
-    path = home / DATABASE_FILE
-    if not path.exists():
-        return None
-
-    async def opened() -> T:
-        async with SqliteStore(path) as store:
-            return await work(store)
-
-    with hold_home(home, what):
-        return asyncio.run(opened())
 
 
 # --- who has the home ----------------------------------------------------------------------------

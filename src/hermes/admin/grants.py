@@ -1,5 +1,4 @@
-"""`hermes grants`: what people allowed for good, listed and taken back. Through the gateway that runs, or
-else in the store itself."""
+"""`hermes grants`: what people allowed for good, listed and taken back."""
 
 from __future__ import annotations
 
@@ -8,16 +7,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hermes.admin.gateway import on_store
+from hermes.admin.home import open_home
 from hermes.admin.output import Console, ago
-from hermes.admin.running import find_running
-from hermes.admin.sessions import agents_of
 from hermes.domain.errors import UserError
 from hermes.domain.grants import Grant
-from hermes.domain.ids import AgentId
 from hermes.domain.text import one_line
-from hermes.state.settings import load_settings
-from hermes.state.sqlite import SqliteStore
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,32 +25,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    running = find_running(home, environ)
-    agents = agents_of(load_settings(home, environ).settings)
+    place = open_home(home, environ, f"hermes grants {asked.command}")
     if asked.command == "list":
-        found = _stored(home, agents) if running is None else running.get("/control/grants", list[Grant])
-        _list(found, console, as_json=asked.json)
+        _list(place.get("/control/grants", list[Grant]), console, as_json=asked.json)
         return 0
-    if running is None:
-        done = _revoke(home, agents, asked.grant)
-    else:
-        done = running.post("/control/grants/revoke", dict[str, bool], {"grant": asked.grant})["revoked"]
-    if not done:
+    if not place.post("/control/grants/revoke", bool, {"grant": asked.grant}):
         raise UserError(
             f"There is no grant “{one_line(asked.grant, 60)}”.",
             hint="`hermes grants list` shows what there is.",
         )
     console.line(f"{asked.grant} is revoked.")
     return 0
-
-
-def _stored(home: Path, agents: list[AgentId]) -> list[Grant]:
-    async def collect(store: SqliteStore) -> list[Grant]:
-        return [
-            grant for agent in agents for grant in await store.scoped(agent).read(lambda tx: tx.grants.list())
-        ]
-
-    return on_store(home, "hermes grants list", collect) or []
 
 
 def _list(found: list[Grant], console: Console, *, as_json: bool) -> None:
@@ -69,13 +48,6 @@ def _list(found: list[Grant], console: Console, *, as_json: bool) -> None:
     now = datetime.now(UTC)
     rows = [[one.id, ago(one.at, now), one.agent, one.person, one_line(one.text, 200)] for one in found]
     console.table(["GRANT", "GIVEN", "AGENT", "PERSON", "ACTION"], rows, whole=4)
-
-
-def _revoke(home: Path, agents: list[AgentId], wanted: str) -> bool:
-    async def revoke(store: SqliteStore) -> bool:
-        return any([await store.scoped(agent).write(lambda tx: tx.grants.revoke(wanted)) for agent in agents])
-
-    return on_store(home, "hermes grants revoke", revoke) or False
 
 
 def _facts(grant: Grant) -> dict[str, str]:

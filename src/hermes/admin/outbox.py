@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from hermes.admin.home import open_home
 from hermes.admin.output import Console, ago
-from hermes.admin.post import PostRoom, open_post
 from hermes.domain.rows import OutboxRow
 from hermes.domain.text import one_line
 
@@ -36,17 +36,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    room = open_post(home, environ, f"hermes outbox {asked.command}")
+    place = open_home(home, environ, f"hermes outbox {asked.command}")
     if asked.command == "list":
-        return _list(asked, room, console)
+        return _list(asked, place.get("/control/outbox", list[OutboxRow], limit=asked.limit), console)
     if bool(asked.key) == asked.all:
         console.note("Name messages by their keys, or say --all for those that were given up.")
         return 2
     drop = asked.command == "drop"
     if drop and not asked.yes:
         console.confirm("Drop what was given up?" if asked.all else f"Drop {', '.join(asked.key)} for good?")
-    rows = room.change(asked.key, drop=drop)
-    done = "dropped" if drop else "tried again" if room.running else "tried again at the next start"
+    rows = place.post("/control/outbox", list[OutboxRow], {"keys": asked.key, "drop": drop})
+    done = "dropped" if drop else "tried again" if place.running else "tried again at the next start"
     console.line(f"{len(rows)} {'message is' if len(rows) == 1 else 'messages are'} {done}.")
     return 0
 
@@ -57,8 +57,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _list(asked: argparse.Namespace, room: PostRoom, console: Console) -> int:
-    rows = room.waiting(asked.limit)
+def _list(asked: argparse.Namespace, rows: Sequence[OutboxRow], console: Console) -> int:
     if asked.json:
         console.json([_facts(row) for row in rows])
     elif not rows:

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from hermes.admin.gateway import GATEWAY, LOG_FILE, Holder, held, home_holder
-from hermes.domain.errors import UserError
+from hermes.domain.errors import Refused, UserError
 from hermes.entry.http.owner_socket import listening
+from hermes.stream.wire import decode, encode
 
 T = TypeVar("T")
 _START_SECONDS = 5.0
@@ -30,6 +31,8 @@ class Running:
 
     socket: Path
     holder: Holder
+    running = True
+    empty = False
 
     def get(self, path: str, kind: type[T], **query: Any) -> T:
         return self._ask("GET", path, kind, query)
@@ -37,16 +40,15 @@ class Running:
     def delete(self, path: str, kind: type[T], **query: Any) -> T:
         return self._ask("DELETE", path, kind, query)
 
-    def post(self, path: str, kind: type[T], body: object) -> T:
-        from hermes.stream.wire import encode
+    def patch(self, path: str, kind: type[T], body: object) -> T:
+        return self._ask("PATCH", path, kind, {}, encode(body))
 
+    def post(self, path: str, kind: type[T], body: object) -> T:
         return self._ask("POST", path, kind, {}, encode(body))
 
     def _ask(
         self, method: str, path: str, kind: type[T], query: Mapping[str, Any], body: bytes | None = None
     ) -> T:
-        from hermes.stream.wire import decode
-
         given = {name: value for name, value in query.items() if value is not None}
         connection = _Connection(self.socket)
         try:
@@ -61,7 +63,7 @@ class Running:
             ) from error
         finally:
             connection.close()
-        if status == 200:
+        if status < 300:
             return decode(kind, data)
         raise UserError(_told(data) or f"The gateway could not do it ({status}); its log has the details.")
 
@@ -92,9 +94,6 @@ def _silent(home: Path, holder: Holder) -> UserError:
 
 
 def _told(data: bytes) -> str:
-    from hermes.domain.errors import Refused
-    from hermes.stream.wire import decode
-
     try:
         return str(decode(dict[str, Any], data)["error"]["message"])
     except (Refused, LookupError, TypeError):

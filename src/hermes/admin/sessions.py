@@ -7,10 +7,12 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
+from hermes.admin.home import Resting, agents_of, open_home
 from hermes.admin.output import Console, ago
-from hermes.admin.shelf import Shelf, open_shelf
+from hermes.admin.running import Running
 from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
@@ -27,17 +29,18 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
 )
-from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.rows import Hit
 from hermes.domain.session import Session
-from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
+from hermes.entry.desk import FoundSession
 from hermes.state.session_log import FOLDER, log_path
 from hermes.state.settings import load_settings
 from hermes.state.textfile import replace_text
+from hermes.stream.wire import read_entry
 
 _NONE_YET = "No sessions yet. A chat with the gateway begins one."
 _RESULT_SHOWN = 200
+Place = Running | Resting
 
 
 # --- the command line ------------------------------------------------------------------------------
@@ -71,20 +74,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
     agents = agents_of(load_settings(home, environ).settings)
-    if asked.agent is not None:
-        if asked.agent not in agents:
-            known = ", ".join(agents)
-            raise UserError(f"There is no agent “{one_line(asked.agent, 60)}”.", hint=f"Known: {known}.")
-        agents = [AgentId(asked.agent)]
-    what, of_all = f"hermes sessions {asked.command}", asked.agent is None
-    asked.home, asked.several = home, len(agents) > 1
-    shelf = open_shelf(home, environ, agents, what, of_all=of_all)
-    _COMMANDS[asked.command](asked, shelf, console)
+    if asked.agent is not None and asked.agent not in agents:
+        known = ", ".join(agents)
+        raise UserError(f"There is no agent “{one_line(asked.agent, 60)}”.", hint=f"Known: {known}.")
+    asked.home, asked.several = home, asked.agent is None and len(agents) > 1
+    _COMMANDS[asked.command](asked, open_home(home, environ, f"hermes sessions {asked.command}"), console)
     return 0
-
-
-def agents_of(settings: Settings) -> list[AgentId]:
-    return [MAIN_AGENT, *map(AgentId, settings.agents)]
 
 
 def _count(text: str) -> int:
@@ -93,13 +88,14 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def find_one(shelf: Shelf, name: str) -> tuple[Session, list[Entry]]:
+def _find_one(asked: argparse.Namespace, place: Place) -> tuple[Session, list[Entry]]:
     """The one session that is meant, and its visible transcript."""
-    found = shelf.look_up(name)
+    name = asked.session
+    found = place.get("/control/session", list[FoundSession], agent=asked.agent, name=name)
     if len(found) == 1:
-        return found[0]
+        return found[0].session, [read_entry(entry) for entry in found[0].entries]
     if found:
-        ids = ", ".join(session.id for session, _ in found[:5])
+        ids = ", ".join(one.session.id for one in found[:5])
         raise UserError(f"“{one_line(name, 60)}” fits {len(found)} sessions.", hint=f"Write more: {ids}")
     raise UserError(
         f"There is no session “{one_line(name, 60)}”.", hint="`hermes sessions list` shows what there is."
@@ -109,8 +105,8 @@ def find_one(shelf: Shelf, name: str) -> tuple[Session, list[Entry]]:
 # --- the commands ----------------------------------------------------------------------------------
 
 
-def _list(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
-    found = shelf.latest(asked.limit)
+def _list(asked: argparse.Namespace, place: Place, console: Console) -> None:
+    found = place.get("/control/sessions", list[Session], agent=asked.agent, limit=asked.limit)
     if asked.json:
         console.json([_facts(session) for session in found])
         return
@@ -132,9 +128,9 @@ def _list(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
     console.table(["SESSION", "LAST USED", *(["AGENT"] if several else []), "TITLE", "WHERE"], rows, whole=2)
 
 
-def _search(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
+def _search(asked: argparse.Namespace, place: Place, console: Console) -> None:
     words = " ".join(asked.words)
-    hits = shelf.search(words, asked.limit)
+    hits = place.get("/control/search", list[Hit], agent=asked.agent, words=words, limit=asked.limit)
     if asked.json:
         console.json([_hit(hit) for hit in hits])
         return
@@ -146,8 +142,8 @@ def _search(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
     console.table(["SESSION", "SAID", "WHO", "WORDS"], rows, whole=3)
 
 
-def _show(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
-    session, entries = find_one(shelf, asked.session)
+def _show(asked: argparse.Namespace, place: Place, console: Console) -> None:
+    session, entries = _find_one(asked, place)
     if asked.json:
         console.json({**_facts(session), "messages": as_messages(entries)})
         return
@@ -160,8 +156,8 @@ def _show(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
             console.line(f"\n{entry.at.astimezone():%Y-%m-%d %H:%M:%S}  {told}")
 
 
-def _export(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
-    _, entries = find_one(shelf, asked.session)
+def _export(asked: argparse.Namespace, place: Place, console: Console) -> None:
+    _, entries = _find_one(asked, place)
     lines = [json.dumps(message, ensure_ascii=False) for message in as_messages(entries)]
     text = "".join(f"{line}\n" for line in lines)
     if asked.output is None:
@@ -171,17 +167,17 @@ def _export(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
     console.note(f"{len(lines)} messages are in {asked.output}.")
 
 
-def _delete(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
-    session, entries = find_one(shelf, asked.session)
+def _delete(asked: argparse.Namespace, place: Place, console: Console) -> None:
+    session, entries = _find_one(asked, place)
     name = f"“{session.title}” ({session.id})" if session.title else session.id
     if not asked.yes:
         console.confirm(f"Delete {name} with its {len(entries)} records for good?")
-    shelf.delete(session)
+    place.delete("/control/session", NoneType, agent=session.agent, name=session.id)
     log_path(asked.home / FOLDER, session.id).unlink(missing_ok=True)
     console.line(f"{name} is deleted.")
 
 
-_COMMANDS: dict[str, Callable[[argparse.Namespace, Shelf, Console], None]] = {
+_COMMANDS: dict[str, Callable[[argparse.Namespace, Place, Console], None]] = {
     "list": _list,
     "search": _search,
     "show": _show,
