@@ -28,7 +28,7 @@ from hermes.state.setting_values import Knob, expected, knobs, sections
 _HEAD = "| Key | Holds | Default | Variable | Meaning |\n|---|---|---|---|---|\n"
 _INTRODUCTION = """# Settings
 
-This page is made from `src/hermes/domain/settings.py` by `hermes.admin.reference`; change it there.
+This page is made from `src/hermes/domain/settings.py` by `tests/admin/reference.py`; change it there.
 
 `config.yaml` holds the settings, `.env` the secrets. The environment beats `.env`, and `.env` beats
 `config.yaml`; only `enabled: false` of a platform in `config.yaml` beats every variable.
@@ -115,7 +115,7 @@ def _later() -> str:
 
 # --- slash commands, the command line, events, hooks -------------------------------------------------
 
-_MADE = "This page is made from {} by `hermes.admin.reference`; change it there.\n\n"
+_MADE = "This page is made from {} by `tests/admin/reference.py`; change it there.\n\n"
 _PLAIN_EVENTS = {
     "TextDelta": "More words of the answer.",
     "ThoughtDelta": "More of what the model thinks before it answers.",
