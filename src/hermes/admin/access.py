@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hermes.admin.home import open_home
-from hermes.admin.output import Console
+from hermes.admin.output import Commands, Console, facts
 from hermes.control.access import Verdict
 from hermes.control.explain import EXAMPLE, FLAGS, VALUES, read_knock
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    command = Commands(parser).add
     told = "Say whether a message would be answered, and what each rule says about it."
     known = ", ".join([*(f"{name}=…" for name in VALUES), *FLAGS])
-    asked = commands.add_parser("explain", help=told, description=f"{told} For example: {EXAMPLE}")
+    asked = command("explain", told, json=True)
+    asked.description = f"{told} For example: {EXAMPLE}"
     asked.add_argument("source", nargs="+", help=f"platform:chat[:thread], then any of {known}")
-    asked.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
@@ -26,7 +26,8 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     read_knock(words)  # what cannot be read is told before anybody is asked
     verdict = open_home(home, environ, "hermes access").post("/control/access", Verdict, {"words": words})
     if asked.json:
-        console.json(_facts(verdict))
+        steps = [facts(step, "rule", "said", "outcome") for step in verdict.steps]
+        console.json({**facts(verdict, "outcome", "reason"), "steps": steps})
         return 0
     console.strong(str(verdict))
     rows = [
@@ -35,14 +36,3 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     ]
     console.table(["", "RULE", "SAYS", "DECIDES"], rows, whole=2)
     return 0
-
-
-def _facts(verdict: Verdict) -> dict[str, object]:
-    return {
-        "outcome": verdict.outcome.value,
-        "reason": verdict.reason,
-        "steps": [
-            {"rule": step.rule, "said": step.said, "outcome": step.outcome and step.outcome.value}
-            for step in verdict.steps
-        ],
-    }

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from hermes.admin.gateway import hold_home, home_holder, logging_on, loop_factory
 from hermes.admin.home import agents_of, open_home
-from hermes.admin.output import Console
+from hermes.admin.output import Commands, Console
 from hermes.admin.running import Running
 from hermes.app.jobs import HomeJobs, wish_of
 from hermes.control.job_targets import named_targets
@@ -52,14 +52,9 @@ _FIELDS = [
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name: str, told: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=told, description=told)
-
-    listed = command("list", "List the jobs that will run.")
+    command = Commands(parser).add
+    listed = command("list", "List the jobs that will run.", json=True)
     listed.add_argument("--all", action="store_true", help="the paused and the completed ones too")
-    listed.add_argument("--json", action="store_true", help="print JSON")
     made = command("create", "Make a job.")
     made.add_argument("schedule", help="30m, 'every 2h', '0 9 * * MON-FRI' or 2026-05-01T09:00")
     made.add_argument("prompt", nargs="?", help="what the agent is to do")
@@ -73,10 +68,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for name, told in _ACTS.items():
         command(name, told[0]).add_argument("job", help="its id or name")
     command("status", "Whether anything runs the jobs, and what comes next.")
-    ran = command("runs", "What became of the runs.")
+    ran = command("runs", "What became of the runs.", json=True)
     ran.add_argument("job", nargs="?", default="", help="only of this job")
     ran.add_argument("-n", "--limit", type=int, default=20, metavar="N", help="how many (20)")
-    ran.add_argument("--json", action="store_true", help="print JSON")
     command("tick", "Run what is due now, wait for it, and leave. For homes without a gateway.")
 
 

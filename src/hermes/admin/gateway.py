@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hermes.admin.logs import LOG_FILE as LOG_FILE
 from hermes.admin.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT, logging_to
 from hermes.admin.logs import logging_on as logging_on
-from hermes.admin.output import Console
+from hermes.admin.output import Commands, Console
 from hermes.admin.starts import HEALTHY_SECONDS, Starts
 from hermes.admin.watchdog import NOTIFY_VARIABLE, Notify, Watchdog
 from hermes.domain.errors import UserError
@@ -58,11 +58,7 @@ _PROBLEMS_SHOWN = 5
 def arguments(parser: argparse.ArgumentParser) -> None:
     from hermes.admin import status
 
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def add(name: str, told: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=told, description=told)
-
+    add = Commands(parser).add
     run_ = add("run", "Run the gateway in this terminal until it is stopped (Ctrl-C or SIGTERM).")
     run_.add_argument("-v", "--verbose", action="store_true", help="log every step, for finding a fault")
     run_.add_argument("-q", "--quiet", action="store_true", help="show only warnings; the log file has all")

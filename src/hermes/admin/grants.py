@@ -8,19 +8,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hermes.admin.home import open_home
-from hermes.admin.output import Console, ago
+from hermes.admin.output import Commands, Console, ago, facts
 from hermes.domain.errors import UserError
 from hermes.domain.grants import Grant
 from hermes.domain.text import one_line
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    told = "List what was allowed for good, of all agents and people."
-    listed = commands.add_parser("list", help=told, description=told)
-    listed.add_argument("--json", action="store_true", help="print JSON")
-    told = "Take a grant back: from then on it is asked first."
-    revoked = commands.add_parser("revoke", help=told, description=told)
+    command = Commands(parser).add
+    command("list", "List what was allowed for good, of all agents and people.", json=True)
+    revoked = command("revoke", "Take a grant back: from then on it is asked first.")
     revoked.add_argument("grant", help="its id, as the list tells it")
 
 
@@ -40,7 +37,8 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
 
 def _list(found: list[Grant], console: Console, *, as_json: bool) -> None:
     if as_json:
-        console.json([_facts(grant) for grant in found])
+        names = ("id", "agent", "person", "digest", "by", "at")
+        console.json([{**facts(one, *names), "action": one.text} for one in found])
         return
     if not found:
         console.line("Nothing was allowed for good.")
@@ -48,15 +46,3 @@ def _list(found: list[Grant], console: Console, *, as_json: bool) -> None:
     now = datetime.now(UTC)
     rows = [[one.id, ago(one.at, now), one.agent, one.person, one_line(one.text, 200)] for one in found]
     console.table(["GRANT", "GIVEN", "AGENT", "PERSON", "ACTION"], rows, whole=4)
-
-
-def _facts(grant: Grant) -> dict[str, str]:
-    return {
-        "id": grant.id,
-        "agent": grant.agent,
-        "person": grant.person,
-        "action": grant.text,
-        "digest": grant.digest,
-        "by": grant.by,
-        "at": grant.at.isoformat(),
-    }

@@ -8,22 +8,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hermes.admin.home import open_home
-from hermes.admin.output import Console, ago
+from hermes.admin.output import Commands, Console, ago, facts
 from hermes.domain.handoff import Handoff
 
 _LISTED = 50
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    told = "List the hand-offs, the latest first. `/handoff <platform>` in a chat begins one."
-    listed = commands.add_parser("list", help=told, description=told)
-    listed.add_argument("--json", action="store_true", help="print JSON")
+    command = Commands(parser).add
+    command(
+        "list", "List the hand-offs, the latest first. `/handoff <platform>` in a chat begins one.", json=True
+    )
     for name, told in (
         ("retry", "Try a hand-off again that has failed."),
         ("cancel", "Let a hand-off be that is not done yet."),
     ):
-        changed = commands.add_parser(name, help=told, description=told)
+        changed = command(name, told)
         changed.add_argument("handoff", help="its id, as the list tells it")
 
 
@@ -41,7 +41,8 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
 
 def _list(found: list[Handoff], console: Console, *, as_json: bool) -> None:
     if as_json:
-        console.json([_facts(one) for one in found])
+        names = ("id", "agent", "session", "account", "state", "attempts", "to", "error", "created_at")
+        console.json([facts(one, *names) for one in found])
         return
     if not found:
         console.line("Nothing was handed over.")
@@ -56,17 +57,3 @@ def _list(found: list[Handoff], console: Console, *, as_json: bool) -> None:
 
 def _where(one: Handoff) -> str:
     return str(one.to) if one.to is not None else one.error
-
-
-def _facts(one: Handoff) -> dict[str, object]:
-    return {
-        "id": one.id,
-        "agent": one.agent,
-        "session": one.session,
-        "account": one.account,
-        "state": one.state.value,
-        "attempts": one.attempts,
-        "to": None if one.to is None else str(one.to),
-        "error": one.error,
-        "created_at": one.created_at.isoformat(),
-    }

@@ -10,7 +10,7 @@ from types import NoneType
 from typing import Any
 
 from hermes.admin.home import open_home
-from hermes.admin.output import Console, ago
+from hermes.admin.output import Commands, Console, ago, facts
 from hermes.control.pairing import Approval, Overview
 from hermes.domain.address import read_platform
 from hermes.domain.errors import UserError
@@ -22,13 +22,8 @@ from hermes.state.settings import load_settings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name: str, told: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=told, description=told)
-
-    listed = command("list", "Who is paired, and who waits for an approval.")
-    listed.add_argument("--json", action="store_true", help="print JSON")
+    command = Commands(parser).add
+    command("list", "Who is paired, and who waits for an approval.", json=True)
     approved = command("approve", "Let in the person who was given this code.")
     approved.add_argument("platform", help="like telegram, or telegram@work for another account")
     approved.add_argument("code", help="the 8 letters and digits the person was given")
@@ -97,26 +92,9 @@ def _list(asked: argparse.Namespace, found: Overview, console: Console) -> None:
 
 
 def _facts(found: Overview) -> dict[str, Any]:
+    waiting = ("id", "user", "name", "created_at", "expires_at")
+    paired = ("user", "name", "approved_at", "by")
     return {
-        "waiting": [
-            {
-                "platform": str(one.account),
-                "id": one.id,
-                "user": one.user,
-                "name": one.name,
-                "created_at": one.created_at.isoformat(),
-                "expires_at": one.expires_at.isoformat(),
-            }
-            for one in found.waiting
-        ],
-        "paired": [
-            {
-                "platform": str(one.account),
-                "user": one.user,
-                "name": one.name,
-                "approved_at": one.approved_at.isoformat(),
-                "by": one.by,
-            }
-            for one in found.paired
-        ],
+        "waiting": [{"platform": str(one.account), **facts(one, *waiting)} for one in found.waiting],
+        "paired": [{"platform": str(one.account), **facts(one, *paired)} for one in found.paired],
     }

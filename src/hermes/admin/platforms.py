@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hermes.admin.output import Console
+from hermes.admin.output import Commands, Console, facts
 from hermes.admin.status import read_state
 from hermes.app.accounts import adapter_maker, is_enabled, missing_settings
 from hermes.domain.capabilities import Capabilities, Manifest
@@ -26,18 +26,14 @@ _GOOD, _WRONG = "✓", "✗"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    told = "The platforms there are, and which of them are used."
-    listed = commands.add_parser("list", help=told, description=told)
-    listed.add_argument("--json", action="store_true", help="print JSON")
-    told = "What a platform can do, what it needs, and what of that is set."
-    shown = commands.add_parser("show", help=told, description=told)
+    command = Commands(parser).add
+    command("list", "The platforms there are, and which of them are used.", json=True)
+    shown = command("show", "What a platform can do, what it needs, and what of that is set.", json=True)
     shown.add_argument("name", help="the platform, like telegram")
-    shown.add_argument("--json", action="store_true", help="print JSON")
-    told = "Ask the platform itself whether the credentials work; nothing is sent to anybody."
-    tested = commands.add_parser("test", help=told, description=told)
+    tested = command(
+        "test", "Ask the platform itself whether the credentials work; nothing is sent to anybody.", json=True
+    )
     tested.add_argument("name", help="the platform, like telegram")
-    tested.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
@@ -134,7 +130,7 @@ def _test(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console
     findings = asyncio.run(_findings(manifest, loaded))
     good = all(finding.good for finding in findings)
     if asked.json:
-        told = [{"good": one.good, "text": one.text, "hint": one.hint} for one in findings]
+        told = [facts(one, "good", "text", "hint") for one in findings]
         console.json({"name": manifest.name, "good": good, "findings": told})
         return 0 if good else 1
     for finding in findings:

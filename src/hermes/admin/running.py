@@ -50,19 +50,14 @@ class Running:
         self, method: str, path: str, kind: type[T], query: Mapping[str, Any], body: bytes | None = None
     ) -> T:
         given = {name: value for name, value in query.items() if value is not None}
-        connection = _Connection(self.socket)
+        headers = {} if body is None else {"Content-Type": "application/json"}
         try:
-            headers = {} if body is None else {"Content-Type": "application/json"}
             target = f"{path}?{urlencode(given, errors='replace')}"
-            connection.request(method, target, body=body, headers=headers)
-            response = connection.getresponse()
-            status, data = response.status, response.read()
-        except (OSError, http.client.HTTPException) as error:
+            status, data = ask_socket(self.socket, method, target, body, headers)
+        except OSError as error:
             raise UserError(
                 f"The gateway ({self.holder}) went away before it answered.", hint="Try again."
             ) from error
-        finally:
-            connection.close()
         if status < 300:
             return decode(kind, data)
         raise UserError(_told(data) or f"The gateway could not do it ({status}); its log has the details.")
@@ -98,6 +93,21 @@ def _told(data: bytes) -> str:
         return str(decode(dict[str, Any], data)["error"]["message"])
     except (Refused, LookupError, TypeError):
         return ""
+
+
+def ask_socket(
+    socket: Path, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+) -> tuple[int, bytes]:
+    """The status and the words of an answer; `OSError` if there is none."""
+    connection = _Connection(socket)
+    try:
+        connection.request(method, target, body=body, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+    except http.client.HTTPException as error:
+        raise ConnectionError("the answer breaks off") from error
+    finally:
+        connection.close()
 
 
 class _Connection(http.client.HTTPConnection):

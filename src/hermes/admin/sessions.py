@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Any
 
 from hermes.admin.home import Resting, agents_of, open_home
-from hermes.admin.output import Console, ago
+from hermes.admin.output import Commands, Console, ago, facts, number_to
 from hermes.admin.running import Running
 from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
@@ -47,23 +47,24 @@ Place = Running | Resting
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = Commands(parser)
 
-    def command(name: str, told: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=told, description=told)
+    def command(name: str, told: str, *, json: bool = False) -> argparse.ArgumentParser:
+        added = commands.add(name, told, json=json)
         added.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
         return added
 
-    listed = command("list", "List the sessions, the latest first.")
-    listed.add_argument("-n", "--limit", type=_count, default=20, metavar="N", help="how many (20)")
-    listed.add_argument("--json", action="store_true", help="print JSON")
-    searched = command("search", "Find what was said, in all sessions.")
+    listed = command("list", "List the sessions, the latest first.", json=True)
+    listed.add_argument(
+        "-n", "--limit", type=number_to(100_000), default=20, metavar="N", help="how many (20)"
+    )
+    searched = command("search", "Find what was said, in all sessions.", json=True)
     searched.add_argument("words", nargs="+", help='words that must occur; "a phrase", OR, NOT and wor* work')
-    searched.add_argument("-n", "--limit", type=_count, default=20, metavar="N", help="how many (20)")
-    searched.add_argument("--json", action="store_true", help="print JSON")
-    shown = command("show", "Print a conversation.")
+    searched.add_argument(
+        "-n", "--limit", type=number_to(100_000), default=20, metavar="N", help="how many (20)"
+    )
+    shown = command("show", "Print a conversation.", json=True)
     shown.add_argument("session", help="its id, the beginning of it, or its title")
-    shown.add_argument("--json", action="store_true", help="print JSON")
     exported = command("export", "Write a conversation as JSONL, one message in OpenAI format a line.")
     exported.add_argument("session", help="its id, the beginning of it, or its title")
     exported.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of stdout")
@@ -80,12 +81,6 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     asked.home, asked.several = home, asked.agent is None and len(agents) > 1
     _COMMANDS[asked.command](asked, open_home(home, environ, f"hermes sessions {asked.command}"), console)
     return 0
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 100_000):
-        raise argparse.ArgumentTypeError(f"“{text}” is not a number from 1 to 100000")
-    return int(text)
 
 
 def _find_one(asked: argparse.Namespace, place: Place) -> tuple[Session, list[Entry]]:
@@ -132,7 +127,7 @@ def _search(asked: argparse.Namespace, place: Place, console: Console) -> None:
     words = " ".join(asked.words)
     hits = place.get("/control/search", list[Hit], agent=asked.agent, words=words, limit=asked.limit)
     if asked.json:
-        console.json([_hit(hit) for hit in hits])
+        console.json([facts(hit, "session", "title", "seq", "at", "who", "excerpt") for hit in hits])
         return
     if not hits:
         console.line(f"Nothing was said with “{one_line(words, 60)}”.")
@@ -219,24 +214,5 @@ def _told(entry: Entry) -> str:
 
 
 def _facts(session: Session) -> dict[str, Any]:
-    return {
-        "id": session.id,
-        "agent": session.agent,
-        "title": session.title,
-        "place": session.place,
-        "owner": session.owner,
-        "model": session.model,
-        "created_at": session.created_at.isoformat(),
-        "updated_at": session.updated_at.isoformat(),
-    }
-
-
-def _hit(hit: Hit) -> dict[str, Any]:
-    return {
-        "session": hit.session,
-        "title": hit.title,
-        "seq": hit.seq,
-        "at": hit.at.isoformat(),
-        "who": hit.who,
-        "excerpt": hit.excerpt,
-    }
+    names = ("id", "agent", "title", "place", "owner", "model", "created_at", "updated_at")
+    return facts(session, *names)
