@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator
 from functools import wraps
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -90,7 +90,7 @@ async def stop(call: Call, body: StopRequest) -> StopAnswer:
 @local_route("GET", "/control/turns/{turn}/events", "Watch a turn from a record on.")
 async def watch(call: Call, query: After) -> web.StreamResponse:
     agent, turn = await call.turn(TurnId(call.part("turn")))
-    seen = cast(AsyncGenerator[Seen], call.door.gateway.watch(agent, turn.id, query.after))
+    seen = call.watch(agent, turn.id, after=query.after)
     stream = await call.door.streams.send(call.request, seen, _seen, headers={})
     # A stream that was cut off has no end: who watches comes back for the rest.
     await stream.write(event("{}", name=END))
