@@ -37,6 +37,7 @@ WRAPPERS = {
     "time": names("-o -f"),
     "command": names(""),
     "builtin": names(""),
+    "entr": names(""),
     "exec": names("-a"),
     "nice": names("-n"),
     "ionice": names("-c -n -p"),
@@ -104,53 +105,3 @@ CONTAINER_READING = names(
     """
 )
 CONTAINER_KINDS = names("compose container image volume network system")
-CLOUDS = names("aws gcloud az gsutil rclone s3cmd b2 mc doctl flyctl heroku")
-
-DELETING = names("rm unlink rmdir shred wipe srm")
-WRITING_LAST = names("cp mv ln install rsync scp")
-WRITING_ALL = names("tee touch truncate mkdir sponge")
-RIGHTS = names("chmod chown chgrp chattr setfacl")
-DISKS = names(
-    "fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard mke2fs badblocks format diskpart hdparm"
-)
-MOUNTS = names(
-    """
-    mount umount losetup swapon swapoff cryptsetup lvremove vgremove pvremove lvcreate zpool zfs mdadm dmsetup
-    fsck diskutil
-    """
-)
-LANGUAGE_PACKAGES = names(
-    "pip pip3 pipx npm yarn pnpm gem cargo uv cpan cpanm composer conda mamba go poetry"
-)
-SYSTEM_PACKAGES = names(
-    """
-    apt apt-get aptitude dpkg yum dnf rpm zypper pacman apk brew snap flatpak port emerge nix-env pkg
-    xbps-install choco winget scoop
-    """
-)
-SERVICES = names(
-    """
-    systemctl service launchctl rc-service supervisorctl initctl sc rc-update update-rc.d chkconfig pm2
-    """
-)
-POWER = names("shutdown reboot halt poweroff init telinit")
-SYSTEM = names(
-    """
-    useradd userdel usermod groupadd groupdel adduser deluser passwd chpasswd visudo vipw chsh iptables
-    ip6tables nft ufw firewall-cmd sysctl insmod rmmod modprobe ip ifconfig route nmcli hostname hostnamectl
-    timedatectl setenforce update-alternatives ldconfig grub-install update-grub efibootmgr loginctl
-    networksetup scutil csrutil spctl defaults setcap kexec depmod
-    """
-)
-SCHEDULES = names("crontab at batch atrm systemd-run")
-KILLERS = names("kill killall pkill skill killall5")
-DATABASES = names(
-    """
-    psql mysql mariadb sqlite3 mongo mongosh redis-cli dropdb dropuser mysqladmin clickhouse-client cqlsh
-    sqlcmd duckdb
-    """
-)
-HISTORIES = names("history journalctl dmesg wevtutil")
-SECRET_STORES = names("gpg security secret-tool kwallet-query bw op vault pass")
-EDITORS = names("vim vi nvim ex emacs ed less man")
-CLOUD_TOOLS = CLOUDS | names("kubectl helm oc terraform tofu pulumi ansible ansible-playbook gh glab")

@@ -5,7 +5,7 @@ What a program does by itself is judged in `effects`."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import code, effects, remote
@@ -22,11 +22,14 @@ from hermes.agent.danger.names import (
     RUNNERS,
     SHELLS,
     WRAPPERS,
+    names,
 )
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import Call
 
+_RUNS = {"download": "run.download", "decoder": "run.decoded"}
+"""The rule that running something breaks, by where it comes from."""
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?|pypy3?|ipython3?")
 
 
@@ -77,7 +80,7 @@ def _run_text(call: Call, script: str, args: list[str]) -> None:
     text = to_plain(script)
     hidden = re.search(f"{UNKNOWN}(download|decoder){UNKNOWN}", text)
     if hidden:
-        call.find("run.download" if hidden[1] == "download" else "run.decoded")
+        call.find(_RUNS[hidden[1]])
         return
     variables = call.judge.variables.values
     before = dict(variables)
@@ -99,19 +102,14 @@ def _run_feed(call: Call) -> None:
             call.judge.read(feed.text)
         else:
             _judge_code(call, feed.text)
-    elif feed.source == "download":
-        call.find("run.download")
-    elif feed.source == "decoder":
-        call.find("run.decoded")
     else:
-        call.find("run.unknown")
+        call.find(_RUNS.get(feed.source, "run.unknown"))
 
 
 def _script_file(call: Call, path: str) -> None:
     if path.startswith("/dev/fd/"):
         found = re.search("download|decoder", path)
-        rules = {"download": "run.download", "decoder": "run.decoded"}
-        call.find(rules[found[0]] if found else "run.unknown")
+        call.find(_RUNS[found[0]] if found else "run.unknown")
     elif path in ("/dev/stdin", "/proc/self/fd/0"):
         _run_feed(call)
     elif UNKNOWN in path:
@@ -166,21 +164,19 @@ def _takes_code(arg: str, flag: str) -> bool:
 
 
 def _judge_code(call: Call, text: str) -> None:
-    if re.search(f"{UNKNOWN}(download|decoder)", text):
-        call.find("run.download" if "download" in text else "run.decoded")
+    hidden = re.search(f"{UNKNOWN}(download|decoder)", text)
+    if hidden:
+        call.find(_RUNS[hidden[1]])
     elif UNKNOWN in text:
         call.find("run.unknown")
-    elif _PYTHON.fullmatch(call.name):
-        if not code.is_harmless_python(text):
+    else:
+        if call.name in ("perl", "ruby") and any(re.fullmatch(r"-\w*i(\.\w+)?\w*", arg) for arg in call.args):
+            for path in call.args:
+                if not path.startswith("-") and path != text:
+                    call.judge.check_write(path)
+        harmless = code.is_harmless_python if _PYTHON.fullmatch(call.name) else code.is_harmless_code
+        if not harmless(text):
             call.find("run.code")
-    elif call.name in ("perl", "ruby") and any(re.fullmatch(r"-\w*i(\.\w+)?\w*", arg) for arg in call.args):
-        for path in call.args:
-            if not path.startswith("-") and path != text:
-                call.judge.check_write(path)
-        if not code.is_harmless_code(text):
-            call.find("run.code")
-    elif not code.is_harmless_code(text):
-        call.find("run.code")
 
 
 def _awk(call: Call) -> bool:
@@ -209,7 +205,7 @@ def _wrapper(call: Call) -> bool:
     special: dict[str, Callable[[Call], None]] = {
         "env": _env, "timeout": _timeout, "xargs": _xargs, "parallel": _xargs, "find": _find, "fd": _find,
         "flock": _flock, "watch": _watch, "script": _script_command, "ssh": remote.ssh, "chroot": _root,
-        "unshare": _root, "nsenter": _root, "make": _make, "entr": _entr,
+        "unshare": _root, "nsenter": _root, "make": _make,
     }  # fmt: skip
     if name in special:
         special[name](call)
@@ -228,16 +224,23 @@ def _wrapper(call: Call) -> bool:
     return True
 
 
-def _run_rest(call: Call, args: list[str], valued: frozenset[str] = frozenset()) -> None:
-    """Skip options and their values; the rest is a command."""
-    while args and args[0].startswith("-") and args[0] != "-":
-        option = args.pop(0)
+def _run_rest(call: Call, args: Sequence[str], valued: frozenset[str] = frozenset()) -> None:
+    """What stands behind the options is a command."""
+    rest = _behind_options(args, valued)
+    if rest:
+        call.judge.run(rest, call.feed)
+
+
+def _behind_options(args: Sequence[str], valued: frozenset[str]) -> list[str]:
+    """The words behind the options; those named here have a value."""
+    rest = list(args)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        option = rest.pop(0)
         if option == "--":
             break
-        if option in valued and args:
-            args.pop(0)
-    if args:
-        call.judge.run(args, call.feed)
+        if option in valued and rest:
+            rest.pop(0)
+    return rest
 
 
 def _env(call: Call) -> None:
@@ -264,13 +267,9 @@ def _env(call: Call) -> None:
 
 
 def _timeout(call: Call) -> None:
-    args = list(call.args)
-    while args and args[0].startswith("-"):
-        option = args.pop(0)
-        if option in ("-k", "-s", "--kill-after", "--signal") and args:
-            args.pop(0)
-    if len(args) > 1:
-        call.judge.run(args[1:], call.feed)
+    command = _behind_options(call.args, names("-k -s --kill-after --signal"))[1:]
+    if command:
+        call.judge.run(command, call.feed)
 
 
 def _xargs(call: Call) -> None:
@@ -302,8 +301,8 @@ def _find(call: Call) -> None:
         if arg.startswith(("-", "(", "!")):
             break
         starts.append(arg)
-    names = [to_plain(args[i + 1]) for i, arg in enumerate(args[:-1]) if arg in ("-name", "-iname", "-path")]
-    junk = bool(names) and all(effects.JUNK.fullmatch(name) for name in names)
+    sought = [to_plain(args[i + 1]) for i, arg in enumerate(args[:-1]) if arg in ("-name", "-iname", "-path")]
+    junk = bool(sought) and all(effects.JUNK.fullmatch(name) for name in sought)
     for i, arg in enumerate(args):
         if arg == "-delete" and not junk:
             effects.find_deletes(call, starts)
@@ -339,12 +338,8 @@ def _flock(call: Call) -> None:
 
 
 def _watch(call: Call) -> None:
-    args = list(call.args)
-    while args and args[0].startswith("-"):
-        option = args.pop(0)
-        if option in ("-n", "--interval") and args:
-            args.pop(0)
-    call.judge.read(" ".join(to_plain(arg) for arg in args))
+    command = _behind_options(call.args, names("-n --interval"))
+    call.judge.read(" ".join(to_plain(arg) for arg in command))
 
 
 def _script_command(call: Call) -> None:
@@ -359,10 +354,6 @@ def _make(call: Call) -> None:
             call.find("run.unknown")
     if "-f" in call.args and "-" in call.args:
         call.find("run.unknown")
-
-
-def _entr(call: Call) -> None:
-    _run_rest(call, list(call.args))
 
 
 def _root(call: Call) -> None:
@@ -404,15 +395,12 @@ def _builtin(call: Call) -> bool:
             if re.match(r"[A-Za-z_]\w*\+?=", arg):
                 key, _, value = arg.partition("=")
                 call.judge.assign(("+" if key.endswith("+") else "") + key.rstrip("+"), (to_plain(value),))
-    elif name in ("read", "mapfile", "readarray", "getopts"):
+    elif name in ("read", "mapfile", "readarray", "getopts", "unset"):
         for arg in args:
             call.judge.variables.values.pop(arg, None)
     elif name == "printf" and args[:1] == ["-v"] and len(args) > 2:
         text = printed(["printf", *args[2:]], None, None)
         call.judge.assign(args[1], (text if text is not None else UNKNOWN,))
-    elif name == "unset":
-        for arg in args:
-            call.judge.variables.values.pop(arg, None)
     else:
         return False
     return True

@@ -210,16 +210,6 @@ def _copy_away(call: Call) -> None:
         call.find("delete.unknown")
 
 
-def _lookup(call: Call) -> None:
-    """Name look-ups and pings carry data out in the names."""
-    if any(UNKNOWN in arg for arg in call.args):
-        call.find("net.upload")
-
-
-def _mail(call: Call) -> None:
-    call.find("net.upload")
-
-
 def ssh(call: Call) -> None:
     if set(call.args) & {"-V", "-G", "-Q"}:
         return
@@ -248,58 +238,43 @@ _CLUSTER = re.compile(
     r"(delete|apply|create|replace|patch|drain|cordon|scale|edit|exec|rollout (restart|undo)|cp|run|uninstall"
     r"|upgrade|install|set|taint|label|annotate)\b"
 )
-_INFRASTRUCTURE = re.compile(r"(apply|destroy|import|taint|state (rm|mv|push)|up)\b")
-_CLOUD = re.compile(
-    r"\b(rm|rb|delete\S*|terminate\S*|destroy|put\S*|cp|mv|sync|copy|move|upload|create\S*|update\S*|run\S*"
-    r"|deploy|purge|set\S*|attach\S*|get-secret\S*|get-session-token|print-access-token)\b"
-)
-_FORGE = re.compile(
-    r"gist create|release (upload|delete)|repo (delete|edit)|secret|auth token|ssh-key|gpg-key|workflow run"
-    r"|api .*(DELETE|PUT|POST|PATCH)"
-)
+_CLOUDS = {
+    "kubectl helm oc": _CLUSTER,
+    "terraform tofu pulumi": re.compile(r"(apply|destroy|import|taint|state (rm|mv|push)|up)\b"),
+    "ansible ansible-playbook": re.compile(""),
+    "aws gcloud az gsutil rclone s3cmd b2 mc doctl flyctl heroku": re.compile(
+        r".*\b(rm|rb|delete\S*|terminate\S*|destroy|put\S*|cp|mv|sync|copy|move|upload|create\S*|update\S*"
+        r"|run\S*|deploy|purge|set\S*|attach\S*|get-secret\S*|get-session-token|print-access-token)\b",
+        re.DOTALL,
+    ),
+    "gh glab": re.compile(
+        r"gist create|release (upload|delete)|repo (delete|edit)|secret|auth token|ssh-key|gpg-key"
+        r"|workflow run|api .*(DELETE|PUT|POST|PATCH)"
+    ),
+}
+"""What changes something elsewhere, by how the words begin that are no options."""
 
 
-def _clouds(call: Call) -> None:
+def _cloud(call: Call) -> None:
     text = " ".join(to_plain(arg) for arg in call.args if not arg.startswith("-"))
-    if call.name in ("kubectl", "helm", "oc"):
-        if _CLUSTER.match(text):
-            call.find("cluster")
-        if re.match(r"get secrets?|config view", text):
-            call.find("read.secret")
-    elif call.name in ("terraform", "tofu", "pulumi", "ansible", "ansible-playbook"):
-        if _INFRASTRUCTURE.match(text) or call.name.startswith("ansible"):
-            call.find("cluster")
-    elif call.name in names.CLOUDS:
-        if _CLOUD.search(text):
-            call.find("cluster")
-    elif _FORGE.match(text):
+    changing = next(pattern for names, pattern in _CLOUDS.items() if call.name in names.split())
+    if changing.match(text):
         call.find("cluster")
+    if changing is _CLUSTER and re.match(r"get secrets?|config view", text):
+        call.find("read.secret")
 
 
-def _keys(call: Call) -> None:
-    if call.name == "ssh-copy-id" or (
-        call.name == "ssh-add" and call.args and call.args[0] not in ("-l", "-L")
-    ):
+def _add_key(call: Call) -> None:
+    if call.args and call.args[0] not in ("-l", "-L"):
         call.find("write.ssh")
-    if call.name == "ssh-keygen":
-        for i, arg in enumerate(call.args[:-1]):
-            if arg == "-f":
-                call.judge.check_write(call.args[i + 1])
 
 
-def _packet(call: Call) -> None:
-    call.find("net.socket")
-
-
-ROWS: tuple[tuple[frozenset[str], Callable[[Call], None]], ...] = (
-    (names.names("git"), _git),
-    (names.names("curl wget"), _web),
-    (names.names("nc ncat netcat socat telnet openssl"), _raw_connection),
-    (names.names("scp rsync sftp ftp tftp"), _copy_away),
-    (names.names("dig nslookup host ping"), _lookup),
-    (names.names("mail mailx sendmail mutt swaks"), _mail),
-    (names.names("docker podman nerdctl docker-compose lxc ctr"), _containers),
-    (names.CLOUD_TOOLS, _clouds),
-    (names.names("ssh-copy-id ssh-add ssh-keygen"), _keys),
-    (names.names("nmap tcpdump ngrok cloudflared bore chisel frpc"), _packet),
+ROWS: tuple[tuple[str, Callable[[Call], None]], ...] = (
+    ("git", _git),
+    ("curl wget", _web),
+    ("nc ncat netcat socat telnet openssl", _raw_connection),
+    ("scp rsync sftp ftp tftp", _copy_away),
+    ("docker podman nerdctl docker-compose lxc ctr", _containers),
+    *((names, _cloud) for names in _CLOUDS),
+    ("ssh-add", _add_key),
 )
