@@ -15,14 +15,16 @@ from hermes import plugins
 from hermes.admin.gateway import hold_home
 from hermes.admin.running import Running, find_running
 from hermes.control.courier import Courier
+from hermes.control.job_targets import named_targets
+from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session
 from hermes.domain.capabilities import Capabilities, Manifest
-from hermes.domain.clock import SystemClock
+from hermes.domain.clock import SystemClock, zone_named
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
 from hermes.domain.settings import Settings
 from hermes.entry.desk import OPERATIONS, Desk
 from hermes.state.aliases import ChannelAliases
-from hermes.state.profiles import DATABASE_FILE, prepare_home
+from hermes.state.profiles import DATABASE_FILE, agent_home, prepare_home
 from hermes.state.settings import Loaded, load_settings
 from hermes.state.sqlite import SqliteStore
 from hermes.stream.wire import decode, encode
@@ -30,9 +32,7 @@ from hermes.stream.wire import decode, encode
 T = TypeVar("T")
 
 
-def open_home(
-    home: Path, environ: Mapping[str, str], what: str, *, creating: bool = False
-) -> Running | Resting:
+def open_home(home: Path, environ: Mapping[str, str], what: str, *, creating: bool = False) -> Place:
     """`what` names the command to whoever wants the home meanwhile; one that is `creating` makes a database
     where there is none."""
     running = find_running(home, environ)
@@ -76,14 +76,14 @@ class Resting:
             for name in ("body", "query")
             if name in hints
         }
-        return decode(kind, encode(self.work(lambda store: perform(self._desk(store), **taken))))
+        return decode(kind, encode(self._work(lambda desk: perform(desk, **taken))))
 
-    def work(self, work: Callable[[SqliteStore], Awaitable[T]]) -> T:
+    def _work(self, work: Callable[[Desk], Awaitable[T]]) -> T:
         """Do something with the database; where there is none, with an empty one that is forgotten."""
 
         async def opened(path: Path | None) -> T:
             async with SqliteStore(path) as store:
-                return await work(store)
+                return await work(self._desk(store))
 
         if self.creating:
             prepare_home(self.home)
@@ -114,10 +114,28 @@ class Resting:
             agents=agents_of(loaded.settings),
             default=loaded.settings.default_agent,
             courier=courier,
+            jobs=lambda agent: self._jobs(courier, agent),
             delete=delete,
             sends=lambda to: False,
             carry=lambda: None,
         )
+
+    def _jobs(self, courier: Courier, agent: AgentId) -> JobDesk:
+        from hermes.app.jobs import HomeJobs
+
+        settings = courier.settings
+        return JobDesk(
+            agent=agent,
+            store=courier.store.scoped(agent),
+            clock=courier.clock,
+            zone=zone_named(settings.timezone),
+            settings=settings,
+            world=HomeJobs(agent_home(self.home, agent, settings), self.environ, None),
+            targets=named_targets(courier.aliases),
+        )
+
+
+Place = Running | Resting
 
 
 def _accounts(manifests: Sequence[Manifest], loaded: Loaded) -> list[str]:

@@ -40,9 +40,6 @@ class Running:
     def delete(self, path: str, kind: type[T], **query: Any) -> T:
         return self._ask("DELETE", path, kind, query)
 
-    def patch(self, path: str, kind: type[T], body: object) -> T:
-        return self._ask("PATCH", path, kind, {}, encode(body))
-
     def post(self, path: str, kind: type[T], body: object) -> T:
         return self._ask("POST", path, kind, {}, encode(body))
 

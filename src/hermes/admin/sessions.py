@@ -10,9 +10,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from hermes.admin.home import Resting, agents_of, open_home
+from hermes.admin.home import Place, agents_of, open_home
 from hermes.admin.output import Commands, Console, ago, facts, number_to
-from hermes.admin.running import Running
 from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
@@ -40,7 +39,6 @@ from hermes.stream.wire import read_entry
 
 _NONE_YET = "No sessions yet. A chat with the gateway begins one."
 _RESULT_SHOWN = 200
-Place = Running | Resting
 
 
 # --- the command line ------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -15,6 +15,8 @@ from hermes.control.courier import Courier, Letter
 from hermes.control.doors import look_up
 from hermes.control.explain import explain, read_knock
 from hermes.control.handoff import cancel_handoff, retry_handoff
+from hermes.control.job_words import job_facts, run_facts
+from hermes.control.jobs import JobDesk, JobWish
 from hermes.control.outbox import drop_messages, list_outbox, retry_messages
 from hermes.control.pairing import Approval, Overview, approve, clear_pending, overview, revoke
 from hermes.control.submission import Unknown
@@ -24,7 +26,7 @@ from hermes.domain.directory import Channel
 from hermes.domain.errors import UserError
 from hermes.domain.grants import Grant
 from hermes.domain.handoff import Handoff
-from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
+from hermes.domain.ids import MAIN_AGENT, AgentId, JobId, SessionId
 from hermes.domain.message import Body
 from hermes.domain.pairing import Account
 from hermes.domain.ports import Store, Tx
@@ -45,6 +47,7 @@ class Desk:
     agents: Sequence[AgentId]
     default: AgentId
     courier: Courier
+    jobs: Callable[[AgentId], JobDesk]
     delete: Callable[[AgentId, SessionId], Awaitable[None]]
     sends: Callable[[Address], bool]
     carry: Callable[[], None]
@@ -258,6 +261,69 @@ async def clear(desk: Desk, body: ClearRequest) -> int:
 async def explain_access(desk: Desk, body: ExplainRequest) -> Verdict:
     knock, courier = read_knock(body.words), desk.courier
     return await courier.store.read(lambda tx: explain(tx, knock, courier.settings, courier.capabilities))
+
+
+# --- jobs --------------------------------------------------------------------------------------------
+
+
+class JobRequest(msgspec.Struct, kw_only=True):
+    """A job to make, for an agent, or to change, by its id."""
+
+    wish: JobWish
+    job: str = ""
+    agent: str = ""
+
+
+class JobAct(msgspec.Struct, kw_only=True):
+    job: str
+    act: Literal["pause", "resume", "run", "remove"]
+
+
+class OfJob(msgspec.Struct, kw_only=True):
+    """The runs of one job, or of all."""
+
+    job: str = ""
+    limit: int = 20
+
+
+@operation("GET", "jobs", "The jobs of all agents.")
+async def list_jobs(desk: Desk) -> list[dict[str, Any]]:
+    desks = [desk.jobs(agent) for agent in desk.agents]
+    return [job_facts(job, jobs.zone) for jobs in desks for job in await jobs.all()]
+
+
+@operation("POST", "jobs", "Make a job, or change one.")
+async def save_job(desk: Desk, body: JobRequest) -> dict[str, Any]:
+    if body.job:
+        jobs = await _jobs_with(desk, body.job)
+        return job_facts(await jobs.update(body.job, body.wish), jobs.zone)
+    agent = AgentId(body.agent) or desk.default
+    if agent not in desk.agents:
+        raise UserError(f"There is no agent “{one_line(agent, 60)}”.")
+    jobs = desk.jobs(agent)
+    return job_facts(await jobs.create(body.wish, None), jobs.zone)
+
+
+@operation("POST", "jobs/act", "Pause, resume, run or remove a job.")
+async def act_on_job(desk: Desk, body: JobAct) -> None:
+    jobs = await _jobs_with(desk, body.job)
+    acts = {"pause": jobs.pause, "resume": jobs.resume, "run": jobs.run, "remove": jobs.remove}
+    await acts[body.act](body.job)
+
+
+@operation("GET", "runs", "What became of the runs, the newest first.")
+async def list_runs(desk: Desk, query: OfJob) -> list[dict[str, Any]]:
+    desks = [await _jobs_with(desk, query.job)] if query.job else [desk.jobs(one) for one in desk.agents]
+    found = [run_facts(run, one.zone) for one in desks for run in await one.runs(query.job, query.limit)]
+    return sorted(found, key=lambda run: str(run["due"]), reverse=True)[: query.limit]
+
+
+async def _jobs_with(desk: Desk, ident: str) -> JobDesk:
+    for agent in desk.agents:
+        jobs = desk.jobs(agent)
+        if await jobs.get(JobId(ident)) is not None:
+            return jobs
+    raise UserError(f"There is no job “{one_line(ident, 60)}” any more.")
 
 
 # --- grants and hand-offs ----------------------------------------------------------------------------

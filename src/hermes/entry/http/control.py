@@ -164,6 +164,7 @@ def _desk(door: Door) -> Desk:
         agents=list(door.agents),
         default=door.default,
         courier=gateway.courier,
+        jobs=gateway.jobs,
         delete=gateway.delete_session,
         sends=gateway.sends,
         carry=gateway.handoffs.ring,
