@@ -177,36 +177,21 @@ def _packages(call: Call) -> None:
         call.find("package.change")
 
 
+_EVERYWHERE = re.compile(r"-g|--global|--location=global|--break-system-packages")
+_FOREIGN = re.compile(
+    r"--(extra-)?index-url|--trusted-host|--registry|-i|-f|--find-links|git\+|https?://|ssh://|git@|file:"
+)
+
+
 def _language_packages(call: Call) -> None:
     words = [to_plain(arg) for arg in _operands(call)]
     verb = next((word for word in words if word not in ("pip", "tool", "cargo")), "")
-    everywhere = any(
-        arg in ("-g", "--global", "--location=global", "--break-system-packages") for arg in call.args
-    )
-    foreign = any(
-        arg.startswith(
-            ("--index-url", "--extra-index-url", "--trusted-host", "--registry", "-i", "-f", "--find-links")
-        )
-        or re.match(r"(git\+|https?://|ssh://|git@|file:)", to_plain(arg))
-        for arg in call.args
-    )
-    if verb in ("install", "add", "i", "update", "upgrade", "ci"):
-        if everywhere or call.name in ("gem", "cpan", "cpanm"):
+    if verb in names.PACKAGE_ADDING:
+        if call.name in ("gem", "cpan", "cpanm") or any(map(_EVERYWHERE.fullmatch, call.args)):
             call.find("package.change")
-        if foreign:
+        if any(map(_FOREIGN.match, call.plain_args)):
             call.find("package.foreign")
-    elif verb in (
-        "uninstall",
-        "remove",
-        "rm",
-        "publish",
-        "unpublish",
-        "login",
-        "adduser",
-        "yank",
-        "token",
-        "owner",
-    ):
+    elif verb in names.PACKAGE_REMOVING:
         call.find("package.change")
     elif verb in ("config", "set") and len(words) > 2:
         call.find("write.startup")
@@ -216,12 +201,7 @@ def _services(call: Call) -> None:
     words = _operands(call)
     if set(words) & names.POWER_VERBS:
         call.find("power")
-    elif (
-        words
-        and not set(words) & names.SERVICE_READING
-        and "--status-all" not in call.args
-        and "--version" not in call.args
-    ):
+    elif words and not set(call.args) & names.SERVICE_READING:
         call.find("agent.self" if "hermes" in " ".join(words) else "service.change")
 
 
@@ -248,8 +228,10 @@ def _kill(call: Call) -> None:
         targets = targets[2:] if targets[0] in ("-s", "-n") else targets[1:]
     own = {str(pid) for pid in call.judge.place.own_pids}
     for target in targets:
-        if target in ("-1", "--", "1", "0"):
-            call.find("kill.all" if target in ("-1", "1") else "kill.many") if target != "--" else None
+        if target in ("-1", "1"):
+            call.find("kill.all")
+        elif target == "0":
+            call.find("kill.many")
         elif target.lstrip("-") in own:
             call.find("agent.self")
         elif UNKNOWN in target:
@@ -271,12 +253,10 @@ def _sql(call: Call) -> None:
 
 def _agent(call: Call) -> None:
     words = _operands(call)
-    calm = {"status", "sessions", "version", "help", "trace", "doctor", "logs"}
-    if (
-        words
-        and words[0] not in calm
-        and not (words[0] == "config" and words[1:2] in (["show"], ["get"], ["path"]))
-    ):
+    calm = re.match(
+        r"(status|sessions|version|help|trace|doctor|logs|config (show|get|path))( |$)", " ".join(words)
+    )
+    if words and not calm:
         call.find("agent.self")
 
 

@@ -68,6 +68,15 @@ class Call:
     def plain_args(self) -> list[str]:
         return [to_plain(arg) for arg in self.args]
 
+    def walk(self, valued: str) -> Iterator[tuple[str, list[str]]]:
+        """Each word with those behind it; the values of these options are passed over."""
+        rest = self.args
+        while rest:
+            word, rest = rest[0], rest[1:]
+            yield word, rest
+            if word in valued.split():
+                rest = rest[1:]
+
 
 @dataclass(slots=True)
 class Judge:

@@ -80,10 +80,12 @@ READERS = names(
 )
 CHANGERS = names("mv cp chmod chown sed tee dd truncate ln install sh bash python python3 perl")
 PACKAGE_READING = names("list search show info policy outdated query contents depends help why files")
+PACKAGE_ADDING = names("install add i update upgrade ci")
+PACKAGE_REMOVING = names("uninstall remove rm publish unpublish login adduser yank token owner")
 SERVICE_READING = names(
     """
     status list-units list-unit-files is-active is-enabled show cat list print list-timers list-dependencies
-    is-failed is-system-running help
+    is-failed is-system-running help --status-all --version
     """
 )
 POWER_VERBS = names("poweroff reboot halt kexec suspend hibernate rescue")

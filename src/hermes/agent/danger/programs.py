@@ -50,28 +50,19 @@ def look(call: Call) -> None:
 def _shell(call: Call) -> bool:
     if call.name not in SHELLS:
         return False
-    script: str | None = None
-    rest: list[str] = []
-    args = list(call.args)
-    while args:
-        arg = args.pop(0)
-        if re.fullmatch(r"[-+][a-zA-Z]*c[a-zA-Z]*", arg) and not arg.startswith("--"):
-            script = args.pop(0) if args else ""
-            rest = args
-            break
-        if arg in ("-o", "+o", "-O", "--rcfile", "--init-file"):
-            if arg.endswith("file") and args:
-                _script_file(call, args[0])
-            args = args[1:]
+    for arg, rest in call.walk("-o +o -O --rcfile --init-file"):
+        if re.fullmatch(r"[-+][a-zA-Z]*c[a-zA-Z]*", arg):
+            _run_text(call, rest[0] if rest else "", rest[1:])
+            return True
+        if arg in ("--rcfile", "--init-file") and rest:
+            _script_file(call, rest[0])
         elif arg in ("-s", "-"):
             _run_feed(call)
             return True
         elif not arg.startswith(("-", "+")):
             _script_file(call, arg)
             return True
-    if script is not None:
-        _run_text(call, script, rest)
-    elif not any(arg in ("--version", "--help", "-n") for arg in call.args):
+    if not any(arg in ("--version", "--help", "-n") for arg in call.args):
         _run_feed(call)
     return True
 
@@ -127,24 +118,20 @@ def _language(call: Call) -> bool:
     if call.name in ("osascript", "pwsh") and call.args:
         call.find("run.code")
     flags = ["-c"] if python else sorted(LANGUAGES[call.name])
-    args = list(call.args)
-    while args:
-        arg = args.pop(0)
+    for arg, rest in call.walk("-W -X -r --require -I -M"):
         short = next((flag for flag in flags if _takes_code(arg, flag)), "")
         if short:
             inline = arg[2:] if arg.startswith(short) and len(short) == 2 and arg != short and python else ""
-            _judge_code(call, to_plain(inline or (args[0] if args else "")))
+            _judge_code(call, to_plain(inline or (rest[0] if rest else "")))
             return True
         if arg == "-m" and python:
-            module = args[0] if args else ""
-            call.judge.run([{"pip": "pip"}.get(module, f"python-{module}"), *args[1:]], call.feed)
+            module = rest[0] if rest else ""
+            call.judge.run([{"pip": "pip"}.get(module, f"python-{module}"), *rest[1:]], call.feed)
             return True
         if arg in ("-", "/dev/stdin"):
             _run_feed(call)
             return True
-        if arg in ("-W", "-X", "-r", "--require", "-I", "-M"):
-            args = args[1:]
-        elif not arg.startswith("-"):
+        if not arg.startswith("-"):
             _script_file(call, arg)
             return True
     if not any(arg in ("--version", "-V", "-v", "--help", "-h") for arg in call.args):
@@ -180,20 +167,15 @@ def _judge_code(call: Call, text: str) -> None:
 
 
 def _awk(call: Call) -> bool:
-    args = list(call.args)
-    while args:
-        arg = args.pop(0)
-        if arg in ("-F", "-v"):
-            args = args[1:]
-        elif arg == "-f":
-            _script_file(call, args[0] if args else "")
-            return True
-        elif not arg.startswith("-"):
-            if UNKNOWN in arg and not call.shown.count("'"):
-                return True
-            if not code.is_harmless_awk(to_plain(arg)):
+    for arg, rest in call.walk("-F -v"):
+        if arg == "-f":
+            _script_file(call, rest[0] if rest else "")
+            break
+        if not arg.startswith("-"):
+            known = UNKNOWN not in arg or "'" in call.shown
+            if known and not code.is_harmless_awk(to_plain(arg)):
                 call.find("run.code")
-            return True
+            break
     return True
 
 
@@ -244,26 +226,18 @@ def _behind_options(args: Sequence[str], valued: frozenset[str]) -> list[str]:
 
 
 def _env(call: Call) -> None:
-    args = list(call.args)
-    while args:
-        arg = args[0]
-        if arg in ("-S", "--split-string") or arg.startswith("-S"):
-            call.judge.read(" ".join([arg[2:], *args[1:]]).strip(), call.feed)
+    for arg, rest in call.walk("-u --unset -C --chdir"):
+        if arg == "--split-string" or arg.startswith("-S"):
+            call.judge.read(" ".join([arg[2:], *rest]).strip(), call.feed)
             return
-        if arg in ("-u", "--unset", "-C", "--chdir"):
-            if arg in ("-C", "--chdir"):
-                call.judge.cwd = call.judge.path(args[1]) if len(args) > 1 else None
-            args = args[2:]
-        elif arg.startswith("-"):
-            args = args[1:]
+        if arg in ("-C", "--chdir"):
+            call.judge.cwd = call.judge.path(rest[0]) if rest else None
         elif re.match(r"[A-Za-z_]\w*=", arg):
             name, _, value = arg.partition("=")
             call.judge.assign(name, (value,), lasting=False)
-            args = args[1:]
-        else:
-            break
-    if args:
-        call.judge.run(args, call.feed)
+        elif not arg.startswith("-"):
+            call.judge.run([arg, *rest], call.feed)
+            return
 
 
 def _timeout(call: Call) -> None:
@@ -274,24 +248,19 @@ def _timeout(call: Call) -> None:
 
 def _xargs(call: Call) -> None:
     """What comes on its input becomes words nobody knows yet."""
-    args = list(call.args)
     replace = ""
-    while args and args[0].startswith("-"):
-        option = args.pop(0)
-        if option.startswith(("-I", "-i", "--replace")):
-            glued = option[2:] if option[1] != "-" else option.partition("=")[2]
-            replace = glued or (args.pop(0) if option == "-I" and args else "{}")
-        elif option in ("-n", "-P", "-L", "-d", "-a", "-s", "-E", "-j") and args:
-            args.pop(0)
-    if not args:
-        return
-    known = call.feed.text.split() if call.feed is not None and call.feed.text is not None else None
-    words = known if known else [UNKNOWN]
-    if replace:
-        fields = [field.replace(replace, words[0]) for field in args]
-    else:
-        fields = [*args, *words]
-    call.judge.run(fields)
+    for arg, rest in call.walk("-I -n -P -L -d -a -s -E -j"):
+        if not arg.startswith("-"):
+            known = call.feed.text.split() if call.feed is not None and call.feed.text is not None else None
+            words, command = known or [UNKNOWN], [arg, *rest]
+            if replace:
+                call.judge.run([field.replace(replace, words[0]) for field in command])
+            else:
+                call.judge.run([*command, *words])
+            return
+        if arg.startswith(("-I", "-i", "--replace")):
+            glued = arg[2:] if arg[1] != "-" else arg.partition("=")[2]
+            replace = glued or (rest[0] if arg == "-I" and rest else "{}")
 
 
 def _find(call: Call) -> None:
