@@ -32,33 +32,26 @@ LANGUAGES = {
 }
 # Programs that run the command behind their options, with the options that take a value.
 WRAPPERS = {
-    "nohup": names(""),
-    "setsid": names(""),
+    **dict.fromkeys(
+        names(
+            "nohup setsid command builtin entr unbuffer busybox toybox firejail rlwrap dbus-run-session"
+            " poetry pipenv uv"
+        ),
+        names(""),
+    ),
     "time": names("-o -f"),
-    "command": names(""),
-    "builtin": names(""),
-    "entr": names(""),
     "exec": names("-a"),
     "nice": names("-n"),
     "ionice": names("-c -n -p"),
     "stdbuf": names("-i -o -e"),
     "chrt": names("-p"),
-    "unbuffer": names(""),
     "caffeinate": names("-t -w"),
     "strace": names("-o -e -p -s"),
     "ltrace": names("-o -e -p"),
-    "busybox": names(""),
-    "toybox": names(""),
     "proxychains": names("-f"),
-    "firejail": names(""),
     "xvfb-run": names("-s -n"),
-    "rlwrap": names(""),
-    "dbus-run-session": names(""),
     "fakeroot": names("-s -i"),
     "npx": names("-p --package -c"),
-    "poetry": names(""),
-    "pipenv": names(""),
-    "uv": names(""),
 }
 RUNNERS = names("poetry pipenv uv")
 ROOT = names("sudo su doas pkexec runuser sudoedit gosu su-exec setpriv run0")

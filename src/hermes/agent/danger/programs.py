@@ -24,6 +24,7 @@ from hermes.agent.danger.names import (
     WRAPPERS,
     names,
 )
+from hermes.agent.danger.words import unescaped
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import Call
@@ -388,7 +389,7 @@ def printed(fields: list[str], fed: str | None, cwd: str | None) -> str | None:
         while args and re.fullmatch(r"-[neE]+", args[0]):
             args = args[1:]
         text = " ".join(args)
-        return _unescaped(text) if escaped else text
+        return unescaped(text) if escaped else text
     if name == "printf" and args:
         return _formatted(args[0], args[1:])
     if name == "cat" and (not args or args == ["-"]):
@@ -401,23 +402,11 @@ def printed(fields: list[str], fed: str | None, cwd: str | None) -> str | None:
 
 
 def _formatted(pattern: str, args: list[str]) -> str | None:
-    text = _unescaped(pattern)
+    text = unescaped(pattern)
     if "%" not in text:
         return text
     words = iter(args)
     return re.sub(r"%[-0-9.]*([sbdcxq%])", lambda match: "%" if match[1] == "%" else next(words, ""), text)
-
-
-def _unescaped(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        body = match[1]
-        if body[0] == "x":
-            return chr(int(body[1:], 16))
-        if body[0] in "01234567":
-            return chr(int(body, 8) & 0xFF)
-        return {"n": "\n", "t": "\t"}.get(body, body)
-
-    return re.sub(r"\\(x[0-9a-fA-F]{1,2}|0?[0-7]{1,3}|[nt\\])", one, text)
 
 
 def source_of(fields: list[str]) -> str:
