@@ -139,6 +139,6 @@ Place = Running | Resting
 
 
 def _accounts(manifests: Sequence[Manifest], loaded: Loaded) -> list[str]:
-    from hermes.app.accounts import is_enabled  # brings all of the gateway along: only where it is needed
+    from hermes.app.accounts import declared_accounts  # brings all of the gateway along
 
-    return [one.name for one in manifests if is_enabled(one, loaded)]
+    return [one.name for one in declared_accounts(manifests, loaded) if one.enabled]

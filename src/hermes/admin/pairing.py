@@ -12,7 +12,7 @@ from typing import Any
 from hermes.admin.home import open_home
 from hermes.admin.output import Commands, Console, ago, facts
 from hermes.control.pairing import Approval, Overview
-from hermes.domain.address import read_platform
+from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account
 from hermes.domain.text import one_line
@@ -31,7 +31,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     revoked.add_argument("platform", help="like telegram, or telegram@work for another account")
     revoked.add_argument("user", help="the person's id, as `hermes pairing list` shows it")
     cleared = command("clear-pending", "Forget open requests and invitations.")
-    cleared.add_argument("platform", nargs="?", help="only those of this platform")
+    cleared.add_argument(
+        "platform", nargs="?", help="only those of this platform, or of an account like telegram@work"
+    )
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
@@ -52,8 +54,7 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
             place.post("/control/pairing/revoke", NoneType, {"account": account, "user": asked.user})
             console.line(f"{asked.user} is not paired on {account} any more.")
         case _:
-            only = None if account is None else account.platform
-            console.line(f"{place.post('/control/pairing/clear', int, {'platform': only})} forgotten.")
+            console.line(f"{place.post('/control/pairing/clear', int, {'account': account})} forgotten.")
     return 0
 
 
@@ -65,6 +66,9 @@ def _account(word: str, home: Path, environ: Mapping[str, str]) -> Account:
         meant = nearest(platform, sorted(known))
         hint = f"Did you mean “{meant}”?" if meant else "`hermes pairing list` shows who waits where."
         raise UserError(f"There is no platform “{one_line(platform, 40)}”.", hint=hint)
+    problem = None if account == DEFAULT_ACCOUNT else account_problem(platform, account)
+    if problem is not None:
+        raise problem
     return Account(platform=platform, name=account)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from hermes.admin.output import Commands, Console, facts
 from hermes.admin.status import read_state
-from hermes.app.accounts import adapter_maker, is_enabled, missing_settings
+from hermes.app.accounts import Declared, adapter_maker, declared_accounts
+from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.capabilities import Capabilities, Manifest
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import HermesError, NeedsLogin, UserError
@@ -29,11 +30,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     command = Commands(parser).add
     command("list", "The platforms there are, and which of them are used.", json=True)
     shown = command("show", "What a platform can do, what it needs, and what of that is set.", json=True)
-    shown.add_argument("name", help="the platform, like telegram")
+    shown.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
+    asked = command("setup", "Asks for what a platform needs, tries it at the platform, and keeps it.")
+    asked.add_argument(
+        "name",
+        nargs="?",
+        help="the platform, like telegram, or an account, like telegram@work (it is asked for)",
+    )
+    asked.add_argument("--all", action="store_true", help="ask for everything that may be said, too")
     tested = command(
         "test", "Ask the platform itself whether the credentials work; nothing is sent to anybody.", json=True
     )
-    tested.add_argument("name", help="the platform, like telegram")
+    tested.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
@@ -41,10 +49,14 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     loaded = load_settings(home, environ, platforms=[one.name for one in manifests])
     if asked.command == "list":
         return _list(asked, manifests, loaded, read_state(home), console)
-    manifest = _find(asked.name, manifests)
+    declared = _find(asked.name or _chosen(manifests, console), manifests, loaded)
     if asked.command == "show":
-        return _show(asked, manifest, loaded, console)
-    return _test(asked, manifest, loaded, console)
+        return _show(asked, declared, console)
+    if asked.command == "setup":
+        from hermes.admin.platform_setup import Questions
+
+        return Questions(declared, home, environ, console).run(everything=asked.all)
+    return _test(asked, declared, console)
 
 
 def _list(
@@ -58,12 +70,12 @@ def _list(
         {
             "name": one.name,
             "title": one.title,
-            "enabled": is_enabled(one, loaded),
-            "missing": missing_settings(one, loaded),
+            "enabled": one.enabled,
+            "missing": one.missing,
             "state": _last_heard(state, one.name),
-            "evidence": one.evidence,
+            "evidence": one.manifest.evidence,
         }
-        for one in manifests
+        for one in declared_accounts(manifests, loaded)
     ]
     if asked.json:
         console.json(rows)
@@ -82,22 +94,23 @@ def _list(
     return 0
 
 
-def _show(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console: Console) -> int:
+def _show(asked: argparse.Namespace, declared: Declared, console: Console) -> int:
+    manifest = declared.manifest
     packages = {name: _is_there(name) for name in manifest.requires}
     settings = [
         {
-            "variable": field.env,
+            "variable": declared.variable(field.env),
             "what": field.title,
             "required": field.required,
-            "set": bool(loaded.find(manifest.name, field.env)),
+            "set": bool(declared.find(field.env)),
             "where": field.hint,
         }
         for field in manifest.settings
     ]
     facts = {
-        "name": manifest.name,
-        "title": manifest.title,
-        "enabled": is_enabled(manifest, loaded),
+        "name": declared.name,
+        "title": declared.title,
+        "enabled": declared.enabled,
         "packages": packages,
         "settings": settings,
         "capabilities": _able(manifest.capabilities),
@@ -107,7 +120,7 @@ def _show(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console
     if asked.json:
         console.json(facts)
         return 0
-    console.strong(manifest.title)
+    console.strong(declared.title)
     pairs = [("Used", "yes" if facts["enabled"] else "no")]
     pairs += [("Package", f"{name}{'' if there else ' (missing)'}") for name, there in packages.items()]
     pairs += list(_able(manifest.capabilities).items())
@@ -126,43 +139,64 @@ def _show(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console
     return 0
 
 
-def _test(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console: Console) -> int:
-    findings = asyncio.run(_findings(manifest, loaded))
+def _test(asked: argparse.Namespace, declared: Declared, console: Console) -> int:
+    findings = asyncio.run(findings_of(declared))
+    if not asked.json:
+        return 0 if tell_findings(findings, console) else 1
     good = all(finding.good for finding in findings)
-    if asked.json:
-        told = [facts(one, "good", "text", "hint") for one in findings]
-        console.json({"name": manifest.name, "good": good, "findings": told})
-        return 0 if good else 1
+    told = [facts(one, "good", "text", "hint") for one in findings]
+    console.json({"name": declared.name, "good": good, "findings": told})
+    return 0 if good else 1
+
+
+def tell_findings(findings: Sequence[Finding], console: Console) -> bool:
+    """Print them; whether all is well."""
     for finding in findings:
         console.line(f"{_GOOD if finding.good else _WRONG} {finding.text}")
         if finding.hint:
             console.line(f"  {finding.hint}")
-    return 0 if good else 1
+    return all(finding.good for finding in findings)
 
 
-async def _findings(manifest: Manifest, loaded: Loaded) -> list[Finding]:
-    hide = loaded.secrets.redact
+async def findings_of(declared: Declared) -> list[Finding]:
+    """What the platform itself says of the credentials."""
+
+    def hide(text: str) -> str:
+        return declared.loaded.secrets.redact(declared.worded(text))
+
     try:
         async with asyncio.timeout(_SECONDS):
-            platform = await adapter_maker(manifest, loaded, SystemClock())()
+            platform = await adapter_maker(declared, SystemClock())()
             if not isinstance(platform, Checks):
-                return [Finding(good=True, text=f"{manifest.title} has nothing that could be tested.")]
+                return [Finding(good=True, text=f"{declared.title} has nothing that could be tested.")]
             found = await platform.check()
             return [Finding(good=one.good, text=hide(one.text), hint=hide(one.hint)) for one in found]
     except UserError as error:
         return [Finding(good=False, text=hide(error.message), hint=hide(error.hint))]
     except HermesError as error:
-        hint = f"See {manifest.docs}." if isinstance(error, NeedsLogin) else ""
+        hint = f"See {declared.manifest.docs}." if isinstance(error, NeedsLogin) else ""
         return [Finding(good=False, text=hide(one_line(str(error), 300)), hint=hint)]
     except TimeoutError:
-        return [Finding(good=False, text=f"{manifest.title} did not answer within {_SECONDS:.0f} s.")]
+        return [Finding(good=False, text=f"{declared.title} did not answer within {_SECONDS:.0f} s.")]
 
 
-def _find(name: str, manifests: Sequence[Manifest]) -> Manifest:
+def _chosen(manifests: Sequence[Manifest], console: Console) -> str:
+    if not console.interactive:
+        raise UserError("Which platform?", hint="`hermes platforms list` names them.")
+    console.table(["NAME", "PLATFORM"], [[one.name, one.title] for one in manifests])
+    return console.ask("Which one?")
+
+
+def _find(name: str, manifests: Sequence[Manifest], loaded: Loaded) -> Declared:
+    """A platform, or an account of it, which may be one that nobody has told of yet."""
+    platform, account = read_platform(name)
+    problem = None if account == DEFAULT_ACCOUNT else account_problem(platform, account)
     for manifest in manifests:
-        if manifest.name == name.lower():
-            return manifest
-    meant = nearest(name.lower(), [one.name for one in manifests])
+        if manifest.name == platform:
+            if problem is not None:
+                raise problem
+            return Declared(manifest=manifest, loaded=loaded, account=account)
+    meant = nearest(platform, [one.name for one in manifests])
     hint = f"Did you mean {meant}?" if meant else "`hermes platforms list` names them."
     raise UserError(f"There is no platform “{one_line(name, 40)}”.", hint=hint)
 

@@ -89,6 +89,10 @@ class _Case:
         return self.source.address.platform
 
     @property
+    def account(self) -> str:
+        return self.source.address.credential
+
+    @property
     def private(self) -> bool:
         return self.source.kind is Kind.PRIVATE
 
@@ -98,12 +102,12 @@ class _Case:
         return {one for one in (self.source.address.chat, self.source.parent_chat) if one}
 
     def key(self, name: str) -> str:
-        return f"{self.platform}.{name}"
+        return f"{self.account}.{name}"
 
 
 def decide(knock: Knock, settings: Settings) -> Verdict:
     source = knock.source
-    block = settings.platforms.get(source.address.platform, PlatformSettings())
+    block = settings.block(source.address)
     case = _Case(knock=knock, settings=settings, block=block)
     steps: list[Step] = []
     unaddressed = False
@@ -144,7 +148,7 @@ def _own_doors(case: _Case) -> Step | None:
     if case.source.kind in _CHECKED_AT_THEIR_DOOR:
         return Step(rule="door", said="its door has checked who it is", outcome=Outcome.ALLOWED)
     if case.knock.able.knows_people:
-        said = f"{case.platform} itself lets in only whom the operator let in there"
+        said = f"{case.account} itself lets in only whom the operator let in there"
         return Step(rule="door", said=said, outcome=Outcome.ALLOWED)
     return None
 
@@ -252,19 +256,19 @@ def _identity(case: _Case) -> Step | None:
 def _everybody(case: _Case) -> Step:
     rule = case.key("allow_all_users")
     if case.block.allow_all_users:
-        return Step(rule=rule, said=f"{case.platform} allows everybody", outcome=Outcome.ALLOWED)
+        return Step(rule=rule, said=f"{case.account} allows everybody", outcome=Outcome.ALLOWED)
     return Step(rule=rule, said="not set")
 
 
 def _list(case: _Case) -> Step:
-    said = f"on the list of {case.platform}"
+    said = f"on the list of {case.account}"
     return _list_step(case, case.key("allowed_users"), case.block.allowed_users, said)
 
 
 def _group_list(case: _Case) -> Step | None:
     if case.private:
         return None
-    said = f"on the group list of {case.platform}"
+    said = f"on the group list of {case.account}"
     return _list_step(case, case.key("group_allowed_users"), case.block.group_allowed_users, said)
 
 
@@ -316,7 +320,7 @@ def _reaction(case: _Case) -> tuple[bool, str]:
     if block.unauthorized_dm_behavior:
         return block.unauthorized_dm_behavior == "pair", f"{case.key(_STRANGERS)} says so"
     if not case.knock.able.answers_strangers:
-        return False, f"strangers on {case.platform} are not answered"
+        return False, f"strangers on {case.account} are not answered"
     if everywhere != "pair":
         return False, f"{_STRANGERS} says so"
     if block.dm_policy:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from hermes.control.prompts import close_question
 from hermes.domain.address import Source
 from hermes.domain.errors import Lost
 from hermes.domain.event import (
@@ -197,7 +198,7 @@ class Claiming:
         if not (_interrupts(behind) or _steers(behind)):
             return False
         for question in tx.questions.of_turn(turn.id):
-            tx.questions.close(Answer(question=question.id, verdict=Verdict.WITHDRAWN))
+            close_question(tx, Answer(question=question.id, verdict=Verdict.WITHDRAWN), self.now)
         return True
 
     def _opening(self, turn: Turn) -> list[Record]:

@@ -344,10 +344,13 @@ class Taking:
             return Taken(outcome="ignored: unknown button")
         if not was_asked_at(tx, given.question, self.inbound.source.address):
             return self._say(tx, Taken(outcome="button: refused"), "Nothing was asked in this chat by that.")
-        outcome = answer(tx, given, self.world.clock.now())
+        outcome = answer(tx, given, self.world.clock.now(), self.inbound.source.user_name)
         taken = Taken(
             outcome=f"button: {'accepted' if outcome.closed else 'refused'}", session=outcome.session
         )
+        if outcome.closed and self.world.capabilities(self.inbound.source.address).edits:
+            # The message with the button says it from now on.
+            return replace(taken, replied=True)
         return self._say(tx, taken, outcome.text)
 
     def _answer(self, tx: Tx, session: Session) -> Taken | None:
@@ -363,7 +366,7 @@ class Taking:
         )
         if given is None:
             return None
-        outcome = answer(tx, given, self.world.clock.now())
+        outcome = answer(tx, given, self.world.clock.now(), self.inbound.source.user_name)
         if not outcome.closed:
             return None
         clarified = any(q.id == given.question and q.kind is QuestionKind.CLARIFY for q in questions)

@@ -20,6 +20,7 @@ from hermes.control.draft import Draft
 from hermes.control.gates import rule_message
 from hermes.control.hooks import Hooks
 from hermes.control.outcome import PARTS_PER_SEGMENT, REPEAT_MARK
+from hermes.control.prompts import closed_body
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
@@ -59,6 +60,8 @@ class _Head:
     doubtful: bool = False
     seconds: float = 0.0
     siblings: tuple[OutboxRow, ...] = ()
+    replaced: OutboxRow | None = None
+    """The earlier message of which it takes the place."""
     dead: bool = False
     reported: Address | None = None
 
@@ -146,9 +149,10 @@ class Lane:
                 return _Head(seconds=(row.next_at - now).total_seconds())
             doubtful = row.state is not OutState.DUE
             siblings = tuple(tx.outbox.of_turn(row.turn)) if drafts and row.turn is not None else ()
+            replaced = None if row.body.replaces is None else tx.post.get(row.body.replaces)
             row = replace(row, state=OutState.ATTEMPTING, attempts=row.attempts + 1, next_at=None)
             tx.outbox.save(row)
-            return _Head(row=row, doubtful=doubtful, siblings=siblings)
+            return _Head(row=row, doubtful=doubtful, siblings=siblings, replaced=replaced)
 
         return attempt
 
@@ -156,6 +160,8 @@ class Lane:
         """Send one row; the row as it is to be stored afterwards."""
         row = head.row
         assert row is not None
+        if head.replaced is not None:
+            row = replace(row, body=closed_body(head.replaced, row.body, platform.capabilities))
         try:
             body = await rule_message(self._world.hooks, row, platform.capabilities)
         except Refused as error:
@@ -179,8 +185,14 @@ class Lane:
         log.debug("lane.sent to=%s key=%s attempts=%d", self._to, row.key, row.attempts)
         return replace(row, state=OutState.SENT, receipt=receipt, error="")
 
-    async def _put(self, platform: Platform, row: OutboxRow, head: _Head) -> Receipt:
+    async def _put(self, platform: Platform, row: OutboxRow, head: _Head) -> Receipt | None:
         body = printed(row.body, platform)
+        if row.body.replaces is not None:
+            # The receipt stays with the message that was sent: what was asked is found by it.
+            over = None if head.replaced is None else head.replaced.receipt
+            if over is not None and isinstance(platform, Edits):
+                await platform.edit(over, body)
+            return None
         shown = _draft_of(row, head.siblings)
         if shown is not None and isinstance(platform, Edits):
             try:
@@ -254,6 +266,10 @@ class Lane:
         )
 
     def _dead(self, row: OutboxRow, why: str) -> OutboxRow:
+        if row.body.replaces is not None:
+            # A finishing touch: nobody misses anything.
+            log.info("lane.not_replaced to=%s key=%s why=%s", self._to, row.key, why)
+            return replace(row, state=OutState.GONE, error=why)
         log.warning("lane.dead to=%s key=%s why=%s", self._to, row.key, why)
         return replace(row, state=OutState.DEAD, error=why)
 

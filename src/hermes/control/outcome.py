@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from hermes.control.attachments import fit_files
 from hermes.control.feed import Feed
+from hermes.control.prompts import close_question
 from hermes.domain.address import LOCAL_DOOR, Address
 from hermes.domain.capabilities import Capabilities, Grade
 from hermes.domain.clock import Clock
@@ -44,10 +45,10 @@ class Conclusion:
     questions: tuple[Question, ...] = ()
     withdraw: TurnId | None = None
 
-    def write(self, tx: Tx) -> None:
+    def write(self, tx: Tx, now: datetime) -> None:
         if self.withdraw is not None:
             for question in tx.questions.of_turn(self.withdraw):
-                tx.questions.close(Answer(question=question.id, verdict=Verdict.WITHDRAWN))
+                close_question(tx, Answer(question=question.id, verdict=Verdict.WITHDRAWN), now)
         for question in self.questions:
             tx.questions.add(question)
         said = self.rows or tuple(row for row in self.over_draft if _has_draft(tx, row))
@@ -77,7 +78,7 @@ class Outcomes:
             self._ring(turn.reply.to)
 
     def write(self, tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
-        self.of(turn, entries).write(tx)
+        self.of(turn, entries).write(tx, self._clock.now())
 
     def of(self, turn: Turn, entries: Sequence[Entry], said: Body | None = None) -> Conclusion:
         """`entries` are the turn's records up to the one that ends or parks it; `said` are its closing words

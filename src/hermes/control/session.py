@@ -330,7 +330,7 @@ class SessionActor:
             tx.turns.advance(turn.id, attempt=turn.attempt, records=len(new), state=state)
             tx.journal.append(self._id, new)
             if conclude is not None:
-                conclude.write(tx)
+                conclude.write(tx, new[-1].at)
             return state.open or bool(tx.turns.open_of(self._id, 1))
 
         # Who comes after this commit rings, so an end with nothing behind it needs no further claim.

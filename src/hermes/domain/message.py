@@ -93,12 +93,14 @@ class Button:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What is said: markdown text, files, buttons. A `fleeting` one (a code) is forgotten once it is sent."""
+    """What is said: markdown text, files, buttons. A `fleeting` one (a code) is forgotten once it is sent.
+    One that `replaces` an earlier message (its key) is written over it and never sent by itself."""
 
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
     buttons: tuple[Button, ...] = ()
     fleeting: bool = False
+    replaces: str | None = None
 
     def with_text(self, text: str) -> Body:
         return replace(self, text=text)

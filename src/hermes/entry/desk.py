@@ -225,7 +225,7 @@ class RevokeRequest(msgspec.Struct, kw_only=True):
 
 
 class ClearRequest(msgspec.Struct, kw_only=True):
-    platform: str | None = None
+    account: Account | None = None
 
 
 class ExplainRequest(msgspec.Struct, kw_only=True):
@@ -254,7 +254,7 @@ async def revoke_person(desk: Desk, body: RevokeRequest) -> None:
 
 @operation("POST", "pairing/clear", "Forget open requests and invitations.")
 async def clear(desk: Desk, body: ClearRequest) -> int:
-    return await desk.of(MAIN_AGENT).write(lambda tx: clear_pending(tx, body.platform))
+    return await desk.of(MAIN_AGENT).write(lambda tx: clear_pending(tx, body.account))
 
 
 @operation("POST", "access", "Whether a message from there would be answered, and why.")

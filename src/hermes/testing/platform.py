@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Kind, Source, read_platform
 from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit, MenuEntry, MenuLimits
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt, ReplyTo, What
@@ -140,7 +140,8 @@ def fake_platform(kind: str, service: EditableService, name: str = "fake") -> Pl
 
 
 def to_inbound(update: Update, platform: str = "fake") -> Inbound:
-    address = Address(platform=platform, chat=update.chat, thread=update.thread)
+    service, account = read_platform(platform)
+    address = Address(platform=service, account=account, chat=update.chat, thread=update.thread)
     return Inbound(
         delivery=DeliveryId(update.delivery),
         source=Source(

@@ -10,9 +10,7 @@ from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, media_kind
-from hermes.domain.outfit import Outfit
 from hermes.domain.ports import Accept
-from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.convert import Me, to_inbounds
 from hermes.entry.platforms.slack.manifest import MANIFEST
@@ -49,19 +47,16 @@ class SlackBed(ServedBed):
         self.server.room(GROUP, "mpim")
         self.said = {"SLACK_APP_TOKEN": self.server.app_token}
         self._spoke: dict[str, Any] = {}
+        self._thread: Address | None = None
         self._events: set[str] = set()
         self._beginners: list[SlackAdapter] = []
         self._seen: dict[str, tuple[int, list[Shown]]] = {}
 
+    def variables(self) -> dict[str, str]:
+        return {"SLACK_BOT_TOKEN": self.server.token, "SLACK_API_URL": self.server.url}
+
     def connect(self) -> SlackAdapter:
-        said = {"SLACK_BOT_TOKEN": self.server.token, "SLACK_API_URL": self.server.url, **self.said}
-        adapter = SlackAdapter(
-            Outfit(
-                settings=PlatformSettings(),
-                find=lambda name: Secret(said[name]) if name in said else None,
-                open_file=self.open_file,
-            )
-        )
+        adapter = SlackAdapter(self.outfit())
         adapter.api.answer_seconds = 1.5
         run = adapter.run
 
@@ -172,6 +167,15 @@ class SlackBed(ServedBed):
             reply_to=message.get("thread_ts"),
             edits=self.server.edits.get(message["ts"], 0),
         )
+
+    def typing_chat(self) -> Address:
+        if self._thread is None:
+            root = self.server.say(CHANNEL, "a root", user="U0BOB000001", subtype="channel_topic")
+            self._thread = Address(platform="slack", chat=CHANNEL, thread=root["ts"])
+        return self._thread
+
+    def typed(self) -> int:
+        return self.server.typed
 
     def reactions(self) -> list[str]:
         return [emoji_told(name) for _, _, name in self.server.reactions]

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from hermes.domain.address import Address
+from hermes.domain.address import DEFAULT_ACCOUNT, Address
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import HermesError
 from hermes.domain.message import Inbound, MediaKind
-from hermes.domain.outfit import OpenFile, no_files
+from hermes.domain.outfit import OpenFile, Outfit, no_files
 from hermes.domain.ports import Accept, Platform
+from hermes.domain.settings import PlatformSettings, Secret
 
 PATIENCE = 40.0
 
@@ -93,6 +94,10 @@ class Testbed(ABC):
         effect all the same; None if it goes well."""
         self.open_file: OpenFile = no_files
         """Where adapters made by `connect` get the files they send."""
+        self.account = DEFAULT_ACCOUNT
+        """What the operator calls the account that adapters are made for."""
+        self.said: dict[str, str] = {}
+        """What the operator says beside `variables`, or otherwise."""
 
     async def __aenter__(self) -> Testbed:
         await self.open()
@@ -111,6 +116,19 @@ class Testbed(ABC):
     @abstractmethod
     def connect(self) -> Platform:
         """A new adapter for the account, as a restart makes one. It gives up on an answer soon (< 0.5 s)."""
+
+    def variables(self) -> Mapping[str, str]:
+        """What an operator has to say so that a gateway reaches this service."""
+        return {}
+
+    def outfit(self) -> Outfit:
+        said = {**self.variables(), **self.said}
+        return Outfit(
+            settings=PlatformSettings(),
+            find=lambda name: Secret(said[name]) if name in said else None,
+            open_file=self.open_file,
+            account=self.account,
+        )
 
     # --- people ---
 
@@ -142,6 +160,10 @@ class Testbed(ABC):
     @abstractmethod
     def shown(self, chat: Address | None = None) -> list[Shown]:
         """Messages of ours that people see, in the order they first appeared."""
+
+    def typing_chat(self) -> Address:
+        """Where we are seen typing; not every service shows that everywhere."""
+        return self.chat
 
     def typed(self) -> int:
         """How often we were seen typing."""

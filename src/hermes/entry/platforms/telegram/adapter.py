@@ -26,7 +26,7 @@ from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, MenuEntry
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt
-from hermes.domain.outfit import Finding, Outfit
+from hermes.domain.outfit import Finding, Outfit, no_door
 from hermes.domain.ports import Accept, Sink
 from hermes.domain.text import one_line
 from hermes.entry.platforms.telegram.convert import (
@@ -47,7 +47,7 @@ from hermes.entry.platforms.telegram.manifest import CAPTION, MANIFEST
 
 log = logging.getLogger("hermes.telegram")
 API = "https://api.telegram.org"
-TOKEN = "TELEGRAM_BOT_TOKEN"
+TOKEN, PORT = "TELEGRAM_BOT_TOKEN", "TELEGRAM_WEBHOOK_PORT"
 SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"
 _TOKEN_SHAPE = re.compile(r"\d{1,16}:[A-Za-z0-9_-]{20,128}", re.ASCII)
 _COMMAND_SHAPE = re.compile(r"[a-z0-9_]{1,32}", re.ASCII)
@@ -63,6 +63,8 @@ _METHODS = {
     MediaKind.VIDEO: ("sendVideo", "video"),
 }
 _AS_FILE = ("sendDocument", "document")
+_NEAREST = {"✅": "👍", "❌": "👎"}
+"""Reactions that Telegram has not, and what comes nearest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,14 +221,11 @@ class TelegramAdapter:
 
     async def _open_door(self, runner: web.AppRunner) -> None:
         host = self._outfit.said("TELEGRAM_WEBHOOK_HOST", "127.0.0.1")
-        port = self._outfit.said("TELEGRAM_WEBHOOK_PORT", "8443")
-        if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-            raise UserError(f"TELEGRAM_WEBHOOK_PORT is {one_line(port, 20)}: a port is wanted, like 8443.")
+        port = self._outfit.port(PORT, "8443")
         try:
-            await web.TCPSite(runner, host, int(port)).start()
+            await web.TCPSite(runner, host, port).start()
         except OSError as error:
-            why = error.strerror or type(error).__name__
-            raise Unreachable(f"{one_line(host, 60)}:{port} cannot be listened on ({why})") from error
+            raise no_door(host, port, PORT, error) from error
 
     async def _look_after(self, url: str) -> None:
         info = await self._call("getWebhookInfo")
@@ -311,7 +310,9 @@ class TelegramAdapter:
     async def typing(self, to: Address) -> None:
         await self._call("sendChatAction", action="typing", **place(to))
 
-    async def react(self, receipt: Receipt, emoji: str) -> None:
+    async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
+        # A bot has one reaction to a message: a new one takes the place of the old.
+        emoji = _NEAREST.get(emoji, emoji)
         reaction = [{"type": "emoji", "emoji": emoji}] if emoji else []
         await self._call("setMessageReaction", **_message(receipt), reaction=reaction)
 
