@@ -138,11 +138,6 @@ def _modes(call: Call) -> None:
             call.judge.check_write(target, fresh=False)
 
 
-def _mounts(call: Call) -> None:
-    if call.args and not set(call.args) <= {"-l", "-a", "-j", "status", "list", "-V", "--version"}:
-        call.find("disk.change")
-
-
 def _download_target(call: Call) -> None:
     for i, arg in enumerate(call.args[:-1]):
         if arg in ("-o", "-O", "--output", "--output-document", "-P", "--directory-prefix") and not (

@@ -11,6 +11,7 @@ import msgspec
 
 from hermes.domain.turn import ClientTool
 from hermes.entry.http.errors import bad_request
+from hermes.stream.response_shape import FunctionTool
 
 MOST_TOOLS = 128
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -51,7 +52,7 @@ def check_choice(choice: str | dict[str, Any] | None) -> None:
         )
 
 
-def read_offers(offers: Sequence[FunctionOffer]) -> tuple[ClientTool, ...]:
+def read_offers(offers: Sequence[FunctionOffer | FunctionTool]) -> tuple[ClientTool, ...]:
     if len(offers) > MOST_TOOLS:
         raise bad_request(f"More than {MOST_TOOLS} tools.", param="tools")
     seen: set[str] = set()

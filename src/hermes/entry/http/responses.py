@@ -34,13 +34,12 @@ from hermes.entry.http.asking import (
 )
 from hermes.entry.http.door import LONGEST_NAME, Call, as_json, route
 from hermes.entry.http.errors import ApiError, bad_request
-from hermes.entry.http.functions import check_choice
+from hermes.entry.http.functions import check_choice, read_offers
 from hermes.entry.http.headers import IDEMPOTENCY
 from hermes.entry.http.inputs import (
     InputItem,
     KeptItem,
     ToolSpec,
-    as_client_tools,
     read_functions,
     read_input,
 )
@@ -241,7 +240,7 @@ async def _terms(
 
 def _with_terms(said: Conversation, terms: Terms) -> Conversation:
     words = [part for part in (terms.instructions, said.instructions) if part]
-    tools = as_client_tools(terms.tools)
+    tools = read_offers(terms.tools)
     return replace(said, instructions="\n\n".join(words), tools=() if terms.tool_choice == "none" else tools)
 
 
