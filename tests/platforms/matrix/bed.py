@@ -11,8 +11,9 @@ from hermes.domain.message import Inbound, MediaKind
 from hermes.domain.outfit import Outfit
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.matrix.adapter import MatrixAdapter
-from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE, Me, Room, news_of, to_inbounds
+from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE, Room, to_inbounds
 from hermes.entry.platforms.matrix.manifest import MANIFEST
+from hermes.entry.platforms.matrix.sync import Me, news_of
 from hermes.testing.platform_suite import Does, Fault, Shown, Testbed
 from tests.platforms.matrix.front import Front, Sent
 from tests.platforms.matrix.homeserver import Fake

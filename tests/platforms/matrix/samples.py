@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.entry.platforms.matrix.convert import BUTTONS, Me, Room
+from hermes.entry.platforms.matrix.convert import BUTTONS, Room
+from hermes.entry.platforms.matrix.sync import Me
 
 ME = Me(id="@hermes:localhost", name="Hermes")
 ROOM = Room(

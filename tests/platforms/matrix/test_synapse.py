@@ -13,6 +13,7 @@ from hermes.testing.platform_suite.whole import (
     check_many_replies_under_faults,
     check_one_chat_does_not_delay_another,
 )
+from tests.platforms.matrix import upgrades
 from tests.platforms.matrix.judge import EXPECTED, heard, judged
 from tests.platforms.matrix.synapse import ManyRooms, Remote, SynapseBed, synapse
 
@@ -44,6 +45,11 @@ async def test_matrix_conforms_on_synapse(check: Check, homeserver: str) -> None
 
 async def test_matrix_nio_sees_here_what_it_sees_on_the_fake(homeserver: str) -> None:
     assert await judged(SynapseBed(), SynapseBed.password) == EXPECTED
+
+
+async def test_rooms_that_are_upgraded(homeserver: str, tmp_path: Path) -> None:
+    await upgrades.the_conversation_goes_on_in_the_new_room(SynapseBed(), tmp_path)
+    await upgrades.it_follows_into_a_room_that_is_open(SynapseBed())
 
 
 async def test_encrypted_rooms(homeserver: str, tmp_path: Path) -> None:

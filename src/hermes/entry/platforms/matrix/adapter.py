@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
@@ -29,30 +29,30 @@ from hermes.entry.platforms.matrix.convert import (
     ENCRYPTED,
     KEYS,
     MESSAGE,
-    NAME,
     REACTION,
     REDACTION,
-    Invite,
-    Me,
-    News,
     file_place,
-    invites_of,
-    left_rooms,
-    news_of,
-    next_batch,
-    since_joining,
     to_inbounds,
 )
 from hermes.entry.platforms.matrix.encryption import Encryption, encryption_finding
+from hermes.entry.platforms.matrix.invitations import Invitations
 from hermes.entry.platforms.matrix.login import log_in, token_of
 from hermes.entry.platforms.matrix.manifest import MANIFEST
 from hermes.entry.platforms.matrix.rooms import SYNC_FILTER, Rooms
+from hermes.entry.platforms.matrix.sync import (
+    Me,
+    News,
+    invites_of,
+    left_rooms,
+    moves_of,
+    news_of,
+    next_batch,
+    since_joining,
+)
 
 log = logging.getLogger("hermes.matrix")
 ENCRYPTION = ("off", "optional", "required")
-INVITES = ("allowed", "everyone", "nobody")
 _MOST_ALIVE = 2000
-_TRIES = 20
 _TYPING_MS = 12_000
 _FILE_BYTES = 100 * 1024 * 1024
 UNREADABLE = "[A message that could not be decrypted: its key never came.]"
@@ -80,9 +80,6 @@ class MatrixAdapter:
             homeserver(outfit.said("MATRIX_HOMESERVER")), outfit.said("MATRIX_PROXY") or None
         )
         self._client.token = token_of(outfit)
-        self._invites = outfit.said("MATRIX_INVITES", "allowed").lower()
-        if self._invites not in INVITES:
-            raise UserError("MATRIX_INVITES is neither allowed, everyone nor nobody.")
         self._mode = outfit.said("MATRIX_ENCRYPTION", "off").lower()
         if self._mode not in ENCRYPTION:
             raise UserError("MATRIX_ENCRYPTION is neither off, optional nor required.")
@@ -92,10 +89,10 @@ class MatrixAdapter:
         self._rooms = Rooms(self._client, self._decrypted)
         self._alive: OrderedDict[str, None] = OrderedDict()
         self._reacted: dict[str, str] = {}
-        self._asked_in: dict[str, tuple[Invite, int]] = {}
         self._locked: dict[str, Locked] = {}
         self._held: dict[str, str] = {}
         """The points at which rooms asked us in and locked events came, oldest first."""
+        self._invitations = Invitations(outfit, self._client, self._rooms, self._held)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -128,8 +125,8 @@ class MatrixAdapter:
             raise Unreachable("The homeserver does not say where we are")
         if self._crypto is not None:
             await self._crypto.absorb(told)
-        await self._take_invites(told, me, "")
-        await accept((), None if self._asked_in else f"{since} {me.id}")
+        await self._invitations.take(invites_of(told, me), me, "")
+        await accept((), None if self._invitations else f"{since} {me.id}")
         return since
 
     async def _step(self, accept: Accept, me: Me, since: str) -> str:
@@ -144,7 +141,10 @@ class MatrixAdapter:
             raise Unreachable("The homeserver does not say where we are")
         if self._crypto is not None:
             await self._crypto.absorb(told)
-        await self._take_invites(told, me, since)
+        moves = moves_of(told)
+        for room in (room for move in moves for room in (move.room, move.instead_of)):
+            self._rooms.forget(room)
+        await self._invitations.take([*invites_of(told, me), *moves], me, since)
         items = await self._unlocked(me)
         for room in left_rooms(told):
             self._rooms.forget(room)
@@ -161,7 +161,7 @@ class MatrixAdapter:
         query = {"filter": SYNC_FILTER, "timeout": "0", "set_presence": "online"}
         wait = 0.0
         if since is not None:
-            wait = 1.0 if self._asked_in else self.sync_seconds
+            wait = 1.0 if self._invitations else self.sync_seconds
             query |= {"since": since, "timeout": str(int(wait * 1000))}
         return await self._client.call(
             "GET", "v3/sync", query=query, seconds=wait + max(self.answer_seconds, self._sync_patience)
@@ -261,61 +261,36 @@ class MatrixAdapter:
         gone = event.get("redacts") or (content.get("redacts") if isinstance(content, dict) else None)
         self._alive.pop(str(gone), None)
 
-    # --- invitations ---
-
-    async def _take_invites(self, told: Any, me: Me, since: str) -> None:
-        for invite in invites_of(told, me):
-            self._asked_in.setdefault(invite.room, (invite, 0))
-            self._held.setdefault(invite.room, since)
-        for room, (invite, tries) in list(self._asked_in.items()):
-            try:
-                await self._answer_invite(invite, me)
-            except Unreachable as error:
-                log.info("matrix.invite_later room=%s why=%s", one_line(room), error)
-                self._asked_in[room] = (invite, tries + 1)
-                if tries + 1 < _TRIES:
-                    continue
-                log.warning("matrix.invite_lost room=%s: it must be sent again", one_line(room))
-            except Refused as error:
-                log.warning("matrix.invite_failed room=%s why=%s", one_line(room), error)
-            del self._asked_in[room], self._held[room]
-
-    async def _answer_invite(self, invite: Invite, me: Me) -> None:
-        """Go where somebody asks us to who may speak there; let other invitations lie."""
-        kind = Kind.PRIVATE if invite.direct else Kind.GROUP
-        source = Source(
-            address=Address(platform=NAME, account=me.account, chat=invite.room),
-            kind=kind,
-            user=invite.sender,
-        )
-        welcome = self._invites == "everyone" or (
-            self._invites == "allowed" and await self._outfit.welcomes(source)
-        )
-        if not welcome:
-            log.info("matrix.invite_ignored from=%s", one_line(invite.sender))
-            return
-        await self._client.call("POST", f"v3/{path('join', invite.room)}", {})
-        log.info("matrix.joined from=%s direct=%s", one_line(invite.sender), invite.direct)
-        if invite.direct:
-            await self._rooms.mark_direct(invite.room, invite.sender, me)
-
     # --- what goes out ---
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         room = await self._rooms.find(to.chat, await self._who())
+        place, reply_to = await self._within(room, to, reply_to)
         ref = ""
         if body.text or not body.attachments:
-            content = contents.related(contents.message(body), to, reply_to)
+            content = contents.related(contents.message(body), place, reply_to)
             ref = await self._put(room, MESSAGE, content, contents.transaction(key, "text"))
             reply_to = None
         for number, file in enumerate(body.attachments):
-            content = contents.related(await self._uploaded(room, file), to, reply_to)
+            content = contents.related(await self._uploaded(room, file), place, reply_to)
             ref = await self._put(room, MESSAGE, content, contents.transaction(key, f"file {number}"))
             reply_to = None
         for number, _ in enumerate(body.buttons[: len(KEYS)]):
             mark = _annotation(ref, KEYS[number])
             await self._put(room, REACTION, mark, contents.transaction(key, f"key {number}"))
-        return Receipt(to=replace(to, chat=room), ref=ref)
+        return Receipt(to=replace(place, chat=room), ref=ref)
+
+    async def _within(self, room: str, to: Address, reply_to: str | None) -> tuple[Address, str | None]:
+        """The thread and the message to answer, where the room has them: those of the room before it stay
+        there."""
+        if room == to.chat or not to.chat.startswith("!"):
+            return to, reply_to
+        thread, answered = to.thread, reply_to
+        if thread is not None and thread.startswith("$") and not await self._rooms.has(room, thread):
+            thread = None
+        if answered is not None and not await self._rooms.has(room, answered):
+            answered = None
+        return replace(to, thread=thread), answered
 
     async def _uploaded(self, room: str, file: Attachment) -> dict[str, Any]:
         try:
@@ -344,6 +319,8 @@ class MatrixAdapter:
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
         room = receipt.to.chat
+        if await self._rooms.after(room):
+            raise Refused("that message is in a room that was replaced")
         if receipt.ref not in self._alive:
             # The homeserver would take a replacement of what is gone, and show it to nobody.
             if await self._rooms.event(room, receipt.ref) is None:
@@ -371,7 +348,7 @@ class MatrixAdapter:
 
     async def react(self, receipt: Receipt, emoji: str) -> None:
         """One reaction of ours at a time; an empty one takes it away."""
-        room, ref = receipt.to.chat, receipt.ref
+        room, ref = await self._rooms.newest(receipt.to.chat), receipt.ref
         before = self._reacted.pop(ref, None)
         if before is None and not emoji:
             before = await self._own_reaction(room, ref)

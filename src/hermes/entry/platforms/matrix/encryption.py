@@ -18,7 +18,8 @@ import aiohttp
 from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.outfit import Finding
 from hermes.entry.platforms.matrix.client import Client
-from hermes.entry.platforms.matrix.convert import ENCRYPTED, Me, Room
+from hermes.entry.platforms.matrix.convert import ENCRYPTED, Room
+from hermes.entry.platforms.matrix.sync import Me
 
 LACKING = "MATRIX_ENCRYPTION needs matrix-nio."
 REMEDY = "pip install 'hermes-gateway[matrix]'"

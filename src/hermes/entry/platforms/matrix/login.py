@@ -7,7 +7,7 @@ from hashlib import sha256
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.outfit import Outfit
 from hermes.entry.platforms.matrix.client import Client, path
-from hermes.entry.platforms.matrix.convert import Me
+from hermes.entry.platforms.matrix.sync import Me
 
 TOKEN = "MATRIX_ACCESS_TOKEN"
 _LOGINS: dict[str, str] = {}

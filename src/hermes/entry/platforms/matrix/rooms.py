@@ -11,22 +11,24 @@ from typing import Any
 
 from hermes.domain.errors import Refused, Unreachable
 from hermes.entry.platforms.matrix.client import Client, path
-from hermes.entry.platforms.matrix.convert import (
+from hermes.entry.platforms.matrix.convert import REACTION, REDACTION, Room, mentioned_events
+from hermes.entry.platforms.matrix.sync import (
+    CREATE,
     MEMBER,
-    REACTION,
-    REDACTION,
+    TOMBSTONE,
     Me,
-    Room,
     direct_chats,
-    mentioned_events,
+    predecessor,
     readable,
+    replacement,
 )
 
-_STATE = frozenset({MEMBER, "m.room.name", "m.room.encryption"})
+_STATE = frozenset({MEMBER, "m.room.name", "m.room.encryption", TOMBSTONE})
 _MOST_EVENTS = 1000
 _MOST_ROOMS = 2000
 _PAGE = "100"
 _PAGES = 100
+_MOVES = 20
 
 Decrypt = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
 
@@ -36,6 +38,7 @@ class Rooms:
         self._client = client
         self._decrypt = decrypt
         self._rooms: OrderedDict[str, Room] = OrderedDict()
+        self._after: dict[str, str] = {}
         self._events: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._named: dict[str, str] = {}
 
@@ -49,11 +52,13 @@ class Rooms:
         return self._rooms[room]
 
     async def _asked(self, room: str) -> Room:
-        told, named, encryption = await asyncio.gather(
+        told, named, encryption, created = await asyncio.gather(
             self._client.call("GET", f"v3/{path('rooms', room, 'joined_members')}"),
             self._state(room, "m.room.name"),
             self._state(room, "m.room.encryption"),
+            self._state(room, CREATE),
         )
+        before = predecessor(created)
         joined = told.get("joined") if isinstance(told, dict) else None
         members = {
             user: str(about.get("display_name") or "") if isinstance(about, dict) else ""
@@ -65,6 +70,8 @@ class Rooms:
             members=members,
             name=name if isinstance(name, str) else "",
             encrypted="algorithm" in encryption,
+            before=before,
+            first=await self._first(room, before),
         )
 
     async def _state(self, room: str, sort: str) -> dict[str, Any]:
@@ -76,6 +83,46 @@ class Rooms:
 
     def forget(self, room: str) -> None:
         self._rooms.pop(room, None)
+        self._after.pop(room, None)
+
+    # --- rooms that took the place of others ---
+
+    async def after(self, room: str) -> str:
+        """The room that is said to take this one's place, if there is one."""
+        if room not in self._after:
+            self._after[room] = replacement(await self._state(room, TOMBSTONE))
+        return self._after[room]
+
+    async def _first(self, room: str, before: str) -> str:
+        """Where the conversation began that goes on in a room. Everybody can make a room that claims to go on
+        with another; so the other has to say so, too."""
+        for _ in range(_MOVES):
+            if not before or await self.after(before) != room:
+                break
+            room, before = before, predecessor(await self._state(before, CREATE))
+        return room
+
+    async def newest(self, room: str) -> str:
+        """Where a conversation is now: in the room itself, or in that which took its place."""
+        for _ in range(_MOVES):
+            after = await self.after(room)
+            if not after:
+                break
+            try:
+                goes_on = (await self.get(after)).before == room
+            except Refused:
+                goes_on = False
+            if not goes_on:
+                raise Refused(f"the room was replaced by {after}, where we are not: invite us there")
+            room = after
+        return room
+
+    async def goes_on_with(self, room: str, before: str, me: Me) -> bool:
+        """Whether a room takes the place of one that we are in, by what is said in that one."""
+        try:
+            return me.id in (await self.get(before)).members and await self.after(before) == room
+        except Refused:
+            return False
 
     def heed(self, room: str, events: Sequence[Mapping[str, Any]]) -> None:
         """Take note of what these events change."""
@@ -88,9 +135,10 @@ class Rooms:
                 self._events.pop(str(gone), None)
 
     async def find(self, to: str, me: Me) -> str:
-        """The room that an address means: itself, one with this alias, or the direct chat with a person."""
+        """The room that an address means: itself, one with this alias, or the direct chat with a person; and
+        if another one took its place, that one."""
         if to.startswith("!"):
-            return to
+            return await self.newest(to)
         if to not in self._named:
             if to.startswith("#"):
                 told = await self._client.call("GET", f"v3/directory/room/{path(to)}")
@@ -99,12 +147,13 @@ class Rooms:
                 self._named[to] = await self._direct(to, me)
             else:
                 raise Refused("that is no room: its id is wanted (!…:server), an alias (#…) or a person (@…)")
-        return self._named[to]
+        return await self.newest(self._named[to])
 
     async def _direct(self, person: str, me: Me) -> str:
         where = f"v3/{path('user', me.id, 'account_data', 'm.direct')}"
-        for room in reversed((await self._directs(where)).get(person, [])):
+        for listed in reversed((await self._directs(where)).get(person, [])):
             try:
+                room = await self.newest(listed)
                 if person in (await self.get(room)).members:
                     return room
             except Refused:
@@ -171,6 +220,13 @@ class Rooms:
             if one is not None:
                 found[ref] = one
         return found
+
+    async def has(self, room: str, ref: str) -> bool:
+        try:
+            await self._client.call("GET", f"v3/{path('rooms', room, 'event', ref)}")
+        except Refused:
+            return False
+        return True
 
     async def event(self, room: str, ref: str) -> dict[str, Any] | None:
         """An event as the homeserver has it now; None if it is not to be had or was deleted."""
