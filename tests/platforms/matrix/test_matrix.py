@@ -491,6 +491,7 @@ async def test_encryption_without_its_library(monkeypatch: pytest.MonkeyPatch) -
         ({"MATRIX_ACCESS_TOKEN": "t", "MATRIX_HOMESERVER": "ftp://x"}, UserError, "MATRIX_HOMESERVER"),
         ({"MATRIX_ACCESS_TOKEN": "t", "MATRIX_INVITES": "some"}, UserError, "MATRIX_INVITES"),
         ({"MATRIX_ACCESS_TOKEN": "t", "MATRIX_ENCRYPTION": "maybe"}, UserError, "MATRIX_ENCRYPTION"),
+        ({"MATRIX_ACCESS_TOKEN": "t", "MATRIX_AUTO_THREAD": "maybe"}, UserError, "MATRIX_AUTO_THREAD"),
     ],
 )
 def test_settings_that_cannot_be(said: dict[str, str], error: type[Exception], words: str) -> None:

@@ -24,7 +24,7 @@ from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.ports import Accept, Sink
 from hermes.domain.text import one_line
 from hermes.entry.platforms.matrix import contents
-from hermes.entry.platforms.matrix.client import Client, homeserver, path
+from hermes.entry.platforms.matrix.client import Client, path
 from hermes.entry.platforms.matrix.convert import (
     ENCRYPTED,
     KEYS,
@@ -36,7 +36,7 @@ from hermes.entry.platforms.matrix.convert import (
 )
 from hermes.entry.platforms.matrix.encryption import Encryption, encryption_finding
 from hermes.entry.platforms.matrix.invitations import Invitations
-from hermes.entry.platforms.matrix.login import log_in, token_of
+from hermes.entry.platforms.matrix.login import is_on, log_in, token_of
 from hermes.entry.platforms.matrix.manifest import MANIFEST
 from hermes.entry.platforms.matrix.rooms import SYNC_FILTER, Rooms
 from hermes.entry.platforms.matrix.sync import (
@@ -76,13 +76,12 @@ class MatrixAdapter:
 
     def __init__(self, outfit: Outfit) -> None:
         self._outfit = outfit
-        self._client = Client(
-            homeserver(outfit.said("MATRIX_HOMESERVER")), outfit.said("MATRIX_PROXY") or None
-        )
+        self._client = Client(outfit.said("MATRIX_HOMESERVER"), outfit.said("MATRIX_PROXY") or None)
         self._client.token = token_of(outfit)
         self._mode = outfit.said("MATRIX_ENCRYPTION", "off").lower()
         if self._mode not in ENCRYPTION:
             raise UserError("MATRIX_ENCRYPTION is neither off, optional nor required.")
+        is_on(outfit, "MATRIX_AUTO_THREAD")
         self._me: Me | None = None
         self._crypto: Encryption | None = None
         self._opening = asyncio.Lock()

@@ -309,7 +309,8 @@ def error_for(status: int, answer: Any, wait: str | None = None) -> HermesError:
         return Unreachable(f"The homeserver wants us to be slower ({told})", after=_delay(answer, wait))
     if code in ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN") or (status == 401 and not code):
         return NeedsLogin(
-            "The homeserver does not know this access token; log in again and set MATRIX_ACCESS_TOKEN"
+            "The homeserver does not know this access token (any more); set another MATRIX_ACCESS_TOKEN, or"
+            " MATRIX_USER_ID and MATRIX_PASSWORD in its place"
         )
     if code in ("M_USER_DEACTIVATED", "M_USER_LOCKED", "M_USER_SUSPENDED") or status == 401:
         return NeedsLogin(f"The homeserver does not let this account in ({told})")

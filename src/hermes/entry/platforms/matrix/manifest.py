@@ -44,8 +44,8 @@ MANIFEST = Manifest(
     settings=(
         SettingField(
             env="MATRIX_HOMESERVER",
-            title="The homeserver's address",
-            hint="Like https://matrix.example.org; Element: All settings → Help & About.",
+            title="The homeserver: its address, or the name at the end of its users' ids",
+            hint="Like https://matrix.example.org, or example.org.",
         ),
         SettingField(
             env="MATRIX_ACCESS_TOKEN",
@@ -83,6 +83,12 @@ MANIFEST = Manifest(
             title="Encrypted rooms: off, optional or required (off)",
             required=False,
             hint="Needs matrix-nio: pip install 'hermes-gateway[matrix]'.",
+        ),
+        SettingField(
+            env="MATRIX_AUTO_THREAD",
+            title="Whether who mentions it in a room is answered in a thread (false)",
+            required=False,
+            hint="With true each such thread is a conversation of its own.",
         ),
         SettingField(
             env="MATRIX_PROXY",
