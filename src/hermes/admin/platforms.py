@@ -48,7 +48,7 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     manifest = _find(asked.name, manifests)
     if asked.command == "show":
         return _show(asked, manifest, loaded, console)
-    return _test(asked, manifest, loaded, console)
+    return _test(asked, manifest, loaded, home, console)
 
 
 def _list(
@@ -130,8 +130,8 @@ def _show(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console
     return 0
 
 
-def _test(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console: Console) -> int:
-    findings = asyncio.run(_findings(manifest, loaded))
+def _test(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, home: Path, console: Console) -> int:
+    findings = asyncio.run(_findings(manifest, loaded, home))
     good = all(finding.good for finding in findings)
     if asked.json:
         told = [{"good": one.good, "text": one.text, "hint": one.hint} for one in findings]
@@ -144,11 +144,11 @@ def _test(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console
     return 0 if good else 1
 
 
-async def _findings(manifest: Manifest, loaded: Loaded) -> list[Finding]:
+async def _findings(manifest: Manifest, loaded: Loaded, home: Path) -> list[Finding]:
     hide = loaded.secrets.redact
     try:
         async with asyncio.timeout(_SECONDS):
-            platform = await adapter_maker(manifest, loaded, SystemClock())()
+            platform = await adapter_maker(manifest, loaded, SystemClock(), home=home)()
             if not isinstance(platform, Checks):
                 return [Finding(good=True, text=f"{manifest.title} has nothing that could be tested.")]
             found = await platform.check()

@@ -34,7 +34,7 @@ from hermes.entry.platforms.matrix.convert import (
     file_place,
     to_inbounds,
 )
-from hermes.entry.platforms.matrix.encryption import Encryption, encryption_finding
+from hermes.entry.platforms.matrix.encryption import Encryption, encryption_findings
 from hermes.entry.platforms.matrix.invitations import Invitations
 from hermes.entry.platforms.matrix.login import is_on, log_in, token_of
 from hermes.entry.platforms.matrix.manifest import MANIFEST
@@ -407,6 +407,7 @@ class MatrixAdapter:
         try:
             me = await log_in(self._client, self._outfit)
             told = await self._client.call("GET", "v3/joined_rooms")
+            encryption = await encryption_findings(self._mode, self._client, me, self._outfit.folder)
         finally:
             await self._client.close()
         rooms = told.get("joined_rooms") if isinstance(told, dict) else None
@@ -415,7 +416,7 @@ class MatrixAdapter:
         if not count:
             hint = "Invite it to a room, or begin a direct chat with it, while the gateway runs."
             found.append(Finding(good=True, text="It is in no room yet.", hint=hint))
-        return [*found, encryption_finding(self._mode)]
+        return [*found, *encryption]
 
 
 def _annotation(ref: str, key: str) -> dict[str, Any]:
