@@ -145,7 +145,8 @@ async def main(url: str, person: str, gateway: Gateway, folder: Path) -> dict[st
         found["heard"] = [item.text, item.source.kind, item.ref == hello]
         sent = await adapter.send(to, Body(text="<p><b>so</b> secret</p>"), key="k1", reply_to=item.ref)
         again = await adapter.send(to, Body(text="<p><b>so</b> secret</p>"), key="k1", reply_to=item.ref)
-        found["sent once"] = sent.ref == again.ref
+        looked = await adapter.find_sent(to, "k1")
+        found["sent once"] = sent.ref == again.ref == looked.ref
         await adapter.edit(sent, Body(text="<p>more secret</p>"))
         first = await read(ann, seen, "so secret")
         found["read"] = [first.body, first.formatted_body, first.decrypted]

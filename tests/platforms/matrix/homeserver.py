@@ -187,7 +187,14 @@ class Fake:
         start = int(asked.query["from"][1:]) if "from" in asked.query else self._at
         stop = int(asked.query["to"][1:]) if "to" in asked.query else 0
         limit = int(asked.query.get("limit", "10"))
-        found = [(at, event) for at, event in room.events if stop < at <= start][::-1]
+        wanted = json.loads(asked.query.get("filter") or "{}")
+        found = [
+            (at, event)
+            for at, event in room.events[::-1]
+            if stop < at <= start
+            and event["sender"] in wanted.get("senders", [event["sender"]])
+            and event["type"] in wanted.get("types", [event["type"]])
+        ]
         page = found[:limit]
         told: dict[str, Any] = {"chunk": [event for _, event in page], "start": f"s{start}"}
         # Like a Synapse it does not look whether there is more.

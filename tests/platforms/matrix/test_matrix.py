@@ -194,6 +194,41 @@ async def test_a_button_is_a_number_to_react_with() -> None:
             assert inboxes.items[1].what is What.REACTION, "the question is over"
 
 
+async def test_what_was_sent_is_found_and_made_whole() -> None:
+    """A life that ended between the question and its numbers, or between the words and their file."""
+    async with MatrixBed() as bed:
+        buttons = (Button(label="Yes", value="q:yes"), Button(label="No", value="q:no"))
+        asked, fake = Body(text="Which?", buttons=buttons), bed.front.homeserver
+
+        async def homeserver(request: Any) -> Any:
+            late = "m.reaction" in request.path or "upload" in request.path
+            return wrong(502, "M_UNKNOWN", "no") if late else await fake(request)
+
+        async def open_file(file: Attachment) -> bytes:
+            return b"x"
+
+        bed.front.homeserver, bed.open_file = homeserver, open_file
+        both = Body(text="look", attachments=(Attachment(kind=MediaKind.FILE, ref="x", name="x"),))
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            for key, body in (("k1", asked), ("k2", both)):
+                with pytest.raises(Unreachable):
+                    await platform.send(bed.chat, body, key=key, reply_to=None)
+        bed.front.homeserver = fake
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            found = await platform.find_sent(bed.chat, "k1")
+            assert found is not None and bed.front.reactions == list(KEYS[:2])
+            assert await platform.find_sent(bed.chat, "k2") is None, "its file is lacking"
+            for number in range(120):
+                await platform.edit(found, Body(text=f"{number}"))
+            assert await platform.find_sent(bed.chat, "k1") == found
+            # Somebody else's mark is nobody's.
+            mark = {contents.SENT: contents.transaction("k3")}
+            await bed.ann.say(bed.chat.chat, "not yours", **mark)
+            assert await platform.find_sent(bed.chat, "k3") is None
+
+
 async def test_reactions_take_each_others_place() -> None:
     async with MatrixBed() as bed:
         platform = bed.connect()

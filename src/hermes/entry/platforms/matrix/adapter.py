@@ -26,6 +26,7 @@ from hermes.domain.text import one_line
 from hermes.entry.platforms.matrix import contents
 from hermes.entry.platforms.matrix.client import Client, path
 from hermes.entry.platforms.matrix.convert import (
+    BUTTONS,
     ENCRYPTED,
     KEYS,
     MESSAGE,
@@ -265,19 +266,38 @@ class MatrixAdapter:
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         room = await self._rooms.find(to.chat, await self._who())
         place, reply_to = await self._within(room, to, reply_to)
-        ref = ""
+        ref, most = "", len(body.attachments)
         if body.text or not body.attachments:
             content = contents.related(contents.message(body), place, reply_to)
-            ref = await self._put(room, MESSAGE, content, contents.transaction(key, "text"))
+            mark = "" if most else key
+            ref = await self._put(room, MESSAGE, content, contents.transaction(key, "text"), mark)
             reply_to = None
-        for number, file in enumerate(body.attachments):
+        for number, file in enumerate(body.attachments, 1):
             content = contents.related(await self._uploaded(room, file), place, reply_to)
-            ref = await self._put(room, MESSAGE, content, contents.transaction(key, f"file {number}"))
+            mark = key if number == most else ""
+            ref = await self._put(room, MESSAGE, content, contents.transaction(key, f"file {number}"), mark)
             reply_to = None
-        for number, _ in enumerate(body.buttons[: len(KEYS)]):
-            mark = _annotation(ref, KEYS[number])
-            await self._put(room, REACTION, mark, contents.transaction(key, f"key {number}"))
+        await self._number(room, ref, len(body.buttons), key)
         return Receipt(to=replace(place, chat=room), ref=ref)
+
+    async def _number(self, room: str, ref: str, buttons: int, key: str) -> None:
+        """Numbers to react with."""
+        for number, emoji in enumerate(KEYS[:buttons]):
+            txn = contents.transaction(key, f"key {number}")
+            await self._put(room, REACTION, _annotation(ref, emoji), txn)
+
+    async def find_sent(self, to: Address, key: str) -> Receipt | None:
+        """The last event of what was sent under a key carries it."""
+        me = await self._who()
+        room, mark = await self._rooms.find(to.chat, me), contents.transaction(key)
+        async for event in self._rooms.own(room, me):
+            if event.get("sender") != me.id or event["content"].get(contents.SENT) != mark:
+                continue
+            clear = await self._decrypted(room, event) or event
+            buttons = clear["content"].get(BUTTONS)
+            await self._number(room, event["event_id"], len(buttons) if isinstance(buttons, list) else 0, key)
+            return Receipt(to=replace(to, chat=room), ref=event["event_id"])
+        return None
 
     async def _within(self, room: str, to: Address, reply_to: str | None) -> tuple[Address, str | None]:
         """The thread and the message to answer, where the room has them: those of the room before it stay
@@ -304,9 +324,11 @@ class MatrixAdapter:
         url = await self._client.upload(data, "file", "application/octet-stream")
         return contents.file(file, size, {"file": {"url": url, **keys}})
 
-    async def _put(self, room: str, sort: str, content: dict[str, Any], txn: str) -> str:
+    async def _put(self, room: str, sort: str, content: dict[str, Any], txn: str, mark: str = "") -> str:
         if sort != REACTION:
             sort, content = await self._sealed(room, sort, content)
+        if mark:
+            content = {**content, contents.SENT: contents.transaction(mark)}
         told = await self._client.call("PUT", f"v3/{path('rooms', room, 'send', sort, txn)}", content)
         ref = told.get("event_id") if isinstance(told, dict) else None
         if not isinstance(ref, str) or not ref:

@@ -18,6 +18,8 @@ from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE
 EVENT_BYTES = 60_000
 """Of the 65,535 of an event; the rest is for what the homeserver adds."""
 ENCRYPTED_BYTES = 44_000
+SENT = "org.hermes-gateway.sent"
+"""Where an event of ours says, not to be read by others, what it was sent as."""
 _SHORT = 500
 _SORTS = {
     MediaKind.IMAGE: "m.image",

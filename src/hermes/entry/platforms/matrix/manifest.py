@@ -27,6 +27,7 @@ MANIFEST = Manifest(
         flavour=Flavour.HTML,
         edit_interval=1.5,
         deletes=True,
+        history=True,
         threads=Grade.FULL,
         # Numbers to react with; Matrix has no buttons.
         buttons=Grade.PARTIAL,

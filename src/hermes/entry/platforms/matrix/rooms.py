@@ -6,12 +6,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from hermes.domain.errors import Refused, Unreachable
 from hermes.entry.platforms.matrix.client import Client, path
-from hermes.entry.platforms.matrix.convert import REACTION, REDACTION, Room, mentioned_events
+from hermes.entry.platforms.matrix.convert import (
+    ENCRYPTED,
+    MESSAGE,
+    REACTION,
+    REDACTION,
+    Room,
+    mentioned_events,
+)
 from hermes.entry.platforms.matrix.sync import (
     CREATE,
     MEMBER,
@@ -28,6 +35,7 @@ _MOST_EVENTS = 1000
 _MOST_ROOMS = 2000
 _PAGE = "100"
 _PAGES = 100
+_LOOKED_THROUGH = 2
 _MOVES = 20
 
 Decrypt = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
@@ -187,22 +195,35 @@ class Rooms:
         """What a sync left out: the events between the last one and this, oldest first. `until` says where
         nothing older is wanted."""
         found: list[dict[str, Any]] = []
-        for _ in range(_PAGES):
-            told = await self._client.call(
-                "GET",
-                f"v3/{path('rooms', room, 'messages')}",
-                query={"dir": "b", "from": before, "to": since, "limit": _PAGE},
-            )
+        async for events in self._pages(room, _PAGES, {"from": before, "to": since}):
+            found += events
+            if any(map(until, events)):
+                break
+        return found[::-1]
+
+    async def own(self, room: str, me: Me) -> AsyncIterator[dict[str, Any]]:
+        """The messages that we sent last, latest first."""
+        wanted = {"senders": [me.id], "types": [MESSAGE, ENCRYPTED]}
+        async for events in self._pages(room, _LOOKED_THROUGH, {"filter": json.dumps(wanted)}):
+            for event in events:
+                if isinstance(event.get("content"), dict):
+                    yield event
+
+    async def _pages(
+        self, room: str, most: int, query: Mapping[str, str]
+    ) -> AsyncIterator[tuple[dict[str, Any], ...]]:
+        """A room's history backwards, page by page."""
+        asked = {"dir": "b", "limit": _PAGE, **query}
+        for _ in range(most):
+            told = await self._client.call("GET", f"v3/{path('rooms', room, 'messages')}", query=asked)
             page = told.get("chunk") if isinstance(told, dict) else None
             if not isinstance(page, list):
                 raise Unreachable("The homeserver's history cannot be read")
-            events = readable(page)
-            found += events
+            yield readable(page)
             end = told.get("end")
-            if not page or not isinstance(end, str) or end == before or any(map(until, events)):
-                break
-            before = end
-        return found[::-1]
+            if not page or not isinstance(end, str) or end == asked.get("from"):
+                return
+            asked["from"] = end
 
     def keep(self, event: dict[str, Any]) -> None:
         self._events[event["event_id"]] = event
