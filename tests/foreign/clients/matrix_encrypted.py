@@ -31,7 +31,7 @@ class Gateway:
     """Stands for the gateway: keeps what comes, and the cursor."""
 
     def __init__(self, url: str, token: str, folder: Path) -> None:
-        self._said = {
+        self.said = {
             "MATRIX_HOMESERVER": url,
             "MATRIX_ACCESS_TOKEN": token,
             "MATRIX_ENCRYPTION": "required",
@@ -53,7 +53,7 @@ class Gateway:
         return MatrixAdapter(
             Outfit(
                 settings=PlatformSettings(),
-                find=lambda name: Secret(self._said[name]) if name in self._said else None,
+                find=lambda name: Secret(self.said[name]) if name in self.said else None,
                 open_file=self.open_file,
                 folder=folder or self._folder,
             )
@@ -114,9 +114,12 @@ async def die_with_a_key(gateway: Gateway, text: str) -> None:
     await adapter.run(accept, gateway.cursor)
 
 
-async def after_it_was_killed(gateway: Gateway, text: str) -> str:
-    async with gateway.adapter():
-        return (await gateway.heard(text)).text
+async def after_it_was_killed(gateway: Gateway, text: str) -> list[object]:
+    gateway.said["MATRIX_ENCRYPTION"] = "optional"
+    async with gateway.adapter() as adapter:
+        heard = await gateway.heard(text)
+        sent = await adapter.send(gateway.plain, Body(text="in the open"), key="k6", reply_to=None)
+        return [heard.text, sent.to == gateway.plain]
 
 
 async def main(url: str, person: str, gateway: Gateway, folder: Path) -> dict[str, object]:
@@ -189,10 +192,9 @@ async def main(url: str, person: str, gateway: Gateway, folder: Path) -> dict[st
         found["file in"] = b"".join(pieces) == CONTENT
         plain = await ann.room_create(invite=[bot_id])
         await joined(ann, plain.room_id, bot_id)
+        gateway.plain = Address(platform="matrix", chat=plain.room_id)
         try:
-            await adapter.send(
-                Address(platform="matrix", chat=plain.room_id), Body(text="x"), key="k4", reply_to=None
-            )
+            await adapter.send(gateway.plain, Body(text="x"), key="k4", reply_to=None)
         except Exception as error:
             found["plain room"] = str(error)
     await say(ann, room, "while you were away")

@@ -124,3 +124,18 @@ async def test_stopped_at_each_write(
                 return
             await one_life(replace(chat, wrap_store=lambda store: store), live)
     raise AssertionError("the story never came to its end")
+
+
+async def test_commands_begin_with_an_exclamation_mark(tmp_path: Path) -> None:
+    """Element keeps what begins with a slash for itself."""
+    async with MatrixBed() as bed:
+        async with Journey(
+            folder=tmp_path, account="matrix", connect_platform=bed.connect, settings=SETTINGS
+        ):
+            await bed._listening()
+            for text in ("!whoami", "hermes: !whoami"):
+                await bed.ann.say(bed.group, text)
+            await until(
+                lambda: sum("@ann:localhost" in one.text for one in bed.shown()) == 2,
+                lambda: f"people see {bed.shown()}",
+            )

@@ -142,8 +142,8 @@ class MatrixAdapter:
         if self._crypto is not None:
             await self._crypto.absorb(told)
         moves = moves_of(told)
-        for room in (room for move in moves for room in (move.room, move.instead_of)):
-            self._rooms.forget(room)
+        for move in moves:
+            self._rooms.replaced(move.instead_of, move.room)
         await self._invitations.take([*invites_of(told, me), *moves], me, since)
         items = await self._unlocked(me)
         for room in left_rooms(told):

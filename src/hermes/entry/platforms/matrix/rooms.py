@@ -30,7 +30,7 @@ from hermes.entry.platforms.matrix.sync import (
     replacement,
 )
 
-_STATE = frozenset({MEMBER, "m.room.name", "m.room.encryption", TOMBSTONE})
+_STATE = frozenset({MEMBER, "m.room.name", "m.room.encryption"})
 _MOST_EVENTS = 1000
 _MOST_ROOMS = 2000
 _PAGE = "100"
@@ -47,6 +47,7 @@ class Rooms:
         self._decrypt = decrypt
         self._rooms: OrderedDict[str, Room] = OrderedDict()
         self._after: dict[str, str] = {}
+        self._claims: dict[str, str] = {}
         self._events: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._named: dict[str, str] = {}
 
@@ -60,13 +61,12 @@ class Rooms:
         return self._rooms[room]
 
     async def _asked(self, room: str) -> Room:
-        told, named, encryption, created = await asyncio.gather(
+        told, named, encryption, before = await asyncio.gather(
             self._client.call("GET", f"v3/{path('rooms', room, 'joined_members')}"),
             self._state(room, "m.room.name"),
             self._state(room, "m.room.encryption"),
-            self._state(room, CREATE),
+            self._before(room),
         )
-        before = predecessor(created)
         joined = told.get("joined") if isinstance(told, dict) else None
         members = {
             user: str(about.get("display_name") or "") if isinstance(about, dict) else ""
@@ -91,9 +91,13 @@ class Rooms:
 
     def forget(self, room: str) -> None:
         self._rooms.pop(room, None)
-        self._after.pop(room, None)
 
     # --- rooms that took the place of others ---
+
+    def replaced(self, room: str, after: str) -> None:
+        """Take note that another room is said to take this one's place."""
+        self._after[room] = after
+        self.forget(after)
 
     async def after(self, room: str) -> str:
         """The room that is said to take this one's place, if there is one."""
@@ -101,13 +105,22 @@ class Rooms:
             self._after[room] = replacement(await self._state(room, TOMBSTONE))
         return self._after[room]
 
+    async def _before(self, room: str) -> str:
+        """The room whose place this one claims to take; that never changes."""
+        if room not in self._claims:
+            created = await self._state(room, CREATE)
+            if not created:
+                return ""
+            self._claims[room] = predecessor(created)
+        return self._claims[room]
+
     async def _first(self, room: str, before: str) -> str:
         """Where the conversation began that goes on in a room. Everybody can make a room that claims to go on
         with another; so the other has to say so, too."""
         for _ in range(_MOVES):
             if not before or await self.after(before) != room:
                 break
-            room, before = before, predecessor(await self._state(before, CREATE))
+            room, before = before, await self._before(before)
         return room
 
     async def newest(self, room: str) -> str:
