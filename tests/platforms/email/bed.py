@@ -14,9 +14,7 @@ from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, media_kind
-from hermes.domain.outfit import Outfit
 from hermes.domain.ports import Accept
-from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.compose import TOO_FAST_SECONDS
 from hermes.entry.platforms.email.convert import Me, Place, read_mail
@@ -47,7 +45,6 @@ class EmailBed(Testbed):
         self.office: Office = self.make_office()
         self.imap, self.smtp = Wire(), SmtpWire(ADDRESS)
         self.smtp.chaos = lambda: self.chaos()
-        self.said: dict[str, str] = {}
         self.settle = 0.4
 
     def make_office(self) -> Office:
@@ -62,8 +59,8 @@ class EmailBed(Testbed):
         await self.down()
         await self.office.close()
 
-    def connect(self) -> EmailAdapter:
-        said = {
+    def variables(self) -> dict[str, str]:
+        return {
             "EMAIL_ADDRESS": ADDRESS,
             "EMAIL_PASSWORD": PASSWORD,
             "EMAIL_IMAP_HOST": "127.0.0.1",
@@ -72,15 +69,10 @@ class EmailBed(Testbed):
             "EMAIL_SMTP_PORT": str(self.smtp.port),
             "EMAIL_TLS": "false",
             "EMAIL_MAX_PER_HOUR": "0",
-            **self.said,
         }
-        adapter = _Adapter(
-            Outfit(
-                settings=PlatformSettings(),
-                find=lambda name: Secret(said[name]) if name in said else None,
-                open_file=self.open_file,
-            )
-        )
+
+    def connect(self) -> EmailAdapter:
+        adapter = _Adapter(self.outfit())
         adapter.begins = self.imap.forget
         adapter.answer_seconds = 1.5
         adapter.settle_seconds = self.settle

@@ -55,6 +55,7 @@ MANIFEST = Manifest(
             title="The name by which your server signs what it found out about senders",
             required=False,
             hint="The first word after “Authentication-Results:” in a mail that you received.",
+            asked=True,
         ),
         SettingField(
             env="EMAIL_IMAP_PORT",

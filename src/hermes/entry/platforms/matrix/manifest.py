@@ -40,6 +40,7 @@ MANIFEST = Manifest(
         silence_seconds=180.0,
         command_prefix="!",
         called_by_name=True,
+        marks_work=True,
     ),
     requires=("aiohttp",),
     settings=(
@@ -49,23 +50,26 @@ MANIFEST = Manifest(
             hint="Like https://matrix.example.org, or example.org.",
         ),
         SettingField(
-            env="MATRIX_ACCESS_TOKEN",
-            title="The bot account's access token (or a user and a password)",
-            required=False,
-            secret=True,
-            hint="Element, logged in as the bot: All settings → Help & About → Access Token.",
-        ),
-        SettingField(
             env="MATRIX_USER_ID",
-            title="The bot's user, if a password is used",
+            title="The bot's user, to log in with a password",
             required=False,
             hint="Like @hermes:example.org.",
+            asked=True,
         ),
         SettingField(
             env="MATRIX_PASSWORD",
-            title="Its password, if there is no access token",
+            title="Its password",
             required=False,
             secret=True,
+            asked=True,
+        ),
+        SettingField(
+            env="MATRIX_ACCESS_TOKEN",
+            title="Or an access token that does not expire, of a login that no other program uses",
+            required=False,
+            secret=True,
+            hint="If there is one, the password is not used.",
+            unless="MATRIX_PASSWORD",
         ),
         SettingField(
             env="MATRIX_DEVICE_ID",
