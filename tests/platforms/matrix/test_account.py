@@ -129,3 +129,49 @@ async def test_somebody_asks_to_verify_the_bot() -> None:
             await bed.ann.send(bed.chat.chat, asked)
             await bed.do(Does.TEXT, "did it work?")
             await until(lambda: inboxes.texts == ["did it work?"], lambda: f"got {inboxes.texts}")
+
+
+async def test_sent_out_of_a_room_while_it_is_read() -> None:
+    """What the room does not give any more is left, and nothing else is held up by it."""
+    async with MatrixBed() as bed:
+        inboxes = Inboxes()
+        async with hosted(bed, inboxes):
+            await bed.do(Does.TEXT, "first")
+            await until(lambda: inboxes.texts == ["first"], "it did not come")
+        for number in range(60):
+            await bed.ann.say(bed.group, f"more than is told at once {number}")
+        fake = bed.front.homeserver
+
+        async def homeserver(asked: Any) -> Any:
+            if bed.group in asked.parts and asked.parts[-1] in ("messages", "joined_members"):
+                return wrong(403, "M_FORBIDDEN", "User not in room")
+            return await fake(asked)
+
+        bed.front.homeserver = homeserver
+        platform = bed.connect()
+        async with running(platform, inboxes.accept, inboxes.cursor):
+            await bed.do(Does.TEXT, "second")
+            await until(lambda: inboxes.texts == ["first", "second"], lambda: f"got {inboxes.texts}")
+
+
+async def test_a_sync_that_is_forbidden_loses_no_place() -> None:
+    async with MatrixBed() as bed:
+        inboxes = Inboxes()
+        async with hosted(bed, inboxes):
+            await bed.do(Does.TEXT, "first")
+            await until(lambda: inboxes.texts == ["first"], "it did not come")
+        await bed.ann.say(bed.chat.chat, "while nobody may listen")
+        fake, before = bed.front.homeserver, inboxes.cursor
+
+        async def homeserver(asked: Any) -> Any:
+            if asked.path.endswith("/sync") and "since" in asked.query:
+                return wrong(403, "M_CONSENT_NOT_GIVEN", "Agree to the terms first")
+            return await fake(asked)
+
+        bed.front.homeserver = homeserver
+        with pytest.raises(Refused, match="M_CONSENT_NOT_GIVEN"):
+            await bed.connect().run(inboxes.accept, inboxes.cursor)
+        assert inboxes.cursor == before
+        bed.front.homeserver = fake
+        async with hosted(bed, inboxes):
+            await until(lambda: len(inboxes.texts) == 2, "it was lost")

@@ -490,6 +490,23 @@ async def test_a_key_that_never_comes_is_told() -> None:
         assert sorted(inboxes.texts) == sorted([UNREADABLE, "did you read it?"])
 
 
+async def test_a_key_that_comes_when_we_are_sent_out_of_the_room() -> None:
+    async with MatrixBed() as bed:
+        inboxes, keys = Inboxes(), Keys()
+        platform = with_keys(bed, keys)
+        platform.sync_seconds = 0.05
+        async with running(platform, inboxes.accept, None):
+            await bed._listening()
+            content = {"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "{}", "session_id": "s"}
+            await bed.ann.send(bed.group, content, "m.room.encrypted")
+            await until(lambda: bool(platform._locked), "it does not wait")
+            bed.server.member(bed.group, bed.ann.id, bed.bot.id, "leave")
+            keys.there = True
+            await bed.do(Does.TEXT, "elsewhere")
+            await until(lambda: inboxes.texts == ["elsewhere"], "one room stops everything")
+            await until(lambda: not platform._locked and not platform._held, "it is waited for for ever")
+
+
 async def test_encrypted_rooms_while_encryption_is_off() -> None:
     async with MatrixBed() as bed:
         algorithm = {"algorithm": "m.megolm.v1.aes-sha2"}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.address import Address, Kind
+from hermes.domain.message import Body
 from hermes.domain.settings import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.platform_suite import Inboxes, running, until
@@ -61,3 +62,19 @@ async def test_a_thread_hears_what_was_said_around_it(tmp_path: Path) -> None:
             await chat.until_idle()
         place = Address(platform="matrix", chat=bed.group)
         assert {one.thread for one in bed.shown(place)} == {ref}, "all of it is said in the thread"
+
+
+async def test_who_is_answered_is_told_so() -> None:
+    """In rooms where people hear of mentions alone they would wait for an answer that is there."""
+    async with MatrixBed() as bed:
+        inboxes = Inboxes()
+        platform = bed.connect()
+        async with running(platform, inboxes.accept, None):
+            await bed._listening()
+            ref = await bed.bob.say(bed.group, "Hermes: hello")
+            await until(lambda: inboxes.texts == ["hello"], "it did not come")
+            to = Address(platform="matrix", chat=bed.group)
+            for key, answered in (("k1", ref), ("k2", "$unknown"), ("k3", None)):
+                await platform.send(to, Body(text="@ann:localhost knows"), key=key, reply_to=answered)
+        mentions = [one.content["m.mentions"] for one in bed.front.sent]
+        assert mentions == [{"user_ids": [bed.bob.id]}, {}, {}]

@@ -32,6 +32,7 @@ from hermes.entry.platforms.matrix.convert import (
     MESSAGE,
     REACTION,
     REDACTION,
+    NotUnderstood,
     file_place,
     to_inbounds,
 )
@@ -132,8 +133,7 @@ class MatrixAdapter:
     async def _step(self, accept: Accept, me: Me, since: str) -> str:
         try:
             told = await self._sync(since)
-        except Refused as error:
-            # Another homeserver's point, or one that it has forgotten.
+        except NotUnderstood as error:
             log.warning("matrix.lost_place why=%s", error)
             return await self._begin(accept, me)
         after = next_batch(told)
@@ -171,17 +171,18 @@ class MatrixAdapter:
 
     async def _items(self, news: News, me: Me, since: str) -> list[Inbound]:
         events: Sequence[dict[str, Any]] = news.events
-        if news.before is not None:
-            asked_in = lambda event: len(since_joining([event], me)) == 0  # noqa: E731
-            gap = await self._rooms.gap(news.room, news.before, since, asked_in)
-            events = [*gap, *events]
-        self._rooms.heed(news.room, (*news.state, *events))
-        for event in events:
-            if event.get("type") == REDACTION:
-                self._forget(event)
         try:
+            if news.before is not None:
+                asked_in = lambda event: len(since_joining([event], me)) == 0  # noqa: E731
+                gap = await self._rooms.gap(news.room, news.before, since, asked_in)
+                events = [*gap, *events]
+            self._rooms.heed(news.room, (*news.state, *events))
+            for event in events:
+                if event.get("type") == REDACTION:
+                    self._forget(event)
             return await self._converted(news.room, since_joining(events, me), me, since)
         except Refused as error:
+            # We were sent out of it meanwhile.
             log.info("matrix.room_closed why=%s", error)
             self._rooms.forget(news.room)
             return []
@@ -234,15 +235,20 @@ class MatrixAdapter:
             event = self._crypto.decrypt(one.room, one.event)
             if event is None and self._outfit.clock.monotonic() < one.until:
                 continue
-            if event is None:
-                log.warning("matrix.never_decrypted event=%s", one_line(ref))
-                content = {"msgtype": "m.text", "body": UNREADABLE}
-                event = {**one.event, "type": MESSAGE, "content": content}
-                items += to_inbounds(event, await self._rooms.get(one.room), me, {})
-            else:
-                items += await self._converted(one.room, [one.event], me)
+            try:
+                items += await self._told(one, event, me)
+            except Refused as error:
+                log.info("matrix.room_closed why=%s", error)
             del self._locked[ref], self._held[ref]
         return items
+
+    async def _told(self, one: Locked, event: dict[str, Any] | None, me: Me) -> list[Inbound]:
+        if event is not None:
+            return await self._converted(one.room, [one.event], me)
+        log.warning("matrix.never_decrypted event=%s", one_line(one.event["event_id"]))
+        content = {"msgtype": "m.text", "body": UNREADABLE}
+        unread = {**one.event, "type": MESSAGE, "content": content}
+        return list(to_inbounds(unread, await self._rooms.get(one.room), me, {}))
 
     async def _sealed(self, room: str, sort: str, content: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """The event as the room wants it: encrypted, where it is."""
@@ -264,16 +270,17 @@ class MatrixAdapter:
     # --- what goes out ---
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
-        room = await self._rooms.find(to.chat, await self._who())
+        me = await self._who()
+        room = await self._rooms.find(to.chat, me)
         place, reply_to = await self._within(room, to, reply_to)
-        ref, most = "", len(body.attachments)
+        ref, most, author = "", len(body.attachments), self._rooms.author(reply_to, me)
         if body.text or not body.attachments:
-            content = contents.related(contents.message(body), place, reply_to)
+            content = contents.related(contents.message(body), place, reply_to, author)
             mark = "" if most else key
             ref = await self._put(room, MESSAGE, content, contents.transaction(key, "text"), mark)
             reply_to = None
         for number, file in enumerate(body.attachments, 1):
-            content = contents.related(await self._uploaded(room, file), place, reply_to)
+            content = contents.related(await self._uploaded(room, file), place, reply_to, author)
             mark = key if number == most else ""
             ref = await self._put(room, MESSAGE, content, contents.transaction(key, f"file {number}"), mark)
             reply_to = None

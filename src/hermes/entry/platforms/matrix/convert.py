@@ -300,6 +300,10 @@ def _relation(event: Mapping[str, Any]) -> Mapping[str, Any]:
 # --- errors ---------------------------------------------------------------------------------------
 
 
+class NotUnderstood(Refused):
+    """The homeserver makes nothing of what was asked: a point that is another's, or long forgotten."""
+
+
 def error_for(status: int, answer: Any, wait: str | None = None) -> HermesError:
     """What an answer that is no success means for who called; `wait` is its Retry-After."""
     answer = as_dict(answer)
@@ -323,7 +327,8 @@ def error_for(status: int, answer: Any, wait: str | None = None) -> HermesError:
         return Refused(f"The homeserver does not let us do that ({told})")
     if code == "M_TOO_LARGE" or status == 413:
         return Refused(f"It is too large for the homeserver ({told})")
-    return Refused(f"The homeserver refuses it ({told})")
+    sort = NotUnderstood if status == 400 else Refused
+    return sort(f"The homeserver refuses it ({told})")
 
 
 def _delay(answer: Mapping[str, Any], wait: str | None) -> float:

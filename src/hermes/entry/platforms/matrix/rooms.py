@@ -243,6 +243,11 @@ class Rooms:
         while len(self._events) > _MOST_EVENTS:
             self._events.popitem(last=False)
 
+    def author(self, ref: str | None, me: Me) -> str | None:
+        """Who sent an event, if it is among the latest and not our own."""
+        sender = self._events.get(ref or "", {}).get("sender")
+        return None if sender == me.id else sender
+
     async def known(self, room: str, event: Mapping[str, Any], me: Me) -> dict[str, Mapping[str, Any]]:
         """The events that this one mentions, as far as they are to be had."""
         found: dict[str, Mapping[str, Any]] = {}
