@@ -12,7 +12,7 @@ from hermes.admin.gateway import on_store
 from hermes.admin.output import Console, ago
 from hermes.admin.running import find_running
 from hermes.control.pairing import Approval, Overview, approve, clear_pending, overview, revoke
-from hermes.domain.address import read_platform
+from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account
 from hermes.domain.ports import Tx
@@ -42,7 +42,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     revoked.add_argument("platform", help="like telegram, or telegram@work for another account")
     revoked.add_argument("user", help="the person's id, as `hermes pairing list` shows it")
     cleared = command("clear-pending", "Forget open requests and invitations.")
-    cleared.add_argument("platform", nargs="?", help="only those of this platform")
+    cleared.add_argument(
+        "platform", nargs="?", help="only those of this platform, or of an account like telegram@work"
+    )
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
@@ -87,12 +89,12 @@ class _Desk:
         if self._stored(unit) is None:
             raise UserError(f"Nobody is paired on {account}.")
 
-    def clear(self, platform: str | None) -> int:
+    def clear(self, account: Account | None) -> int:
         running = find_running(self._home, self._environ)
         if running is not None:
-            cleared = running.post("/control/pairing/clear", dict[str, int], {"platform": platform})
+            cleared = running.post("/control/pairing/clear", dict[str, int], {"account": account})
             return cleared["count"]
-        return self._stored(lambda tx: clear_pending(tx, platform)) or 0
+        return self._stored(lambda tx: clear_pending(tx, account)) or 0
 
     def account(self, word: str) -> Account:
         """The account that is meant; a platform that nobody knows is a `UserError`."""
@@ -102,6 +104,9 @@ class _Desk:
             meant = nearest(platform, sorted(known))
             hint = f"Did you mean “{meant}”?" if meant else "`hermes pairing list` shows who waits where."
             raise UserError(f"There is no platform “{one_line(platform, 40)}”.", hint=hint)
+        problem = None if account == DEFAULT_ACCOUNT else account_problem(platform, account)
+        if problem is not None:
+            raise problem
         return Account(platform=platform, name=account)
 
     def _stored(self, unit: Callable[[Tx], T]) -> T | None:
@@ -174,8 +179,8 @@ def _revoke(asked: argparse.Namespace, desk: _Desk, console: Console) -> None:
 
 
 def _clear(asked: argparse.Namespace, desk: _Desk, console: Console) -> None:
-    platform = None if asked.platform is None else desk.account(asked.platform).platform
-    console.line(f"{desk.clear(platform)} forgotten.")
+    account = None if asked.platform is None else desk.account(asked.platform)
+    console.line(f"{desk.clear(account)} forgotten.")
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, _Desk, Console], None]] = {

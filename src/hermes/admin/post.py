@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from hermes import plugins
 from hermes.admin.gateway import hold_home
 from hermes.admin.running import Running, find_running
-from hermes.app.accounts import is_enabled
+from hermes.app.accounts import declared_accounts
 from hermes.control.courier import Letter, Map, Posting
 from hermes.control.outbox import drop_messages, list_outbox, retry_messages
 from hermes.control.targets import known_targets
@@ -117,7 +117,7 @@ class StoredPost:
         able = {one.name: one.capabilities for one in manifests}
         return Map(
             settings=loaded.settings,
-            accounts=[one.name for one in manifests if is_enabled(one, loaded)],
+            accounts=[one.name for one in declared_accounts(manifests, loaded) if one.enabled],
             aliases=ChannelAliases(self.home).read(),
             capabilities=lambda to: able.get(to.platform) or Capabilities(),
         )

@@ -104,6 +104,9 @@ def _platforms() -> str:
     return (
         "\nA block may also stand at top level (`telegram:`) or under `gateway.platforms`; top level wins. "
         "A platform's own keys may be written in its block or as variables; secrets belong in `.env`.\n\n"
+        "Further accounts have blocks of their own, `telegram@work`, and variables with the account behind "
+        "two underscores, `TELEGRAM_BOT_TOKEN__WORK` (`my-shop` is `__MY_SHOP`). Nothing said for one "
+        "account counts for another.\n\n"
         "| Platform | Allowed users | Home channel |\n|---|---|---|\n" + "".join(rows)
     )
 
@@ -124,20 +127,21 @@ _PLAIN_EVENTS = {
 }
 _HOOK_CONTEXT = {
     "gateway:startup": ("The gateway is ready.", "platforms"),
-    "session:start": ("A session begins.", "platform, user_id, agent_id, session_id, session_key"),
+    "session:start": ("A session begins.", "platform, account, user_id, agent_id, session_id, session_key"),
     "session:end": (
         "A session ends because somebody asked for a new one.",
-        "platform, user_id, agent_id, session_id, session_key",
+        "platform, account, user_id, agent_id, session_id, session_key",
     ),
     "session:reset": ("Somebody asked for a new session.", "those of `session:end`"),
     "agent:start": (
         "A turn begins.",
-        "platform, user_id, agent_id, chat_id, thread_id, chat_type (dm, group, channel, thread, api,"
-        " webhook, job), session_id, turn_id, message (at most 500 characters)",
+        "platform, account, user_id, agent_id, chat_id, thread_id, chat_type (dm, group, channel, thread,"
+        " api, webhook, job), session_id, turn_id, message (at most 500 characters)",
     ),
     "agent:step": (
         "The model answered once.",
-        "platform, user_id, agent_id, session_id, turn_id, iteration, tool_names, tools (name, arguments)",
+        "platform, account, user_id, agent_id, session_id, turn_id, iteration, tool_names, tools (name,"
+        " arguments)",
     ),
     "agent:end": (
         "A turn ended.",
@@ -145,8 +149,8 @@ _HOOK_CONTEXT = {
     ),
     "command:*": (
         "Asked: a slash command is about to run; `command:<name>` follows one of them, or one of your own.",
-        "platform, user_id, agent_id, chat_id, thread_id, chat_type, session_id, session_key, command,"
-        " raw_command, args, raw_args",
+        "platform, account, user_id, agent_id, chat_id, thread_id, chat_type, session_id, session_key,"
+        " command, raw_command, args, raw_args",
     ),
     "gate:turn": (
         "Asked: a turn is about to begin.",

@@ -11,6 +11,7 @@ from pathlib import Path
 from hermes.admin.output import Console
 from hermes.admin.post import PostRoom, open_post
 from hermes.control.courier import Letter
+from hermes.domain.address import Address
 from hermes.domain.errors import UserError
 from hermes.domain.message import Body
 from hermes.domain.text import one_line, storable
@@ -92,8 +93,12 @@ def _read(place: str) -> str:
 def _list(asked: argparse.Namespace, room: PostRoom, console: Console) -> int:
     places = room.places()
     wanted = asked.list.lower()
-    homes = {name: to for name, to in places.homes.items() if wanted in ("", to.platform)}
-    channels = [one for one in places.channels if wanted in ("", one.address.platform)]
+
+    def fits(to: Address) -> bool:
+        return wanted in ("", to.platform, to.credential)
+
+    homes = {name: to for name, to in places.homes.items() if fits(to)}
+    channels = [one for one in places.channels if fits(one.address)]
     if asked.json:
         told = [{"target": str(one.address), "name": one.name, "guild": one.guild} for one in channels]
         console.json({"homes": {name: str(to) for name, to in homes.items()}, "channels": told})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.accounts import welcome
+from hermes.app.accounts import Declared, welcome
 from hermes.control.access import Knock, decide
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.clock import SystemClock
@@ -44,7 +44,7 @@ async def test_access_decides(tmp_path: Path, block: str, welcome_to: set[tuple[
     loaded = load_settings(tmp_path, {})
     assert not loaded.problems
     async with SqliteStore(tmp_path / "state.db") as store:
-        welcomes = welcome(store, MANIFEST, loaded)
+        welcomes = welcome(store, Declared(manifest=MANIFEST, loaded=loaded))
         cases = [(one, kind) for one in (ANN, BOB) for kind in (Kind.PRIVATE, Kind.GROUP)]
         found = {(one, kind.value) for one, kind in cases if await welcomes(asking(one, kind))}
         assert found == welcome_to
@@ -53,7 +53,7 @@ async def test_access_decides(tmp_path: Path, block: str, welcome_to: set[tuple[
 async def test_who_was_paired_may_ask_it_into_rooms(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("platforms: {matrix: {unauthorized_dm_behavior: ignore}}\n")
     async with SqliteStore(tmp_path / "state.db") as store:
-        welcomes = welcome(store, MANIFEST, load_settings(tmp_path, {}))
+        welcomes = welcome(store, Declared(manifest=MANIFEST, loaded=load_settings(tmp_path, {})))
         assert not await welcomes(asking(ANN, Kind.GROUP))
         now, account = SystemClock().now(), Account(platform="matrix", name="default")
         paired = Paired(account=account, user=ANN, name="Ann", approved_at=now, by="owner")

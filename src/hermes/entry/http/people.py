@@ -28,7 +28,7 @@ class Revoked(msgspec.Struct, kw_only=True):
 
 
 class ClearRequest(msgspec.Struct, kw_only=True):
-    platform: str | None = None
+    account: Account | None = None
 
 
 class Cleared(msgspec.Struct, kw_only=True):
@@ -62,7 +62,7 @@ async def revoke_person(call: Call, body: RevokeRequest) -> Revoked:
 
 @local_route("POST", "/control/pairing/clear", "Forget open requests and invitations.")
 async def clear(call: Call, body: ClearRequest) -> Cleared:
-    count = await call.door.gateway.write(MAIN_AGENT, lambda tx: clear_pending(tx, body.platform))
+    count = await call.door.gateway.write(MAIN_AGENT, lambda tx: clear_pending(tx, body.account))
     return Cleared(count=count)
 
 

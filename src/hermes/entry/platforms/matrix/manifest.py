@@ -53,6 +53,7 @@ MANIFEST = Manifest(
             env="MATRIX_USER_ID",
             title="The bot's user, to log in with a password",
             required=False,
+            identifies=True,
             hint="Like @hermes:example.org.",
             asked=True,
         ),

@@ -65,6 +65,13 @@ MANIFEST = Manifest(
             hint="Empty if the server cannot reach this machine: questions are then answered in words.",
         ),
         SettingField(
+            env="MATTERMOST_COMMAND_TOKEN",
+            title="The token of a slash command that brings all others",
+            required=False,
+            secret=True,
+            hint="Integrations → Slash Commands shows it; the command's address is the one for buttons.",
+        ),
+        SettingField(
             env="MATTERMOST_CALLBACK_PORT",
             title="The port on which presses are awaited (8446)",
             required=False,

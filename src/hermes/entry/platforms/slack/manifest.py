@@ -37,6 +37,8 @@ MANIFEST = Manifest(
             MediaKind.FILE: _FILE,
         },
         fetches=True,
+        # In threads: Slack has no such sign elsewhere.
+        typing=True,
         reactions=True,
         history=True,
         sends_per_second=1.0,
