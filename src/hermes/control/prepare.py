@@ -140,9 +140,10 @@ class Preparing:
     def _talk(self, tx: Tx) -> str:
         if self.inbound.source.kind is Kind.PRIVATE or not observes(self.inbound.source, self.settings):
             return ""
-        since, place = None if self.fresh else self.session.created_at, self.inbound.source.address
-        if place.thread is not None and place.thread == self.inbound.ref:
-            # A thread that begins with this very message: what was said before stands around it.
+        since = None if self.fresh else self.session.created_at
+        place = self.inbound.source.address
+        if self.inbound.ref == place.thread:
+            # It begins a thread, and was itself said in the chat.
             place = replace(place, thread=None)
         talk = tx.talk.take(self.session.id, place, since)
         return "\n".join(["[Said here before, and not to you:]", *_fitting(talk)]) if talk else ""

@@ -31,7 +31,7 @@ _TOKENS = {
 # Keys of a platform block that every platform may have; adapters find them in `extra`.
 _PLATFORM_KEYS = """token api_key extra reply_to_mode typing_indicator
     typing_status_text channel_overrides channel_prompts channel_skill_bindings
-    cron_continuable_surface notice_delivery"""
+    cron_continuable_surface notice_delivery auto_thread no_thread_channels"""
 PLATFORM_KEYS = frozenset(_PLATFORM_KEYS.split())
 # Platforms whose “group users” are groups: the list says where it answers, or where everybody may write.
 _GROUPS_LISTED = {
