@@ -239,7 +239,8 @@ def _arguments(command: str) -> list[argparse.Action]:
     for action in parser._actions:
         if sub and isinstance(action, argparse._SubParsersAction):
             parser = action.choices[sub]
-    return [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    told = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    return sorted(told, key=lambda action: bool(action.option_strings))
 
 
 def _spelled(action: argparse.Action) -> str:

@@ -56,7 +56,7 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
         from hermes.admin.platform_setup import Questions
 
         return Questions(declared, home, environ, console).run(everything=asked.all)
-    return _test(asked, declared, console)
+    return _test(asked, declared, home, console)
 
 
 def _list(
@@ -139,8 +139,8 @@ def _show(asked: argparse.Namespace, declared: Declared, console: Console) -> in
     return 0
 
 
-def _test(asked: argparse.Namespace, declared: Declared, console: Console) -> int:
-    findings = asyncio.run(findings_of(declared))
+def _test(asked: argparse.Namespace, declared: Declared, home: Path, console: Console) -> int:
+    findings = asyncio.run(findings_of(declared, home))
     if not asked.json:
         return 0 if tell_findings(findings, console) else 1
     good = all(finding.good for finding in findings)
@@ -158,7 +158,7 @@ def tell_findings(findings: Sequence[Finding], console: Console) -> bool:
     return all(finding.good for finding in findings)
 
 
-async def findings_of(declared: Declared) -> list[Finding]:
+async def findings_of(declared: Declared, home: Path) -> list[Finding]:
     """What the platform itself says of the credentials."""
 
     def hide(text: str) -> str:
@@ -166,7 +166,7 @@ async def findings_of(declared: Declared) -> list[Finding]:
 
     try:
         async with asyncio.timeout(_SECONDS):
-            platform = await adapter_maker(declared, SystemClock())()
+            platform = await adapter_maker(declared, SystemClock(), home=home)()
             if not isinstance(platform, Checks):
                 return [Finding(good=True, text=f"{declared.title} has nothing that could be tested.")]
             found = await platform.check()

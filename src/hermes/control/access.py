@@ -31,14 +31,15 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knock:
-    """What is known of a message when it is decided on. `joined` is a thread in which we already speak;
-    `called` a command of ours or a button under a message of ours, `continued` the next piece of a message
-    to us."""
+    """What is known of a message when it is decided on. `for_others` is one that calls other bots by name and
+    not us; `joined` is a thread in which we already speak; `called` a command of ours or a button under a
+    message of ours, `continued` the next piece of a message to us."""
 
     source: Source
     text: str = ""
     paired: bool = False
     mentioned: bool = False
+    for_others: bool = False
     replied: bool = False
     joined: bool = False
     called: bool = False
@@ -197,6 +198,8 @@ def _chats(case: _Case) -> Step | None:
     rule = case.key("allowed_chats")
     if _listed(case.chats, case.block.allowed_chats):
         return Step(rule=rule, said="this chat is listed")
+    if case.block.guest_mode and case.knock.mentioned:
+        return Step(rule=case.key("guest_mode"), said="this chat is not listed, but it mentions us")
     return Step(rule=rule, said="this chat is not listed", outcome=Outcome.NOT_FOR_US)
 
 
@@ -344,6 +347,9 @@ def _spoken_to(case: _Case) -> Step | None:
     block, knock = case.block, case.knock
     if case.platform == LOCAL_DOOR or case.source.kind in _CHECKED_AT_THEIR_DOOR:
         return None
+    if knock.for_others and block.exclusive_bot_mentions:
+        said = "it calls another bot by name, and not us"
+        return Step(rule=case.key("exclusive_bot_mentions"), said=said, outcome=Outcome.NOT_FOR_US)
     wanted = knock.able.called_by_name if block.require_mention is None else block.require_mention
     rule = case.key("require_mention")
     if not wanted:

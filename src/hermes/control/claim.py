@@ -86,8 +86,8 @@ class Claiming:
     suspects_too: bool = False
     born: datetime | None = None
     gated: Callable[[Turn], bool] = lambda turn: False
-    rulings: Mapping[TurnId, str] = field(default_factory=dict)
-    """Why a turn that was asked about may not run; an empty reason is consent."""
+    rulings: Mapping[tuple[TurnId, str], str] = field(default_factory=dict)
+    """Why a turn with this text may not run; an empty reason is consent. Other words are asked about anew."""
 
     def unit(self, tx: Tx) -> Claim:
         turns = tx.turns.open_of(self.session)
@@ -110,7 +110,7 @@ class Claiming:
     def _begin(self, tx: Tx, session: Session, turn: Turn, behind: list[Turn]) -> Claim:
         if turn.ready_at is not None and turn.ready_at > self.now and turn.stop is None:
             return Claim(next=Next.WAIT, seconds=(turn.ready_at - self.now).total_seconds())
-        denied = self.rulings.get(turn.id)
+        denied = self.rulings.get((turn.id, turn.input.text))
         if denied is None and turn.stop is None and self.gated(turn):
             return Claim(next=Next.ASK, turn=turn)
         if not denied and turn.stop is None and any(file.pending for file in turn.input.attachments):

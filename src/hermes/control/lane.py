@@ -28,6 +28,7 @@ from hermes.domain.message import Body, Receipt
 from hermes.domain.ports import Deletes, Edits, History, Platform, Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.settings import Settings
+from hermes.domain.text import one_line
 from hermes.stream.markdown import parse
 from hermes.stream.print import print_markdown
 
@@ -35,6 +36,7 @@ log = logging.getLogger("hermes.lane")
 SEND_SECONDS = 60.0
 _FIRST_DELAY = 1.0
 _LONGEST_DELAY = 300.0
+_NOT_SENT = "📎 What belongs to this could not be sent: {why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,17 +188,17 @@ class Lane:
         return replace(row, state=OutState.SENT, receipt=receipt, error="")
 
     async def _put(self, platform: Platform, row: OutboxRow, head: _Head) -> Receipt | None:
-        body = printed(row.body, platform)
-        if row.body.replaces is not None:
+        body = row.body
+        if body.replaces is not None:
             # The receipt stays with the message that was sent: what was asked is found by it.
             over = None if head.replaced is None else head.replaced.receipt
             if over is not None and isinstance(platform, Edits):
-                await platform.edit(over, body)
+                await platform.edit(over, printed(body, platform))
             return None
         shown = _draft_of(row, head.siblings)
         if shown is not None and isinstance(platform, Edits):
             try:
-                await platform.edit(shown, body)
+                await platform.edit(shown, printed(body, platform))
                 return shown
             except Refused:
                 # The draft is gone (deleted, too old): the final goes out as a message of its own.
@@ -206,8 +208,16 @@ class Lane:
             if found is not None:
                 return found
             if not self._keyed(platform, row):
-                body = printed(row.body.with_text(f"{REPEAT_MARK}\n\n{row.body.text}"), platform)
-        return await platform.send(self._to, body, key=row.key, reply_to=row.reply_to)
+                body = body.with_text(f"{REPEAT_MARK}\n\n{body.text}")
+        try:
+            return await platform.send(self._to, printed(body, platform), key=row.key, reply_to=row.reply_to)
+        except Refused as error:
+            if not (body.attachments and row.body.text):
+                raise
+            # The files cannot go, the words under them can.
+            log.warning("lane.words_alone to=%s key=%s why=%s", self._to, row.key, error)
+            words = Body(text=f"{body.text}\n\n{_NOT_SENT.format(why=one_line(str(error), 120))}")
+            return await platform.send(self._to, printed(words, platform), key=row.key, reply_to=row.reply_to)
 
     async def _find(self, platform: Platform, row: OutboxRow) -> Receipt | None:
         if isinstance(platform, History) and platform.capabilities.history:

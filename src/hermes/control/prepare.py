@@ -141,7 +141,11 @@ class Preparing:
         if self.inbound.source.kind is Kind.PRIVATE or not observes(self.inbound.source, self.settings):
             return ""
         since = None if self.fresh else self.session.created_at
-        talk = tx.talk.take(self.session.id, self.inbound.source.address, since)
+        place = self.inbound.source.address
+        if self.inbound.ref == place.thread:
+            # It begins a thread, and was itself said in the chat.
+            place = replace(place, thread=None)
+        talk = tx.talk.take(self.session.id, place, since)
         return "\n".join(["[Said here before, and not to you:]", *_fitting(talk)]) if talk else ""
 
     def _quote(self, tx: Tx) -> str:

@@ -88,7 +88,7 @@ class SessionActor:
         self._idle = False
         self._fetching = False
         self._prompt: str | None = None
-        self._rulings: dict[TurnId, str] = {}
+        self._rulings: dict[tuple[TurnId, str], str] = {}
 
     # --- what others may do ---
 
@@ -143,7 +143,8 @@ class SessionActor:
                 await self._around.clock.sleep(claim.seconds)
             case Next.ASK:
                 assert claim.turn is not None
-                self._rulings = {claim.turn.id: await rule_turn(self._around.hooks, claim.turn)}
+                asked = (claim.turn.id, claim.turn.input.text)
+                self._rulings = {asked: await rule_turn(self._around.hooks, claim.turn)}
             case Next.FETCH:
                 assert claim.turn is not None
                 await self._fetch(claim.turn)

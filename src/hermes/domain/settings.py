@@ -185,6 +185,14 @@ class StreamingSettings:
     """How an answer grows in a chat that can edit messages."""
 
     enabled: bool = field(default=True, metadata=about("Show the answer while it is being written."))
+    transport: str = field(
+        default="edit",
+        metadata=about(
+            "How: `edit` lets a message grow; `draft` and `auto` show a preview of the platform's own where "
+            "it has one (private chats of Telegram) and else edit; `off` shows nothing.",
+            choices=("auto", "edit", "draft", "off"),
+        ),
+    )
     edit_interval: float = field(default=0.8, metadata=about("Least seconds between two edits.", least=0))
     buffer_threshold: int = field(default=24, metadata=about("Least new characters for an edit.", least=1))
     cursor: str = field(default=" ▉", metadata=about("Shown at the end of an unfinished answer."))

@@ -31,7 +31,7 @@ _TOKENS = {
 # Keys of a platform block that every platform may have; adapters find them in `extra`.
 _PLATFORM_KEYS = """token api_key extra reply_to_mode typing_indicator
     typing_status_text channel_overrides channel_prompts channel_skill_bindings
-    cron_continuable_surface notice_delivery"""
+    cron_continuable_surface notice_delivery auto_thread no_thread_channels"""
 PLATFORM_KEYS = frozenset(_PLATFORM_KEYS.split())
 # Platforms whose “group users” are groups: the list says where it answers, or where everybody may write.
 _GROUPS_LISTED = {
@@ -63,7 +63,6 @@ _LATER_IN = {
         tool_preview_length friendly_tool_labels inline_diffs bell_on_complete show_cost resume_display
         interface timestamps final_response_markdown runtime_footer platforms
         background_process_notifications ephemeral_system_ttl""",
-    "streaming": "transport",
     "cron": "provider",
     "logging": "max_size_mb backup_count",
     "sessions": "auto_prune retention_days vacuum_after_prune min_interval_hours",

@@ -154,7 +154,7 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
         ),
         at=datetime(2026, 1, 5, tzinfo=UTC),
         what=_what(update),
-        ref=update.delivery,
+        ref=update.edits or update.delivery,
         text=update.text,
         reply_to=_reply_to(update),
         attachments=tuple(
@@ -183,4 +183,6 @@ def _reply_to(update: Update) -> ReplyTo | None:
 def _what(update: Update) -> What:
     if update.button is not None:
         return What.BUTTON
-    return What.EDIT if update.edited else What.MESSAGE
+    if update.moves:
+        return What.MOVED
+    return What.EDIT if update.edits else What.MESSAGE
