@@ -44,7 +44,8 @@ class Questions:
             for field in self._fields(everything):
                 self._ask(field)
             self._console.line(f"\nAsking {title} …")
-            if tell_findings(asyncio.run(findings_of(self._now())), self._console):
+            findings = asyncio.run(findings_of(self._now(), self._home))
+            if tell_findings(findings, self._console):
                 break
             again = self._console.ask("\nEnter asks again, “keep” writes it down as it is:")
             if again.lower() == "keep":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.admin.gateway import setup_arguments
-from hermes.admin.output import Console
+from hermes.admin.output import Commands, Console, facts
 from hermes.admin.status import read_state
 from hermes.app.accounts import Declared, adapter_maker, declared_accounts
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
@@ -28,20 +28,17 @@ _GOOD, _WRONG = "✓", "✗"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    told = "The platforms there are, and which of them are used."
-    listed = commands.add_parser("list", help=told, description=told)
-    listed.add_argument("--json", action="store_true", help="print JSON")
-    told = "What a platform can do, what it needs, and what of that is set."
-    shown = commands.add_parser("show", help=told, description=told)
+    command = Commands(parser).add
+    command("list", "The platforms there are, and which of them are used.", json=True)
+    shown = command("show", "What a platform can do, what it needs, and what of that is set.", json=True)
     shown.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
-    shown.add_argument("--json", action="store_true", help="print JSON")
-    told = "Asks for what a platform needs, tries it at the platform, and keeps it."
-    setup_arguments(commands.add_parser("setup", help=told, description=told))
-    told = "Ask the platform itself whether the credentials work; nothing is sent to anybody."
-    tested = commands.add_parser("test", help=told, description=told)
+    setup_arguments(
+        command("setup", "Asks for what a platform needs, tries it at the platform, and keeps it.")
+    )
+    tested = command(
+        "test", "Ask the platform itself whether the credentials work; nothing is sent to anybody.", json=True
+    )
     tested.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
-    tested.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
@@ -56,7 +53,7 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
         from hermes.admin.platform_setup import Questions
 
         return Questions(declared, home, environ, console).run(everything=asked.all)
-    return _test(asked, declared, console)
+    return _test(asked, declared, home, console)
 
 
 def _list(
@@ -139,12 +136,12 @@ def _show(asked: argparse.Namespace, declared: Declared, console: Console) -> in
     return 0
 
 
-def _test(asked: argparse.Namespace, declared: Declared, console: Console) -> int:
-    findings = asyncio.run(findings_of(declared))
+def _test(asked: argparse.Namespace, declared: Declared, home: Path, console: Console) -> int:
+    findings = asyncio.run(findings_of(declared, home))
     if not asked.json:
         return 0 if tell_findings(findings, console) else 1
     good = all(finding.good for finding in findings)
-    told = [{"good": one.good, "text": one.text, "hint": one.hint} for one in findings]
+    told = [facts(one, "good", "text", "hint") for one in findings]
     console.json({"name": declared.name, "good": good, "findings": told})
     return 0 if good else 1
 
@@ -158,7 +155,7 @@ def tell_findings(findings: Sequence[Finding], console: Console) -> bool:
     return all(finding.good for finding in findings)
 
 
-async def findings_of(declared: Declared) -> list[Finding]:
+async def findings_of(declared: Declared, home: Path) -> list[Finding]:
     """What the platform itself says of the credentials."""
 
     def hide(text: str) -> str:
@@ -166,7 +163,7 @@ async def findings_of(declared: Declared) -> list[Finding]:
 
     try:
         async with asyncio.timeout(_SECONDS):
-            platform = await adapter_maker(declared, SystemClock())()
+            platform = await adapter_maker(declared, SystemClock(), home=home)()
             if not isinstance(platform, Checks):
                 return [Finding(good=True, text=f"{declared.title} has nothing that could be tested.")]
             found = await platform.check()

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from hermes.app.accounts import Declared, welcome
+from hermes.control.access import Knock, decide
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.clock import SystemClock
 from hermes.domain.pairing import Account, Paired
+from hermes.entry.platforms.matrix.convert import Room, to_inbounds
 from hermes.entry.platforms.matrix.manifest import MANIFEST
 from hermes.state.settings import load_settings
 from hermes.state.sqlite import SqliteStore
+from tests.platforms.matrix.samples import EVENTS, ME
 
 ANN, BOB = "@ann:localhost", "@bob:localhost"
 
@@ -57,3 +60,24 @@ async def test_who_was_paired_may_ask_it_into_rooms(tmp_path: Path) -> None:
         await store.write(lambda tx: tx.pairings.add(paired))
         assert await welcomes(asking(ANN, Kind.GROUP))
         assert not await welcomes(asking(BOB, Kind.GROUP))
+
+
+@pytest.mark.parametrize(
+    ("said", "room", "answered"),
+    [
+        ({}, "!a:localhost", False),
+        ({"MATRIX_REQUIRE_MENTION": "false"}, "!a:localhost", True),
+        ({"MATRIX_FREE_RESPONSE_ROOMS": "!a:localhost,!b:localhost"}, "!a:localhost", True),
+        ({"MATRIX_FREE_RESPONSE_ROOMS": "!b:localhost"}, "!a:localhost", False),
+        ({"MATRIX_REQUIRE_MENTION": "false", "MATRIX_ALLOWED_ROOMS": "!b:localhost"}, "!a:localhost", False),
+        # Upgraded: the old room's name is the conversation's, and the lists may say the new one's.
+        ({"MATRIX_REQUIRE_MENTION": "false", "MATRIX_ALLOWED_ROOMS": "!new:localhost"}, "!a:localhost", True),
+    ],
+)
+def test_where_it_answers(tmp_path: Path, said: dict[str, str], room: str, answered: bool) -> None:
+    loaded = load_settings(tmp_path, {**said, "MATRIX_ALLOWED_USERS": ANN})
+    place = Room(id="!new:localhost", first=room, members={ME.id: "Hermes", ANN: "Ann", BOB: "Bob"})
+    (item,) = to_inbounds(EVENTS["text"], place, ME, {})
+    assert item.source.address.chat == room
+    knock = Knock(source=item.source, text=item.text, able=MANIFEST.capabilities)
+    assert decide(knock, loaded.settings).allowed is answered

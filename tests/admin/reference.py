@@ -28,7 +28,7 @@ from hermes.state.setting_values import Knob, expected, knobs, sections
 _HEAD = "| Key | Holds | Default | Variable | Meaning |\n|---|---|---|---|---|\n"
 _INTRODUCTION = """# Settings
 
-This page is made from `src/hermes/domain/settings.py` by `hermes.admin.reference`; change it there.
+This page is made from `src/hermes/domain/settings.py` by `tests/admin/reference.py`; change it there.
 
 `config.yaml` holds the settings, `.env` the secrets. The environment beats `.env`, and `.env` beats
 `config.yaml`; only `enabled: false` of a platform in `config.yaml` beats every variable.
@@ -118,7 +118,7 @@ def _later() -> str:
 
 # --- slash commands, the command line, events, hooks -------------------------------------------------
 
-_MADE = "This page is made from {} by `hermes.admin.reference`; change it there.\n\n"
+_MADE = "This page is made from {} by `tests/admin/reference.py`; change it there.\n\n"
 _PLAIN_EVENTS = {
     "TextDelta": "More words of the answer.",
     "ThoughtDelta": "More of what the model thinks before it answers.",
@@ -239,7 +239,8 @@ def _arguments(command: str) -> list[argparse.Action]:
     for action in parser._actions:
         if sub and isinstance(action, argparse._SubParsersAction):
             parser = action.choices[sub]
-    return [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    told = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    return sorted(told, key=lambda action: bool(action.option_strings))
 
 
 def _spelled(action: argparse.Action) -> str:
