@@ -6,7 +6,6 @@ two leaves an empty thread and no message less."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,18 +16,15 @@ from hermes.domain.directory import Channel
 from hermes.domain.ids import AgentId
 from hermes.domain.ports import Store, Tx
 
-_GONE = "{name} (gone)"
+_GONE = "(gone) {name}"
 
 
 def find_topic(tx: Tx, named: Address) -> Address | None:
     """The thread that the name in a place's thread got."""
     if named.thread is None:
         return None
-    for one in tx.directory.channels(sys.maxsize):
-        there = one.address
-        if one.name == named.thread != there.thread and replace(there, thread=named.thread) == named:
-            return there if there.thread is not None else None
-    return None
+    threads = tx.directory.channels(inside=named)
+    return next((one.address for one in threads if one.name == named.thread), None)
 
 
 def real_place(tx: Tx, to: Address) -> Address:

@@ -4,7 +4,7 @@ are gone, and whatever happens in between no message is lost or comes twice with
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -17,10 +17,12 @@ from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Body
 from hermes.domain.ports import Platform
 from hermes.domain.rows import OutState
+from hermes.domain.settings import PlatformSettings
 from hermes.testing.harness import Journey
 from hermes.testing.model import echo
 from hermes.testing.platform_suite import Shown, until
 from tests.journeys.cut import cut_everywhere
+from tests.journeys.test_handoff import Terminal
 from tests.platforms.telegram.bed import TelegramBed
 from tests.platforms.telegram.test_journeys import SETTINGS
 
@@ -106,6 +108,22 @@ async def test_a_topic_that_is_gone_is_made_anew_and_the_conversation_goes_on(tm
         await said_in(bed, second.thread, "what did I say?")
         assert "remember the cat" in told(chat) and "three" in told(chat)
         assert len(bed.shown()) == 5 and not any(REPEAT_MARK in one.text for one in bed.shown())
+
+
+async def test_a_conversation_is_handed_over_where_a_topic_is_the_home(tmp_path: Path) -> None:
+    block = PlatformSettings(allow_all_users=True, home_channel="501", home_thread="Daily news")
+    settings = replace(SETTINGS, platforms={"telegram": block})
+    async with TelegramBed() as bed, replace(journey(bed, tmp_path), settings=settings) as chat:
+        home = await send(chat, bed, "one", NEWS)
+        await chat.gateway.courier.post(MAIN_AGENT, Letter(key="2", target="telegram", body=Body(text="two")))
+        await until(lambda: bool(seen(bed, "two")), "the home channel is not reached")
+        assert seen(bed, "two")[0].thread == home.thread
+        terminal = Terminal(chat)
+        await terminal.say("plan the garden")
+        assert "goes on in telegram:501:" in (await terminal.command("/handoff telegram")).text
+        (number,) = [thread for thread, name in bed.server.topics.items() if name == "plan the garden"]
+        await said_in(bed, str(number), "and the roses?")
+        assert "plan the garden" in told(chat), "what is written there is another conversation"
 
 
 async def test_names_are_of_one_chat_and_groups_have_none(tmp_path: Path) -> None:
