@@ -34,7 +34,8 @@ async def talk(chat: Journey) -> None:
     """Allowed by a button, or by a word where there is none."""
     await asked(chat, "x")
     if chat.kind == "edits":
-        write(chat.world, "", button=button(chat.world, "May I do x?", "once"))
+        if not any(update.button for update in chat.world.updates):
+            chat.world.write("", button=button(chat.world, "May I do x?", "once"))
     else:
         write(chat.world, "yes")
     await answered(chat, "x")

@@ -38,8 +38,8 @@ SAMPLE = {*random.Random("terminal").sample(CASES, 3), ("approval", WAITING), ("
 
 def _tries(folder: Path) -> Iterator[Path]:
     """On a busy machine a story may go by another way: an answer that comes before the actor has left is
-    looked up, not claimed. So it is told up to three times."""
-    for number in range(3):
+    looked up, not claimed. So it is told up to six times."""
+    for number in range(6):
         place = folder / str(number)
         place.mkdir()
         yield place

@@ -155,7 +155,8 @@ class MediaFiles:
             async with self._changing:
                 return await self._keep(draft)
         finally:
-            await asyncio.to_thread(draft.drop)
+            # Also for who is cancelled while he waits: half a file is never left open.
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, draft.drop))
 
     async def _keep(self, draft: _Draft) -> MediaItem:
         await asyncio.to_thread(draft.finish)
