@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -48,7 +49,11 @@ class EmailBed(Testbed):
         self.imap, self.smtp = Wire(), SmtpWire(ADDRESS)
         self.smtp.chaos = lambda: self.chaos()
         self.said: dict[str, str] = {}
+        self._shown: list[list[Shown]] = []
+        """What was taken, as it was read once."""
         self.settle = 0.4
+        self.listened = False
+        """Whether it is known from where on mail counts."""
 
     def make_office(self) -> Office:
         return SmallOffice()
@@ -81,7 +86,7 @@ class EmailBed(Testbed):
                 open_file=self.open_file,
             )
         )
-        adapter.begins = self.imap.forget
+        adapter.bed = self
         adapter.answer_seconds = 1.5
         adapter.settle_seconds = self.settle
         # pymap does not tell of what came between a look and the wait for news.
@@ -105,7 +110,8 @@ class EmailBed(Testbed):
 
     async def put(self, mail: EmailMessage) -> None:
         # What lies there before the first look is history: people write once somebody looked.
-        await until(lambda: self.imap.listened, "nobody looks into the mailbox", 5)
+        await until(lambda: self.listened, "nobody looks into the mailbox")
+        await asyncio.sleep(0)
         await self.office.deliver(mail.as_bytes(), str(mail["From"]))
 
     async def misdeliver(self, texts: Sequence[str]) -> None:
@@ -116,9 +122,9 @@ class EmailBed(Testbed):
             await self.put(mail)
 
     def shown(self, chat: Address | None = None) -> list[Shown]:
-        return [
-            _shown(one, to) for one in self.smtp.taken for to in one.to if chat is None or to == chat.chat
-        ]
+        for one in self.smtp.taken[len(self._shown) :]:
+            self._shown.append([_shown(one, to) for to in one.to])
+        return [one for seen in self._shown for one in seen if chat is None or one.chat == chat.chat]
 
     def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
         self.smtp.fail(fault, times, done, "" if chat is None else chat.chat)
@@ -166,14 +172,18 @@ class RealBed(EmailBed):
 
 
 class _Adapter(EmailAdapter):
-    """Says when it begins without knowing where it was."""
+    """Says when it knows where it begins."""
 
-    begins: Callable[[], None]
+    bed: EmailBed
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
-        if cursor is None:
-            self.begins()
-        await super().run(accept, cursor)
+        self.bed.listened = cursor is not None
+
+        async def storing(items: Sequence[Inbound], following: str | None) -> None:
+            self.bed.listened = self.bed.listened or following is not None
+            await accept(items, following)
+
+        await super().run(storing, cursor)
 
 
 def written(sender: str, text: str, *, subject: str = "") -> EmailMessage:

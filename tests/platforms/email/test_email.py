@@ -31,16 +31,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiri
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_email_conforms(check: Check, full: bool) -> None:
-    # pymap reads all mails each time it searches: a thousand answers would take it many minutes.
-    await conform(check, EmailBed, full=full and check is not check_many_replies_under_faults)
+    await conform(check, EmailBed, full=full)
 
 
 @pytest.mark.server
 @pytest.mark.root
 @pytest.mark.xdist_group("mail")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_email_conforms_with_dovecot_and_postfix(check: Check) -> None:
-    await conform(check, RealBed)
+async def test_email_conforms_with_dovecot_and_postfix(check: Check, full: bool) -> None:
+    await conform(check, RealBed, full=full and check is check_many_replies_under_faults)
 
 
 # --- what people write ---

@@ -8,6 +8,7 @@ whether a mail left, when the server's answer got lost."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -36,6 +37,7 @@ from hermes.entry.platforms.email.convert import (
 )
 from hermes.entry.platforms.email.imap import Imap, day, quoted
 from hermes.entry.platforms.email.manifest import MANIFEST
+from hermes.entry.platforms.email.post import Post
 from hermes.entry.platforms.email.servers import Servers, is_on, whole_number
 
 log = logging.getLogger("hermes.email")
@@ -85,7 +87,9 @@ class EmailAdapter:
         self._side: Imap | None = None
         self._running = False
         self._alone = asyncio.Lock()
-        self._sending = asyncio.Semaphore(4)
+        self._post = Post(self._servers)
+        self._awaited: dict[str, asyncio.Event] = {}
+        self._copies: OrderedDict[str, bool] = OrderedDict()
         self._threads: OrderedDict[str, Thread] = OrderedDict()
         self._latest: OrderedDict[str, tuple[str, datetime]] = OrderedDict()
         self._heard: OrderedDict[str, deque[float]] = OrderedDict()
@@ -98,7 +102,7 @@ class EmailAdapter:
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
         imap = await self._servers.open_mailbox(self.answer_seconds)
-        self._running = True
+        self._running = self._post.keeps = True
         try:
             sent = await imap.sent_folder() if "MOVE" in imap.abilities else None
             at, waiting = await self._begin(imap, cursor)
@@ -113,6 +117,7 @@ class EmailAdapter:
         finally:
             imap.close()
             self._running = False
+            self._post.close()
             self._close_side()
 
     async def _begin(self, imap: Imap, cursor: str | None) -> tuple[_Cursor, list[int]]:
@@ -159,6 +164,7 @@ class EmailAdapter:
                 taken.append(uid)
             elif reading.own:
                 own.append(uid)
+                self._came_back(reading.thread.id)
             else:
                 log.info("email.left_out uid=%d why=%s", uid, reading.why or "its sender writes too much")
         at.uid = max(at.uid, *uids)
@@ -167,16 +173,22 @@ class EmailAdapter:
         # Unread is what was not taken up.
         if taken or own:
             await imap.mark_seen([*taken, *own])
-        if sent is not None and sent != self._folder:
-            for uid in own:
-                await imap.move(uid, sent)
+        if own and sent is not None and sent != self._folder:
+            await imap.move(own, sent)
 
     async def _read(self, imap: Imap, uid: int, size: int, validity: int) -> Reading | None:
+        now = self._outfit.clock.now()
+        if size > _THREADED:
+            head = await imap.fetch(uid, "HEADER", _HEADERS)
+            if (
+                head is not None
+                and (known := read_mail(head.body, self._me, Place(arrived=head.arrived or now))).own
+            ):
+                return known
         found = await imap.fetch(uid, "", LARGEST if size <= LARGEST else _BEGINNING)
         if found is None:
             return None
-        arrived = found.arrived or self._outfit.clock.now()
-        place = Place(validity=validity, uid=uid, arrived=arrived, size=size)
+        place = Place(validity=validity, uid=uid, arrived=found.arrived or now, size=size)
         if len(found.body) > _THREADED:
             return await asyncio.to_thread(read_mail, found.body, self._me, place)
         return read_mail(found.body, self._me, place)
@@ -237,8 +249,7 @@ class EmailAdapter:
         )
         data = await asyncio.to_thread(compose, letter)
         copy = is_on(self._outfit, "EMAIL_SELF_COPY") and to.chat != self._address
-        async with self._sending:
-            await self._servers.submit(to.chat, data, copy=copy, seconds=self.answer_seconds)
+        await self._post.submit(to.chat, data, copy=copy, seconds=self.answer_seconds)
         return Receipt(to=to, ref=message_id(self._address, key))
 
     async def _thread(self, chat: str, reply_to: str | None) -> Thread | None:
@@ -266,15 +277,33 @@ class EmailAdapter:
         return None
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
-        """Look for the copy that came back; it may take a while."""
+        """Look for the copy that came back; it may take a while. Whoever listens sees it come; what came
+        before that, or was put elsewhere by the server, is found by a look."""
         name = message_id(self._address, key)
-        step = min(1.0, self.settle_seconds / 4)
-        for attempt in range(5 if step < 1.0 else int(self.settle_seconds)):
-            if attempt:
-                await asyncio.sleep(step)
-            if await self._aside(lambda imap: self._has(imap, name)):
-                return Receipt(to=to, ref=name)
+        if await self._came(name):
+            return Receipt(to=to, ref=name)
         return None
+
+    async def _came(self, name: str) -> bool:
+        if name in self._copies:
+            return True
+        came = self._awaited.setdefault(name, asyncio.Event())
+        try:
+            if await self._aside(lambda imap: self._has(imap, name)):
+                return True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.settle_seconds):
+                    await came.wait()
+                    return True
+        finally:
+            self._awaited.pop(name, None)
+        return await self._aside(lambda imap: self._has(imap, name))
+
+    def _came_back(self, name: str) -> None:
+        self._copies[name] = True
+        _trim(self._copies, name)
+        if name in self._awaited:
+            self._awaited[name].set()
 
     async def _has(self, imap: Imap, name: str) -> bool:
         # In this order, for copies go from the one to the other.

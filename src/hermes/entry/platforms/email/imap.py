@@ -203,8 +203,8 @@ class Imap:
     async def mark_seen(self, uids: Sequence[int]) -> None:
         await self._try(f"UID STORE {','.join(map(str, uids))} +FLAGS.SILENT (\\Seen)")
 
-    async def move(self, uid: int, folder: str) -> None:
-        await self._try(f"UID MOVE {uid} {quoted(_to_utf7(folder))}")
+    async def move(self, uids: Sequence[int], folder: str) -> None:
+        await self._try(f"UID MOVE {','.join(map(str, uids))} {quoted(_to_utf7(folder))}")
 
     async def sent_folder(self) -> str | None:
         """Where this mailbox keeps what was sent."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 
 import aiosmtplib
 
-from hermes.domain.errors import NeedsLogin, Unreachable, UserError
+from hermes.domain.errors import NeedsLogin, UserError
 from hermes.domain.outfit import Outfit
 from hermes.domain.text import one_line
 from hermes.entry.platforms.email.compose import error_for
 from hermes.entry.platforms.email.convert import is_address
 from hermes.entry.platforms.email.imap import Imap, Mailbox, cannot_reach
 
-log = logging.getLogger("hermes.email")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -76,31 +74,6 @@ class Servers:
             client.close()
             raise
 
-    async def submit(self, to: str, data: bytes, *, copy: bool, seconds: float) -> None:
-        """One mail, through a connection of its own. Only what goes wrong once the mail itself is on its way
-        leaves a doubt whether it arrived."""
-        client = await self.open_smtp(seconds)
-        on_its_way = False
-        try:
-            options = [f"SIZE={len(data)}"] if client.supports_extension("size") else []
-            await client.mail(self.address, options=options)
-            await client.rcpt(to)
-            if copy:
-                try:
-                    await client.rcpt(self.address)
-                except aiosmtplib.SMTPResponseException as error:
-                    log.info("email.no_copy why=%s", one_line(error.message))
-            on_its_way = True
-            await client.data(data)
-        except aiosmtplib.SMTPResponseException as error:
-            raise error_for(error.code, error.message) from None
-        except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
-            raise Unreachable(
-                f"The connection to the SMTP server broke ({_kind(error)})", maybe_done=on_its_way
-            ) from None
-        finally:
-            client.close()
-
     def _port(self, what: str, usual: int) -> int:
         port = whole_number(self._outfit, f"EMAIL_{what}_PORT", usual)
         if not 0 < port < 65536:
@@ -122,7 +95,7 @@ class Servers:
                 self._tls = await asyncio.to_thread(ssl.create_default_context, cafile=path)
             except (OSError, ValueError) as error:
                 raise UserError(
-                    f"EMAIL_CA_FILE cannot be read: {one_line(path or '')} ({_kind(error)})."
+                    f"EMAIL_CA_FILE cannot be read: {one_line(path or '')} ({kind_of(error)})."
                 ) from error
         return self._tls
 
@@ -138,7 +111,7 @@ def is_on(outfit: Outfit, name: str) -> bool:
     return outfit.said(name, "true").lower() not in ("false", "no", "off", "0")
 
 
-def _kind(error: BaseException) -> str:
+def kind_of(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer"
     return one_line(getattr(error, "strerror", None) or type(error).__name__, 60)
