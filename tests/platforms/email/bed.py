@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import random
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -169,6 +170,37 @@ class RealBed(EmailBed):
         adapter.answer_seconds = 2.0
         adapter.first_seconds, adapter.idle_seconds = EmailAdapter.first_seconds, EmailAdapter.idle_seconds
         return adapter
+
+
+class ApartBed(EmailBed):
+    """pymap and aiosmtpd in a thread of their own: what ends a gateway's life does not end theirs."""
+
+    async def open(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="mail servers")
+        self._thread.start()
+        await self._there(super().open())
+
+    async def close(self) -> None:
+        await self._there(super().close())
+        await self._there(_end_others())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join)
+        self._loop.close()
+
+    async def put(self, mail: EmailMessage) -> None:
+        await until(lambda: self.listened, "nobody looks into the mailbox")
+        await self._there(self.office.deliver(mail.as_bytes(), str(mail["From"])))
+
+    async def _there(self, doing: Coroutine[Any, Any, None]) -> None:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(doing, self._loop))
+
+
+async def _end_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 class _Adapter(EmailAdapter):
