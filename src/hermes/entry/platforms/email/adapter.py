@@ -393,7 +393,7 @@ class EmailAdapter:
             known = client.supports_extension("auth")
         finally:
             client.close()
-        how = "with the password" if known else "without asking for a password"
+        how = f"with {self._servers.proof}" if known else "without asking for a password"
         found.append(Finding(good=True, text=f"{self._servers.smtp_host} takes mail {how}."))
         if self._me.authserv:
             told = f"Only senders that {one_line(self._me.authserv)} has proved are heard."

@@ -38,6 +38,8 @@ class Mailbox:
     port: int
     user: str
     password: str
+    token: str = ""
+    """What is shown in the password's place, where no passwords are taken."""
     tls: ssl.SSLContext | None
     seconds: float
     """How long the server may be silent when it was asked something."""
@@ -133,17 +135,35 @@ class Imap:
 
     async def _login(self) -> None:
         try:
-            if "AUTH=PLAIN" in self.abilities:
+            if self._box.token:
+                await self._show_token()
+            elif "AUTH=PLAIN" in self.abilities:
                 proof = base64.b64encode(f"\0{self._box.user}\0{self._box.password}".encode())
-                await self._command("AUTHENTICATE PLAIN", more=proof)
+                await self._command("AUTHENTICATE PLAIN", proof)
             else:
                 await self._command(f"LOGIN {quoted(self._box.user)} {quoted(self._box.password)}")
         except _No as error:
-            if error.code == b"NO" and "UNAVAILABLE" not in str(error).upper():
-                raise NeedsLogin(
-                    f"The IMAP server does not know this name and password (EMAIL_PASSWORD): {error}"
-                ) from None
-            raise Unreachable(f"The IMAP server does not let us log in ({error})") from None
+            if error.code != b"NO" or "UNAVAILABLE" in str(error).upper():
+                raise Unreachable(f"The IMAP server does not let us log in ({error})") from None
+            if self._box.token:
+                raise NeedsLogin(refused_token("IMAP", self._box.user, str(error))) from None
+            raise NeedsLogin(
+                f"The IMAP server does not know this name and password (EMAIL_PASSWORD): {error}"
+            ) from None
+
+    async def _show_token(self) -> None:
+        """By RFC 7628, or as it was done before that. A refusal comes as a question, which wants an answer."""
+        user, bearer = self._box.user, f"auth=Bearer {self._box.token}\1\1"
+        if "AUTH=XOAUTH2" in self.abilities or "AUTH=OAUTHBEARER" not in self.abilities:
+            name, told, yes = "XOAUTH2", f"user={user}\1{bearer}", b""
+        else:
+            name, yes = "OAUTHBEARER", base64.b64encode(b"\1")
+            told = f"n,a={user},\1host={self._box.host}\1port={self._box.port}\1{bearer}"
+        proof = base64.b64encode(told.encode())
+        if "SASL-IR" in self.abilities:
+            await self._command(f"AUTHENTICATE {name} {proof.decode()}", yes)
+        else:
+            await self._command(f"AUTHENTICATE {name}", proof, yes)
 
     # --- what is asked ---
 
@@ -262,8 +282,10 @@ class Imap:
             what = " ".join(command.split()[:2])
             raise Unreachable(f"The IMAP server does not do {what} ({error})") from None
 
-    async def _command(self, command: str, more: bytes | None = None) -> list[_Line]:
+    async def _command(self, command: str, *more: bytes) -> list[_Line]:
+        """`more` is said when the server asks for more."""
         self._tag += 1
+        answers = iter(more)
         tag = b"h%d" % self._tag
         lines: list[_Line] = []
         async with self._translated():
@@ -271,8 +293,7 @@ class Imap:
             while True:
                 line = await self._read()
                 if line.text.startswith(b"+"):
-                    await self._write((more if more is not None else b"*") + b"\r\n")
-                    more = None
+                    await self._write(next(answers, b"*") + b"\r\n")
                 elif self._ended(tag, line):
                     return lines
                 else:
@@ -355,6 +376,13 @@ def cannot_reach(what: str, host: str, port: int, error: Exception) -> Unreachab
         return Unreachable(f"{where} does not answer")
     why = getattr(error, "strerror", None) or type(error).__name__
     return Unreachable(f"{where} cannot be reached ({one_line(str(why), 80)})")
+
+
+def refused_token(what: str, user: str, why: str) -> str:
+    return (
+        f"The {what} server does not take the access token for {one_line(user, 80)}: log in as that user, and"
+        f" see that {what} is switched on for it ({one_line(why, 120)})"
+    )
 
 
 def quoted(text: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import aiosmtplib
 
@@ -12,9 +14,10 @@ from hermes.domain.outfit import Outfit
 from hermes.domain.text import one_line
 from hermes.entry.platforms.email.compose import error_for
 from hermes.entry.platforms.email.convert import is_address
-from hermes.entry.platforms.email.imap import Imap, Mailbox, cannot_reach
+from hermes.entry.platforms.email.imap import Imap, Mailbox, cannot_reach, refused_token
+from hermes.entry.platforms.email.oauth import LOCAL, Tokens, provider_of
 
-_LOCAL = ("localhost", "127.0.0.1", "::1")
+T = TypeVar("T")
 
 
 class Servers:
@@ -23,30 +26,59 @@ class Servers:
         self.address = outfit.said("EMAIL_ADDRESS").lower()
         if not is_address(self.address):
             raise NeedsLogin("EMAIL_ADDRESS is no address; one looks like hermes@example.org")
-        self.imap_host, self.smtp_host = (outfit.said(f"EMAIL_{what}_HOST") for what in ("IMAP", "SMTP"))
+        provider = provider_of(outfit)
+        known = ("", "") if provider is None else (provider.imap_host, provider.smtp_host)
+        self.imap_host, self.smtp_host = (
+            outfit.said(f"EMAIL_{what}_HOST", host)
+            for what, host in zip(("IMAP", "SMTP"), known, strict=True)
+        )
         for what, host in (("IMAP", self.imap_host), ("SMTP", self.smtp_host)):
             if not host:
                 raise NeedsLogin(f"EMAIL_{what}_HOST is missing: the name of the {what} server")
+        self._tokens = None if provider is None else Tokens(outfit, provider)
         self._password = outfit.said("EMAIL_PASSWORD")
-        if not self._password:
-            raise NeedsLogin("EMAIL_PASSWORD is missing")
+        if not self._password and self._tokens is None:
+            raise NeedsLogin(
+                "EMAIL_PASSWORD is missing; where no passwords are taken (Microsoft), set EMAIL_OAUTH_PROVIDER"
+            )
         self._user = outfit.said("EMAIL_USER", self.address)
         self._tls: ssl.SSLContext | None = None
 
+    @property
+    def proof(self) -> str:
+        return "the password" if self._tokens is None else "an access token"
+
     async def open_mailbox(self, seconds: float) -> Imap:
+        return await self._with_token(lambda token: self._open_mailbox(seconds, token))
+
+    async def open_smtp(self, seconds: float) -> aiosmtplib.SMTP:
+        """Connected and logged in."""
+        return await self._with_token(lambda token: self._open_smtp(seconds, token))
+
+    async def _with_token(self, open_: Callable[[str], Awaitable[T]]) -> T:
+        """Where tokens are used, with one that counts; one that is refused may have ended before its time."""
+        if self._tokens is None:
+            return await open_("")
+        token = await self._tokens.access()
+        try:
+            return await open_(token)
+        except NeedsLogin:
+            return await open_(await self._tokens.access(refused=token))
+
+    async def _open_mailbox(self, seconds: float, token: str) -> Imap:
         return await Imap.open(
             Mailbox(
                 host=self.imap_host,
                 port=self._port("IMAP", 993),
                 user=self._user,
                 password=self._password,
+                token=token,
                 tls=await self._context(),
                 seconds=seconds,
             )
         )
 
-    async def open_smtp(self, seconds: float) -> aiosmtplib.SMTP:
-        """Connected and logged in."""
+    async def _open_smtp(self, seconds: float, token: str) -> aiosmtplib.SMTP:
         port, tls = self._port("SMTP", 587), await self._context()
         client = aiosmtplib.SMTP(
             hostname=self.smtp_host,
@@ -60,7 +92,9 @@ class Servers:
         try:
             await client.connect()
             await client.ehlo()
-            if client.supports_extension("auth"):
+            if token:
+                await self._log_in(client, token)
+            elif client.supports_extension("auth"):
                 await client.login(self._user, self._password)
             return client
         except aiosmtplib.SMTPResponseException as error:
@@ -74,6 +108,14 @@ class Servers:
             client.close()
             raise
 
+    async def _log_in(self, client: aiosmtplib.SMTP, token: str) -> None:
+        try:
+            await client.auth_xoauth2(self._user, token)
+        except aiosmtplib.SMTPAuthenticationError as error:
+            if error.code < 500:
+                raise
+            raise NeedsLogin(refused_token("SMTP", self._user, f"{error.code} {error.message}")) from None
+
     def _port(self, what: str, usual: int) -> int:
         port = whole_number(self._outfit, f"EMAIL_{what}_PORT", usual)
         if not 0 < port < 65536:
@@ -83,7 +125,7 @@ class Servers:
     async def _context(self) -> ssl.SSLContext | None:
         """How connections are encrypted; they are, unless the servers are on this machine."""
         if not is_on(self._outfit, "EMAIL_TLS"):
-            if any(host not in _LOCAL for host in (self.imap_host, self.smtp_host)):
+            if any(host not in LOCAL for host in (self.imap_host, self.smtp_host)):
                 raise UserError(
                     "EMAIL_TLS=false is for servers on this machine only: the password would be readable.",
                     hint="Take EMAIL_TLS out of the settings.",
