@@ -27,6 +27,7 @@ BENCHES = (
     "recovery",
     "feed",
     "hooks",
+    "platforms",
     "text",
 )
 

@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from bench.figure import Better, Figure
 from bench.model import model_process, surroundings
-from bench.stopwatch import resident
+from bench.stopwatch import resident, spent
 from bench.whole import prepare
 
 _BARE = "python -c pass"
@@ -52,13 +52,13 @@ def _gateways(home: Path, times: int) -> Iterator[Figure]:
         answers = [_answer(home) for _ in range(times + 1)][1:]
         readies: list[float] = []
         for _ in range(times):
-            with _gateway(home) as (_, seconds):
+            with gateway_process(home) as (_, seconds):
                 readies.append(seconds)
-        with _gateway(home) as (process, _):
+        with gateway_process(home) as (process, _):
             time.sleep(1.0)
-            before = _spent(process)
+            before = spent(process)
             time.sleep(_IDLE_SECONDS)
-            busy = (_spent(process) - before) / _IDLE_SECONDS * 100
+            busy = (spent(process) - before) / _IDLE_SECONDS * 100
             held = resident(process)
     yield Figure(bench="start", name="gateway: start to ready", value=min(readies), unit="s", target=1)
     yield Figure(
@@ -85,13 +85,13 @@ def _answer(home: Path) -> float:
 
 
 @contextmanager
-def _gateway(home: Path) -> Iterator[tuple[int, float]]:
-    """A gateway that has said it is ready: its process id, and how long that took."""
+def gateway_process(home: Path, said: Mapping[str, str] | None = None) -> Iterator[tuple[int, float]]:
+    """A gateway that has said it is ready: its process id, and how long that took. `said` are variables of
+    its environment."""
     began = time.perf_counter()
     command = [*_HERMES, "gateway", "run"]
-    with subprocess.Popen(
-        command, env=surroundings(home), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as process:
+    around = {**surroundings(home), **(said or {})}
+    with subprocess.Popen(command, env=around, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if b"ready: " in line:
@@ -103,21 +103,15 @@ def _gateway(home: Path) -> Iterator[tuple[int, float]]:
             process.stderr.read()
 
 
-def _spent(process: int) -> float:
-    """Seconds of CPU of a process so far, with all its threads."""
-    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def _best(times: int) -> dict[str, tuple[float, float]]:
     """The shortest of several starts of each command, wall and CPU, in turns; the first fills the caches."""
-    rounds = [{name: _start(words) for name, words in _COMMANDS.items()} for _ in range(times + 1)][1:]
+    rounds = [{name: one_start(words) for name, words in _COMMANDS.items()} for _ in range(times + 1)][1:]
     return {
         name: (min(one[name][0] for one in rounds), min(one[name][1] for one in rounds)) for name in _COMMANDS
     }
 
 
-def _start(arguments: tuple[str, ...]) -> tuple[float, float]:
+def one_start(arguments: tuple[str, ...]) -> tuple[float, float]:
     began = time.perf_counter()
     silent = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0o600)]
     child = os.posix_spawn(sys.executable, [sys.executable, *arguments], os.environ, file_actions=silent)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import os
 import resource
 import sys
 import time
@@ -76,6 +77,12 @@ def _status(name: str, process: str = "self") -> int:
         if line.startswith(name):
             return int(line.split()[1]) * 1024
     raise LookupError(name)
+
+
+def spent(process: int) -> float:
+    """Seconds of CPU of another process so far, with all its threads."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -39,6 +39,7 @@ COMMANDS: dict[str, str] = {
     "trace": "where a message is",
     "platforms list": "the chat platforms, and which are used",
     "platforms show": "what a platform can do and needs",
+    "platforms setup": "answer questions until a platform works",
     "platforms test": "whether a platform's credentials work",
     "access explain": "whether somebody is answered, and why",
     "pairing list": "who is paired, and who waits",

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from hermes.admin import platforms
+from hermes.admin import config, platforms
 from hermes.admin.output import Console, Parser
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import NeedsLogin, UserError
 from hermes.domain.outfit import Finding, Outfit
+from hermes.state.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "src" / "hermes" / "entry" / "platforms"
@@ -129,3 +130,12 @@ def test_test(
 def test_an_unknown_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="Did you mean github"):
         ask(monkeypatch, tmp_path, ["test", "gihub"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_variable_can_be_set_by_command(name: str, tmp_path: Path) -> None:
+    for field in manifest_of(name).settings:
+        out, err = io.StringIO(), io.StringIO()
+        assert config.run(["set", field.env, "value-1"], tmp_path, {}, out, err) == 0, err.getvalue()
+        found = load_settings(tmp_path, {}).find(name, field.env)
+        assert found is not None and found.reveal() == "value-1"

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TextIO
 from hermes.domain.errors import UserError
 from hermes.domain.settings import Secret
 from hermes.domain.text import showable
+from hermes.plugins import platform_manifests
 from hermes.state.profiles import prepare_home
 from hermes.state.setting_keys import find_key, value_at
 from hermes.state.settings import CONFIG_FILE, SECRETS_FILE, Loaded, check_text, load_settings
@@ -115,7 +116,7 @@ def plain(value: Any) -> Any:
 def _got(loaded: Loaded, key: str) -> Any:
     if "." in key or not key.isupper():
         return plain(value_at(loaded.settings, key))
-    find_key(key)
+    find_key(key, also=_platform_variables())
     secret = loaded.secrets.get(key)
     return plain(secret) if secret else loaded.variables.get(key, "")
 
@@ -132,9 +133,14 @@ def _said(loaded: Loaded, value: Any) -> str:
     return loaded.secrets.redact(text)
 
 
+def _platform_variables() -> list[str]:
+    """What platforms have for themselves."""
+    return [field.env for manifest in platform_manifests() for field in manifest.settings]
+
+
 def _set(home: Path, environ: Mapping[str, str], key: str, value: str, out: TextIO) -> int:
     prepare_home(home)
-    written = set_setting(home, key, value)
+    written = set_setting(home, key, value, _platform_variables())
     out.write(f"{written.name} is set in {written.file}\n")
     if written.secret:
         if environ.get(written.name, value) != value:

@@ -64,10 +64,25 @@ class Console:
         """Ask, and raise unless the answer is yes."""
         if not self.interactive:
             raise UserError("Nobody is here to confirm this.", hint="Add --yes to do it without asking.")
-        self.err.write(showable(question) + " [y/N] ")
-        self.err.flush()
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        if self.ask(f"{question} [y/N]").lower() not in ("y", "yes"):
             raise UserError("Nothing was changed.")
+
+    def ask(self, question: str, *, secret: bool = False) -> str:
+        """What somebody at the terminal answers; a secret is not shown while it is typed."""
+        told = showable(question) + " "
+        if secret:
+            from getpass import getpass
+
+            try:
+                return getpass(told, self.err).strip()
+            except EOFError:
+                raise UserError("Nothing was changed.") from None
+        self.err.write(told)
+        self.err.flush()
+        said = sys.stdin.readline()
+        if not said:
+            raise UserError("Nothing was changed.")
+        return said.strip()
 
     def _fitted(self, widths: list[int], whole: int) -> list[int]:
         spare = self.width - len(_GAP) * (len(widths) - 1)

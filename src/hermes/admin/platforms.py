@@ -34,6 +34,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     shown = commands.add_parser("show", help=told, description=told)
     shown.add_argument("name", help="the platform, like telegram")
     shown.add_argument("--json", action="store_true", help="print JSON")
+    told = "Asks for what a platform needs, tries it at the platform, and keeps it."
+    asked = commands.add_parser("setup", help=told, description=told)
+    asked.add_argument("name", nargs="?", help="the platform, like telegram (it is asked for)")
+    asked.add_argument("--all", action="store_true", help="ask for everything that may be said, too")
     told = "Ask the platform itself whether the credentials work; nothing is sent to anybody."
     tested = commands.add_parser("test", help=told, description=told)
     tested.add_argument("name", help="the platform, like telegram")
@@ -45,9 +49,13 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     loaded = load_settings(home, environ, platforms=[one.name for one in manifests])
     if asked.command == "list":
         return _list(asked, manifests, loaded, read_state(home), console)
-    manifest = _find(asked.name, manifests)
+    manifest = _find(asked.name or _chosen(manifests, console), manifests)
     if asked.command == "show":
         return _show(asked, manifest, loaded, console)
+    if asked.command == "setup":
+        from hermes.admin.platform_setup import Questions
+
+        return Questions(manifest, home, environ, console).run(everything=asked.all)
     return _test(asked, manifest, loaded, console)
 
 
@@ -131,20 +139,26 @@ def _show(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console
 
 
 def _test(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console: Console) -> int:
-    findings = asyncio.run(_findings(manifest, loaded))
+    findings = asyncio.run(findings_of(manifest, loaded))
+    if not asked.json:
+        return 0 if tell_findings(findings, console) else 1
     good = all(finding.good for finding in findings)
-    if asked.json:
-        told = [{"good": one.good, "text": one.text, "hint": one.hint} for one in findings]
-        console.json({"name": manifest.name, "good": good, "findings": told})
-        return 0 if good else 1
+    told = [{"good": one.good, "text": one.text, "hint": one.hint} for one in findings]
+    console.json({"name": manifest.name, "good": good, "findings": told})
+    return 0 if good else 1
+
+
+def tell_findings(findings: Sequence[Finding], console: Console) -> bool:
+    """Print them; whether all is well."""
     for finding in findings:
         console.line(f"{_GOOD if finding.good else _WRONG} {finding.text}")
         if finding.hint:
             console.line(f"  {finding.hint}")
-    return 0 if good else 1
+    return all(finding.good for finding in findings)
 
 
-async def _findings(manifest: Manifest, loaded: Loaded) -> list[Finding]:
+async def findings_of(manifest: Manifest, loaded: Loaded) -> list[Finding]:
+    """What the platform itself says of the credentials."""
     hide = loaded.secrets.redact
     try:
         async with asyncio.timeout(_SECONDS):
@@ -160,6 +174,13 @@ async def _findings(manifest: Manifest, loaded: Loaded) -> list[Finding]:
         return [Finding(good=False, text=hide(one_line(str(error), 300)), hint=hint)]
     except TimeoutError:
         return [Finding(good=False, text=f"{manifest.title} did not answer within {_SECONDS:.0f} s.")]
+
+
+def _chosen(manifests: Sequence[Manifest], console: Console) -> str:
+    if not console.interactive:
+        raise UserError("Which platform?", hint="`hermes platforms list` names them.")
+    console.table(["NAME", "PLATFORM"], [[one.name, one.title] for one in manifests])
+    return console.ask("Which one?")
 
 
 def _find(name: str, manifests: Sequence[Manifest]) -> Manifest:

@@ -9,9 +9,9 @@ from hermes.control.feed import Feed
 from hermes.control.hooks import Hooks
 from hermes.control.lane import Lane, LaneWorld
 from hermes.control.menus import Menus
+from hermes.control.signs import Signs
 from hermes.control.tally import Tally
 from hermes.control.targets import home_channel
-from hermes.control.typing_signs import TypingSigns
 from hermes.control.workers import Workers
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
@@ -36,7 +36,7 @@ class Delivery:
         self._tally = tally
         self._hooks = hooks
         self._platforms: dict[str, Platform] = {}
-        self._typing = TypingSigns(clock, settings, self._platforms.get)
+        self._signs = Signs(clock, settings, self._platforms.get)
         self._arrival = asyncio.Event()
         self._menus = Menus(store, settings)
         world = LaneWorld(
@@ -85,7 +85,7 @@ class Delivery:
 
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
         await self._menus.close()
-        await self._typing.close()
+        await self._signs.close()
         await self._lanes.close(grace, hurry)
 
     # --- work ---
@@ -98,7 +98,7 @@ class Delivery:
         """A turn starts to run: show it as it speaks, where the chat can."""
         if turn.reply is None:
             return
-        self._typing.begin(turn.reply.to, feed)
+        self._signs.begin(turn, feed)
         if self._hooks.follows(GATE_SEND):  # nothing is shown before it was asked about
             return
         platform = self._platforms.get(turn.reply.to.credential)

@@ -95,6 +95,8 @@ class Capabilities:
     was answered: each an `accept`, if only of nothing); longer, and it is rebuilt. 0 = for ever."""
     command_prefix: str = "/"
     menu: MenuLimits | None = None
+    marks_work: bool = False
+    """The message that is worked on bears a reaction of ours, unless the operator says otherwise."""
     called_by_name: bool = False
     """In groups it is called by its name (`require_mention`), unless the operator says otherwise."""
     knows_people: bool = False
@@ -119,7 +121,11 @@ class SettingField:
     required: bool = True
     secret: bool = False
     hint: str = ""
-    """Where to find it, as one sentence; asked for at setup and when it is missing."""
+    """Where to find it, as one sentence."""
+    asked: bool = False
+    """Asked at setup although one can do without it."""
+    unless: str = ""
+    """Asked for unless this other variable is set: another way to the same end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +141,7 @@ class Manifest:
     extra: str = ""
     """The extra of this package that installs them; empty if they always come along."""
     settings: tuple[SettingField, ...] = ()
-    """What is asked at setup, in this order."""
+    """What may be said; at setup it is asked in this order."""
     evidence: str = ""
     """What it was tried against: the grade and one sentence."""
 

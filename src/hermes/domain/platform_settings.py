@@ -117,6 +117,13 @@ class PlatformSettings:
     ignored_channels: tuple[str, ...] = field(
         default=(), metadata=about("Chats it never answers in.", env=("<P>_IGNORED_CHANNELS",))
     )
+    reactions: bool | None = field(
+        default=None,
+        metadata=about(
+            "The message that is worked on bears 👀, then ✅ or ❌; empty = as the platform does.",
+            env=("<P>_REACTIONS",),
+        ),
+    )
     require_mention: bool | None = field(
         default=None,
         metadata=closed(

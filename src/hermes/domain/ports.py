@@ -346,7 +346,10 @@ class Typing(Protocol):
 
 @runtime_checkable
 class Reactions(Protocol):
-    async def react(self, receipt: Receipt, emoji: str) -> None: ...
+    async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
+        """Put a reaction on a message, if one is named; `instead` is one of ours that goes. What is there
+        already, or gone already, is fine."""
+        ...
 
 
 @runtime_checkable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,10 +55,11 @@ def known_variables() -> list[str]:
     return names
 
 
-def find_key(key: str, provider: str = "auto") -> Key:
-    """What a key names; `provider` decides which variable holds the model's key."""
+def find_key(key: str, provider: str = "auto", also: Collection[str] = ()) -> Key:
+    """What a key names; `provider` decides which variable holds the model's key, `also` are variables that
+    the platforms have for themselves."""
     if _VARIABLE.fullmatch(key):
-        known = known_variables()
+        known = [*known_variables(), *also]
         if is_key_like(key) or key in known:
             return Key(variable=key)
         raise unknown_key(key, nearest(key, known))

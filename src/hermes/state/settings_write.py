@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -36,11 +37,12 @@ class Written:
     secret: bool
 
 
-def set_setting(home: Path, dotted_key: str, value_text: str) -> Written:
-    """Write one setting; an unknown key or a wrong value is a `UserError` and changes nothing."""
+def set_setting(home: Path, dotted_key: str, value_text: str, also: Collection[str] = ()) -> Written:
+    """Write one setting; an unknown key or a wrong value is a `UserError` and changes nothing. `also` are
+    variables that platforms have for themselves."""
     with sole_writer(home):
         provider = load_settings(home, {}).settings.model.provider
-        key = find_key(dotted_key, provider)
+        key = find_key(dotted_key, provider, also)
         if key.variable:
             return _write_variable(home / SECRETS_FILE, key, value_text)
         return _write_yaml(home / CONFIG_FILE, dotted_key, key, value_text)

@@ -9,8 +9,7 @@ from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, MediaKind, media_kind
-from hermes.domain.outfit import Outfit
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings import PlatformSettings
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.entry.platforms.discord.convert import Me, Place, Scene, to_inbounds
 from hermes.entry.platforms.discord.manifest import MANIFEST
@@ -38,20 +37,15 @@ class DiscordBed(ServedBed):
         self.server.channel(FORUM, 15, name="ideas")
         self.server.channel(THREAD, 11, name="plans")
         self.settings = PlatformSettings()
-        self.said: dict[str, str] = {}
         self._last: dict[str, Any] = {}
         self._meeting = 1
 
+    def variables(self) -> dict[str, str]:
+        return {"DISCORD_BOT_TOKEN": self.server.token, "DISCORD_BASE_URL": self.server.url}
+
     def connect(self) -> DiscordAdapter:
-        said = {"DISCORD_BOT_TOKEN": self.server.token, "DISCORD_BASE_URL": self.server.url, **self.said}
-        adapter = DiscordAdapter(
-            Outfit(
-                settings=self.settings,
-                find=lambda name: Secret(said[name]) if name in said else None,
-                open_file=self.open_file,
-                clock=QuickClock(),
-            )
-        )
+        outfit = replace(self.outfit(), settings=self.settings, clock=QuickClock())
+        adapter = DiscordAdapter(outfit)
         adapter.answer_seconds = 1.5
         self._meeting = self.server.met + 1
         return adapter

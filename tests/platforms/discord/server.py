@@ -663,6 +663,7 @@ class Discord:
             raise Wrong(400, 10014, "Unknown Emoji")
         told = message.setdefault("reactions", [])
         told[:] = [one for one in told if one["emoji"]["name"] != emoji]
+        self.reactions = [one for one in self.reactions if one != emoji]
         if method == "PUT":
             count = {"burst": 0, "normal": 1}
             told.append(

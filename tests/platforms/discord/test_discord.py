@@ -211,7 +211,7 @@ async def test_a_reaction_is_taken_back() -> None:
         async with running(platform, Inboxes().accept, None):
             sent = await platform.send(bed.chat, Body(text="x"), key="k", reply_to=None)
             await platform.react(sent, "👀")
-            await platform.react(sent, "")
+            await platform.react(sent, "", instead="👀")
         assert bed.server.sent[0].message["reactions"] == []
 
 

@@ -16,9 +16,7 @@ from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, media_kind
-from hermes.domain.outfit import Outfit
 from hermes.domain.ports import Accept
-from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.compose import TOO_FAST_SECONDS
 from hermes.entry.platforms.email.convert import Me, Place, read_mail
@@ -49,12 +47,11 @@ class EmailBed(Testbed):
         self.office: Office = self.make_office()
         self.imap, self.smtp = Wire(), SmtpWire(ADDRESS)
         self.smtp.chaos = lambda: self.chaos()
-        self.said: dict[str, str] = {}
         self._shown: list[list[Shown]] = []
         """What was taken, as it was read once."""
         self.settle = 0.4
-        self.listened = False
-        """Whether it is known from where on mail counts."""
+        self.listened: bool | None = None
+        """Whether it is known from where on mail counts; None if none of our adapters was ever run."""
 
     def make_office(self) -> Office:
         return SmallOffice()
@@ -68,8 +65,8 @@ class EmailBed(Testbed):
         await self.down()
         await self.office.close()
 
-    def connect(self) -> EmailAdapter:
-        said = {
+    def variables(self) -> dict[str, str]:
+        return {
             "EMAIL_ADDRESS": ADDRESS,
             "EMAIL_PASSWORD": PASSWORD,
             "EMAIL_IMAP_HOST": "127.0.0.1",
@@ -78,15 +75,10 @@ class EmailBed(Testbed):
             "EMAIL_SMTP_PORT": str(self.smtp.port),
             "EMAIL_TLS": "false",
             "EMAIL_MAX_PER_HOUR": "0",
-            **self.said,
         }
-        adapter = _Adapter(
-            Outfit(
-                settings=PlatformSettings(),
-                find=lambda name: Secret(said[name]) if name in said else None,
-                open_file=self.open_file,
-            )
-        )
+
+    def connect(self) -> EmailAdapter:
+        adapter = _Adapter(self.outfit())
         adapter.bed = self
         adapter.answer_seconds = 1.5
         adapter.settle_seconds = self.settle
@@ -111,9 +103,13 @@ class EmailBed(Testbed):
 
     async def put(self, mail: EmailMessage) -> None:
         # What lies there before the first look is history: people write once somebody looked.
-        await until(lambda: self.listened, "nobody looks into the mailbox")
+        await until(self._heard, "nobody looks into the mailbox")
         await asyncio.sleep(0)
         await self.office.deliver(mail.as_bytes(), str(mail["From"]))
+
+    def _heard(self) -> bool:
+        """A gateway in another process listens once it waits for news."""
+        return self.imap.waited if self.listened is None else self.listened
 
     async def misdeliver(self, texts: Sequence[str]) -> None:
         """Mails overtake each other, and a forwarding brings copies."""
@@ -189,7 +185,7 @@ class ApartBed(EmailBed):
         self._loop.close()
 
     async def put(self, mail: EmailMessage) -> None:
-        await until(lambda: self.listened, "nobody looks into the mailbox")
+        await until(self._heard, "nobody looks into the mailbox")
         await self._there(self.office.deliver(mail.as_bytes(), str(mail["From"])))
 
     async def _there(self, doing: Coroutine[Any, Any, None]) -> None:

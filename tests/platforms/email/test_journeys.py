@@ -50,7 +50,7 @@ async def _told(folder: Path, fault: Fault | None, stop_at: int, after: bool) ->
     async with ApartBed() as bed:
         # Somebody has looked into the mailbox before: what comes from now on is no history.
         async with journey(bed, folder):
-            await until(lambda: bed.listened, "nobody looks into the mailbox")
+            await until(lambda: bool(bed.listened), "nobody looks into the mailbox")
         mails = [written(bed.chat.chat, text, subject="Lunch") for text in ("m1", "m2")]
         if fault is not None:
             bed.fail(fault, done=True)

@@ -25,6 +25,7 @@ async def test_a_connection_serves_many_mails_and_is_replaced_when_it_died() -> 
     async with EmailBed() as bed:
         platform = bed.connect()
         async with running(platform, Inboxes().accept, None):
+            await until(lambda: bool(bed.listened), "it never began")
             for number in range(5):
                 await send(bed, platform, f"k{number}")
             assert bed.smtp.connections == 1
@@ -49,6 +50,7 @@ async def test_a_connection_that_nobody_needs_is_closed(monkeypatch: pytest.Monk
     async with EmailBed() as bed:
         platform = bed.connect()
         async with running(platform, Inboxes().accept, None):
+            await until(lambda: bool(bed.listened), "it never began")
             await send(bed, platform, "k")
             assert len(bed.smtp._open) == 1
             await until(lambda: not bed.smtp._open, "it stays open")
@@ -69,7 +71,7 @@ async def test_a_doubtful_mail_is_found_by_who_listens(monkeypatch: pytest.Monke
     async with EmailBed() as bed:
         platform = bed.connect()
         async with running(platform, Inboxes().accept, None):
-            await until(lambda: bed.listened, "it never began")
+            await until(lambda: bool(bed.listened), "it never began")
             bed.fail(Fault.RESET, done=True)
             with pytest.raises(Unreachable) as told:
                 await send(bed, platform, "k")
@@ -91,7 +93,7 @@ async def test_a_large_copy_of_our_own_is_not_read_whole() -> None:
         file = Attachment(kind=MediaKind.FILE, ref="x", name="a.zip", mime="application/zip")
         platform = bed.connect()
         async with running(platform, Inboxes().accept, None):
-            await until(lambda: bed.listened, "it never began")
+            await until(lambda: bool(bed.listened), "it never began")
             await platform.send(bed.chat, Body(attachments=(file,)), key="k", reply_to=None)
             await until(lambda: bool(platform._copies), "the copy never came")
         assert bed.imap.carried < 100_000

@@ -31,6 +31,8 @@ class Wire:
         self.connections = 0
         self.carried = 0
         """Bytes, in both directions."""
+        self.waited = False
+        """Whether somebody waits for news."""
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,6 +93,7 @@ class Wire:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
                 self.carried += len(data)
+                self.waited = self.waited or b" IDLE\r\n" in data
                 writer.write(data)
                 await writer.drain()
 

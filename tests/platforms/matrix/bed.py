@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hermes.domain.address import Address, Source
 from hermes.domain.message import Inbound, MediaKind
-from hermes.domain.outfit import Outfit
-from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.matrix.adapter import MatrixAdapter
 from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE, Me, Room, news_of, to_inbounds
 from hermes.entry.platforms.matrix.manifest import MANIFEST
@@ -34,7 +33,6 @@ class MatrixBed(Testbed):
 
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)
-        self.said: dict[str, str] = {}
         self.welcome: set[str] = set()
         self._last = ""
         self._mark = 0
@@ -59,20 +57,11 @@ class MatrixBed(Testbed):
     async def close(self) -> None:
         await self.front.down()
 
+    def variables(self) -> dict[str, str]:
+        return {"MATRIX_HOMESERVER": self.front.url, "MATRIX_ACCESS_TOKEN": self.bot.token}
+
     def connect(self) -> MatrixAdapter:
-        said = {
-            "MATRIX_HOMESERVER": self.front.url,
-            "MATRIX_ACCESS_TOKEN": self.bot.token,
-            **self.said,
-        }
-        adapter = MatrixAdapter(
-            Outfit(
-                settings=PlatformSettings(),
-                find=lambda name: Secret(said[name]) if name in said else None,
-                open_file=self.open_file,
-                welcomes=self._welcomes,
-            )
-        )
+        adapter = MatrixAdapter(replace(self.outfit(), welcomes=self._welcomes))
         adapter.answer_seconds = self.answer_seconds
         self._mark = self.front.listening
         return adapter
@@ -176,7 +165,7 @@ class MatrixBed(Testbed):
         return self.front.typed
 
     def reactions(self) -> list[str]:
-        return [one for one in self.front.reactions if one not in KEYS]
+        return [one for one in self.front.reactions.values() if one not in KEYS]
 
     def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
         # A PUT may be repeated, and aiohttp does so by itself when a connection that was used before dies.

@@ -75,7 +75,7 @@ class Front:
     sent: list[Sent] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     uploads: dict[str, bytes] = field(default_factory=dict)
-    reactions: list[str] = field(default_factory=list)
+    reactions: dict[str, str] = field(default_factory=dict)
     typed: int = 0
     listening: int = 0
     """How many syncs there were that fixed a point or wait for what comes after one."""
@@ -194,8 +194,9 @@ class Front:
         elif "redact" in parts:
             for one in self.sent:
                 one.deleted |= one.ref == parts[7]
+            self.reactions.pop(parts[7], None)
         elif len(parts) > 7 and parts[6:8] == ["send", "m.reaction"]:
-            self.reactions.append(asked.json["m.relates_to"]["key"])
+            self.reactions[answer.json["event_id"]] = asked.json["m.relates_to"]["key"]
         elif _is_message(asked):
             self._note_message(parts[5], asked.json, answer.json["event_id"])
 

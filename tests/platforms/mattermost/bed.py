@@ -10,9 +10,7 @@ from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, MediaKind
-from hermes.domain.outfit import Outfit
 from hermes.domain.ports import Accept
-from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.mattermost.adapter import MattermostAdapter
 from hermes.entry.platforms.mattermost.convert import Channel, Known, Me, to_inbounds
 from hermes.entry.platforms.mattermost.manifest import MANIFEST
@@ -73,14 +71,11 @@ class MattermostBed(ServedBed):
         """After so many greetings a bot without a cursor has come."""
         self._last: dict[str, Any] = {}
 
+    def variables(self) -> dict[str, str]:
+        return {"MATTERMOST_URL": self.server.url, "MATTERMOST_TOKEN": self.server.token}
+
     def connect(self) -> MattermostAdapter:
-        said = {"MATTERMOST_URL": self.server.url, "MATTERMOST_TOKEN": self.server.token, **self.said}
-        outfit = Outfit(
-            settings=PlatformSettings(),
-            find=lambda name: Secret(said[name]) if name in said else None,
-            open_file=self.open_file,
-        )
-        adapter = Watched(outfit)
+        adapter = Watched(self.outfit())
         adapter.bed = self
         adapter.answer_seconds = 1.5
         return adapter

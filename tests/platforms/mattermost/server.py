@@ -144,6 +144,7 @@ class Mattermost:
             ("DELETE", "/posts/{id}", self._delete),
             ("POST", "/posts/{id}/actions/{action}", self._act),
             ("POST", "/reactions", self._react),
+            ("DELETE", "/users/{user}/posts/{id}/reactions/{name}", self._unreact),
             ("POST", "/files", self._upload),
             ("GET", "/files/{id}", self._download),
         ]
@@ -513,6 +514,16 @@ class Mattermost:
         one = self._reacted(asked["user_id"], asked["post_id"], asked["emoji_name"])
         self.reactions.append(one)
         return one
+
+    async def _unreact(self, request: web.Request) -> Any:
+        who, post, name = (request.match_info[one] for one in ("user", "id", "name"))
+        if who != BOT["id"]:
+            raise FORBIDDEN
+        self._find(post)
+        self.reactions = [
+            one for one in self.reactions if (one["post_id"], one["emoji_name"]) != (post, name)
+        ]
+        return {"status": "OK"}
 
     async def _typing(self, request: web.Request) -> Any:
         self.typed += (await self._asked(request))["channel_id"] in self.channels

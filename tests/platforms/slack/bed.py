@@ -10,9 +10,7 @@ from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, media_kind
-from hermes.domain.outfit import Outfit
 from hermes.domain.ports import Accept
-from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.convert import Me, to_inbounds
 from hermes.entry.platforms.slack.manifest import MANIFEST
@@ -53,15 +51,11 @@ class SlackBed(ServedBed):
         self._beginners: list[SlackAdapter] = []
         self._seen: dict[str, tuple[int, list[Shown]]] = {}
 
+    def variables(self) -> dict[str, str]:
+        return {"SLACK_BOT_TOKEN": self.server.token, "SLACK_API_URL": self.server.url}
+
     def connect(self) -> SlackAdapter:
-        said = {"SLACK_BOT_TOKEN": self.server.token, "SLACK_API_URL": self.server.url, **self.said}
-        adapter = SlackAdapter(
-            Outfit(
-                settings=PlatformSettings(),
-                find=lambda name: Secret(said[name]) if name in said else None,
-                open_file=self.open_file,
-            )
-        )
+        adapter = SlackAdapter(self.outfit())
         adapter.api.answer_seconds = 1.5
         run = adapter.run
 

@@ -151,7 +151,7 @@ async def calls_of_the_adapter() -> list[list[Any]]:
             sent = await platform.send(bed.chat, Body(text=text, buttons=buttons), key="k", reply_to=None)
             await platform.edit(sent, Body(text=text, buttons=buttons))
             await platform.react(sent, "👍")
-            await platform.react(sent, "")
+            await platform.react(sent, "", instead="👍")
             thread = await platform.open_thread(replace(bed.chat, chat=CHANNEL), "Plans")
             file = Attachment(kind=MediaKind.IMAGE, ref="x", name="a.png", mime="image/png")
             await platform.send(thread, Body(text="c", attachments=(file,)), key="f", reply_to=None)

@@ -112,7 +112,7 @@ async def test_reactions_come_and_go() -> None:
             await platform.react(sent, "👀")
             await platform.react(sent, "👀")
             assert bed.reactions() == ["👀"]
-            await platform.react(sent, "")
+            await platform.react(sent, "", instead="👀")
             assert bed.reactions() == []
             with pytest.raises(Refused, match="no name"):
                 await platform.react(sent, "🦩🦩")

@@ -10,8 +10,6 @@ from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, MediaKind
-from hermes.domain.outfit import Outfit
-from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.telegram.adapter import TelegramAdapter
 from hermes.entry.platforms.telegram.convert import Me, to_inbounds
 from hermes.entry.platforms.telegram.manifest import MANIFEST
@@ -43,18 +41,13 @@ class TelegramBed(ServedBed):
         self.server.chat(501)
         self.server.chat(GROUP, "supergroup")
         self.server.chat(FORUM, "supergroup", is_forum=True)
-        self.said: dict[str, str] = {}
         self._last: dict[str, Any] = {}
 
+    def variables(self) -> dict[str, str]:
+        return {"TELEGRAM_BOT_TOKEN": self.server.token, "TELEGRAM_BASE_URL": self.server.url}
+
     def connect(self) -> TelegramAdapter:
-        said = {"TELEGRAM_BOT_TOKEN": self.server.token, "TELEGRAM_BASE_URL": self.server.url, **self.said}
-        adapter = TelegramAdapter(
-            Outfit(
-                settings=PlatformSettings(),
-                find=lambda name: Secret(said[name]) if name in said else None,
-                open_file=self.open_file,
-            )
-        )
+        adapter = TelegramAdapter(self.outfit())
         adapter.answer_seconds = 1.5
         return adapter
 

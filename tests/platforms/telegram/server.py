@@ -490,7 +490,11 @@ class Telegram:
         return True
 
     async def _m_setmessagereaction(self, asked: dict[str, Any]) -> Any:
-        self._own(asked, "Bad Request: message to react not found")
+        number = _number(asked.get("message_id"))
+        known = {one["message"]["message_id"] for one in self.updates if "message" in one}
+        if number not in known:
+            self._own(asked, "Bad Request: message to react not found")
+        self.reactions = []
         for one in _json(asked.get("reaction")) or []:
             if one["emoji"] not in "👍👎❤🔥🥰👏😁🤔👀🎉🙏👌":
                 raise Wrong(400, "Bad Request: REACTION_INVALID")

@@ -192,6 +192,11 @@ async def check_types_and_reacts(make: MakeTestbed) -> None:
             receipt = await _send(platform, bed.chat, "x", "k")
             await platform.react(receipt, "👀")
             assert bed.reactions() == ["👀"]
+            await platform.react(receipt, "👍", instead="👀")
+            assert bed.reactions() == ["👍"], "another takes its place"
+            await platform.react(receipt, "", instead="👍")
+            await platform.react(receipt, "", instead="👍")
+            assert bed.reactions() == [], "and goes, though it is gone already"
 
 
 async def check_a_key_is_sent_once_where_promised(make: MakeTestbed) -> None:

@@ -17,8 +17,9 @@ from hermes.domain.address import Address
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import HermesError
 from hermes.domain.message import Inbound, MediaKind
-from hermes.domain.outfit import OpenFile, no_files
+from hermes.domain.outfit import OpenFile, Outfit, no_files
 from hermes.domain.ports import Accept, Platform
+from hermes.domain.settings import PlatformSettings, Secret
 
 PATIENCE = 40.0
 
@@ -93,6 +94,8 @@ class Testbed(ABC):
         effect all the same; None if it goes well."""
         self.open_file: OpenFile = no_files
         """Where adapters made by `connect` get the files they send."""
+        self.said: dict[str, str] = {}
+        """What the operator says beside `variables`, or otherwise."""
 
     async def __aenter__(self) -> Testbed:
         await self.open()
@@ -111,6 +114,18 @@ class Testbed(ABC):
     @abstractmethod
     def connect(self) -> Platform:
         """A new adapter for the account, as a restart makes one. It gives up on an answer soon (< 0.5 s)."""
+
+    def variables(self) -> Mapping[str, str]:
+        """What an operator has to say so that a gateway reaches this service."""
+        return {}
+
+    def outfit(self) -> Outfit:
+        said = {**self.variables(), **self.said}
+        return Outfit(
+            settings=PlatformSettings(),
+            find=lambda name: Secret(said[name]) if name in said else None,
+            open_file=self.open_file,
+        )
 
     # --- people ---
 

@@ -11,6 +11,7 @@ import logging
 import random
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -34,7 +35,6 @@ from hermes.entry.platforms.discord.convert import (
     is_snowflake,
     nonce,
     ogg_seconds,
-    own_reactions,
     to_inbounds,
 )
 from hermes.entry.platforms.discord.gateway import BEAT, INVALID, Event, Line, SessionEnded, own_gateway
@@ -359,13 +359,13 @@ class DiscordAdapter:
     async def typing(self, to: Address) -> None:
         await self._rest.call("POST", f"/channels/{channel_id(to)}/typing")
 
-    async def react(self, receipt: Receipt, emoji: str) -> None:
+    async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
         path = _message(receipt)
         if emoji:
             await self._rest.call("PUT", f"{path}/reactions/{quote(emoji, safe='')}/@me")
-            return
-        for own in own_reactions(await self._rest.call("GET", path)):
-            await self._rest.call("DELETE", f"{path}/reactions/{quote(own, safe='')}/@me")
+        if instead:
+            with suppress(Refused):  # somebody took it away before
+                await self._rest.call("DELETE", f"{path}/reactions/{quote(instead, safe='')}/@me")
 
     async def open_thread(self, parent: Address, name: str) -> Address:
         channel, title = channel_id(replace(parent, thread=None)), one_line(name, 100) or "…"

@@ -332,15 +332,6 @@ def channel_id(to: Address) -> str:
     return found
 
 
-def own_reactions(message: Any) -> list[str]:
-    """The emojis that we put under a message."""
-    try:
-        emojis = [one["emoji"] for one in message.get("reactions") or () if one.get("me") is True]
-        return [f"{one['name']}:{one['id']}" if one.get("id") else str(one["name"]) for one in emojis]
-    except (TypeError, KeyError, AttributeError):
-        return []
-
-
 def ogg_seconds(data: bytes) -> float:
     """How long an Opus recording is: the last page tells. A guess by its size where it cannot be read."""
     at = data.rfind(b"OggS")

@@ -57,6 +57,7 @@ MANIFEST = Manifest(
         sends_per_second=1.0,
         silence_seconds=180.0,
         called_by_name=True,
+        marks_work=True,
     ),
     requires=("aiohttp",),
     settings=(

@@ -152,7 +152,7 @@ class Imap:
             ) from None
 
     async def _show_token(self) -> None:
-        """By RFC 7628, or as it was done before that. A refusal comes as a question, which wants an answer."""
+        """By RFC 7628, or as it was done before. A refusal comes as a question, which wants an answer."""
         user, bearer = self._box.user, f"auth=Bearer {self._box.token}\1\1"
         if "AUTH=XOAUTH2" in self.abilities or "AUTH=OAUTHBEARER" not in self.abilities:
             name, told, yes = "XOAUTH2", f"user={user}\1{bearer}", b""

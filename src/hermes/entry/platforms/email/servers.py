@@ -39,7 +39,7 @@ class Servers:
         self._password = outfit.said("EMAIL_PASSWORD")
         if not self._password and self._tokens is None:
             raise NeedsLogin(
-                "EMAIL_PASSWORD is missing; where no passwords are taken (Microsoft), set EMAIL_OAUTH_PROVIDER"
+                "EMAIL_PASSWORD is missing; Microsoft takes none: set EMAIL_OAUTH_PROVIDER=microsoft instead"
             )
         self._user = outfit.said("EMAIL_USER", self.address)
         self._tls: ssl.SSLContext | None = None

@@ -369,11 +369,11 @@ class MatrixAdapter:
             "PUT", f"v3/{path('rooms', room, 'typing', me.id)}", {"typing": True, "timeout": _TYPING_MS}
         )
 
-    async def react(self, receipt: Receipt, emoji: str) -> None:
-        """One reaction of ours at a time; an empty one takes it away."""
+    async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
+        """One reaction of ours at a time."""
         room, ref = receipt.to.chat, receipt.ref
         before = self._reacted.pop(ref, None)
-        if before is None and not emoji:
+        if before is None and instead:
             before = await self._own_reaction(room, ref)
         if before is not None:
             await self._redact(room, before)

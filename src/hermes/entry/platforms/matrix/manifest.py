@@ -39,6 +39,7 @@ MANIFEST = Manifest(
         silence_seconds=180.0,
         command_prefix="!",
         called_by_name=True,
+        marks_work=True,
     ),
     requires=("aiohttp",),
     settings=(
@@ -53,18 +54,21 @@ MANIFEST = Manifest(
             required=False,
             secret=True,
             hint="Element, logged in as the bot: All settings → Help & About → Access Token.",
+            asked=True,
         ),
         SettingField(
             env="MATRIX_USER_ID",
             title="The bot's user, if a password is used",
             required=False,
             hint="Like @hermes:example.org.",
+            unless="MATRIX_ACCESS_TOKEN",
         ),
         SettingField(
             env="MATRIX_PASSWORD",
             title="Its password, if there is no access token",
             required=False,
             secret=True,
+            unless="MATRIX_ACCESS_TOKEN",
         ),
         SettingField(
             env="MATRIX_DEVICE_ID",

@@ -324,10 +324,13 @@ class MattermostAdapter:
         else:
             await self._rest.post("/users/me/typing", asked)
 
-    async def react(self, receipt: Receipt, emoji: str) -> None:
-        me = await self._who()
-        asked = {"user_id": me.id, "post_id": _number(receipt), "emoji_name": emoji_name(emoji)}
-        await self._rest.post("/reactions", asked)
+    async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
+        me, post = await self._who(), _number(receipt)
+        if emoji:
+            asked = {"user_id": me.id, "post_id": post, "emoji_name": emoji_name(emoji)}
+            await self._rest.post("/reactions", asked)
+        if instead:
+            await self._rest.delete(f"/users/{me.id}/posts/{post}/reactions/{emoji_name(instead)}")
 
     async def open_thread(self, parent: Address, name: str) -> Address:
         told = await self._rest.post(

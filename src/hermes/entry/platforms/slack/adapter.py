@@ -287,25 +287,14 @@ class SlackAdapter:
     async def delete(self, receipt: Receipt) -> None:
         await self.api.call("chat.delete", **_message(receipt))
 
-    async def react(self, receipt: Receipt, emoji: str) -> None:
+    async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
         place = {"channel": receipt.to.chat, "timestamp": receipt.ref}
-        if not emoji:
-            await self._take_back(receipt, place)
-            return
-        told = await self.api.ask("reactions.add", {**place, "name": emoji_name(emoji)})
-        if not told.says("already_reacted"):
-            _ = told.result
-
-    async def _take_back(self, receipt: Receipt, place: dict[str, str]) -> None:
-        me = (self._me or (await self._who())[0]).user
-        told = await self.api.call("reactions.get", full=True, **place)
-        message = told.get("message")
-        there = message.get("reactions") if isinstance(message, dict) else None
-        for one in there if isinstance(there, list) else []:
-            if me in one.get("users", ()):
-                gone = await self.api.ask("reactions.remove", {**place, "name": one.get("name")})
-                if not gone.says("no_reaction"):
-                    _ = gone.result
+        steps = (("reactions.add", emoji, "already_reacted"), ("reactions.remove", instead, "no_reaction"))
+        for method, one, fine in steps:
+            if one:
+                told = await self.api.ask(method, {**place, "name": emoji_name(one)})
+                if not told.says(fine):
+                    _ = told.result
 
     async def open_thread(self, parent: Address, name: str) -> Address:
         """A thread hangs on a message, so one is written that bears its name."""

@@ -43,6 +43,7 @@ MANIFEST = Manifest(
         silence_seconds=180.0,
         command_prefix="!",
         called_by_name=True,
+        marks_work=True,
     ),
     requires=("aiohttp",),
     settings=(
@@ -58,6 +59,7 @@ MANIFEST = Manifest(
             required=False,
             secret=True,
             hint="Basic Information, App-Level Tokens, with connections:write; it begins with xapp-.",
+            asked=True,
         ),
         SettingField(
             env="SLACK_SIGNING_SECRET",
@@ -65,6 +67,7 @@ MANIFEST = Manifest(
             required=False,
             secret=True,
             hint="Basic Information, App Credentials; only without an app token.",
+            unless="SLACK_APP_TOKEN",
         ),
         SettingField(
             env="SLACK_WEBHOOK_PORT",

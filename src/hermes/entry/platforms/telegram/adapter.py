@@ -63,6 +63,8 @@ _METHODS = {
     MediaKind.VIDEO: ("sendVideo", "video"),
 }
 _AS_FILE = ("sendDocument", "document")
+_NEAREST = {"✅": "👍", "❌": "👎"}
+"""Reactions that Telegram has not, and what comes nearest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +313,9 @@ class TelegramAdapter:
     async def typing(self, to: Address) -> None:
         await self._call("sendChatAction", action="typing", **place(to))
 
-    async def react(self, receipt: Receipt, emoji: str) -> None:
+    async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
+        # A bot has one reaction to a message: a new one takes the place of the old.
+        emoji = _NEAREST.get(emoji, emoji)
         reaction = [{"type": "emoji", "emoji": emoji}] if emoji else []
         await self._call("setMessageReaction", **_message(receipt), reaction=reaction)
 

@@ -1,0 +1,129 @@
+"""`hermes platforms setup`: a person at a terminal answers the manifest's questions."""
+
+from __future__ import annotations
+
+import getpass
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes.admin import platforms
+from hermes.admin.output import Console, Parser
+from hermes.domain.capabilities import Capabilities, Manifest, SettingField
+from hermes.domain.errors import NeedsLogin, UserError
+from hermes.domain.outfit import Finding, Outfit
+from hermes.state.settings import load_settings
+
+ALPHA = Manifest(
+    name="telegram",
+    title="Alpha",
+    adapter=f"{__name__}:Working",
+    capabilities=Capabilities(),
+    settings=(
+        SettingField(env="TELEGRAM_BOT_TOKEN", title="The token", secret=True, hint="Ask Alpha."),
+        SettingField(env="TELEGRAM_WEBHOOK_URL", title="The address", required=False, asked=True),
+        SettingField(
+            env="TELEGRAM_WEBHOOK_PORT", title="The port", required=False, unless="TELEGRAM_WEBHOOK_URL"
+        ),
+        SettingField(env="TELEGRAM_PROXY", title="The proxy", required=False),
+    ),
+)
+TOKEN = "123456789:AAF-a-token-of-alpha"
+
+
+class Working:
+    def __init__(self, outfit: Outfit) -> None:
+        self._token = outfit.said("TELEGRAM_BOT_TOKEN")
+
+    async def check(self) -> list[Finding]:
+        if self._token != TOKEN:
+            raise NeedsLogin("Alpha does not know this token (TELEGRAM_BOT_TOKEN)")
+        return [Finding(good=True, text="logged in as @alpha")]
+
+
+Answer = Callable[..., tuple[str, Path]]
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Answer:
+    """Give these answers to what is asked, and see what was printed; all of them must be wanted."""
+
+    def given(
+        *answers: str, words: tuple[str, ...] = ("telegram",), terminal: bool = True
+    ) -> tuple[str, Path]:
+        out, left = io.StringIO(), list(answers)
+
+        def hidden(prompt: str, stream: io.StringIO) -> str:
+            stream.write(prompt)
+            return left.pop(0)
+
+        class Typed:
+            def readline(self) -> str:
+                return left.pop(0) + "\n" if left else ""
+
+        monkeypatch.setattr(getpass, "getpass", hidden)
+        monkeypatch.setattr(sys, "stdin", Typed())
+        monkeypatch.setattr(platforms, "platform_manifests", lambda: (ALPHA,))
+        monkeypatch.setattr("hermes.plugins.load_adapter", lambda manifest: Working)
+        parser = Parser(prog="hermes platforms")
+        platforms.arguments(parser)
+        console = Console(out=out, err=out, interactive=terminal)
+        code = platforms.run(parser.parse_args(["setup", *words]), tmp_path / "home", {}, console)
+        assert code == 0 and not left
+        return out.getvalue(), tmp_path / "home"
+
+    return given
+
+
+def test_questions_are_asked_tried_and_kept(answer: Answer) -> None:
+    told, home = answer(TOKEN, "", "8443", "501, 502")
+    settings = load_settings(home, {})
+    found = {name: settings.find("telegram", f"TELEGRAM_{name}") for name in ("BOT_TOKEN", "WEBHOOK_PORT")}
+    assert [one.reveal() for one in found.values() if one] == [TOKEN, "8443"]
+    assert settings.settings.platforms["telegram"].allowed_users == ("501", "502")
+    assert (home / ".env").stat().st_mode & 0o777 == 0o600
+    assert "Ask Alpha." in told and "✓ logged in as @alpha" in told and "hermes gateway run" in told
+    assert TOKEN not in told and "proxy" not in told
+
+
+def test_one_answer_may_spare_another_question(answer: Answer) -> None:
+    told, _ = answer(TOKEN, "https://example.org/alpha", "")
+    assert "The port" not in told
+
+
+def test_everything_can_be_asked(answer: Answer) -> None:
+    told, _ = answer(TOKEN, "", "", "", "501", words=("telegram", "--all"))
+    assert "The proxy" in told
+
+
+def test_a_wrong_answer_is_asked_again(answer: Answer) -> None:
+    told, home = answer("", "your-token-here", "123456789:wrong", "", "", "", TOKEN, "", "", "")
+    assert "cannot be used without it" in told and "placeholder" in told
+    assert "✗ Alpha does not know this token" in told
+    found = load_settings(home, {}).find("telegram", "TELEGRAM_BOT_TOKEN")
+    assert found is not None and found.reveal() == TOKEN
+
+
+def test_what_was_refused_can_be_kept(answer: Answer) -> None:
+    _, home = answer("123456789:wrong", "", "", "keep", "")
+    assert load_settings(home, {}).find("telegram", "TELEGRAM_BOT_TOKEN")
+
+
+def test_who_leaves_has_changed_nothing(answer: Answer, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Nothing was changed"):
+        answer(TOKEN)
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_platform_can_be_chosen(answer: Answer) -> None:
+    told, _ = answer("telegram", TOKEN, "", "", "", words=())
+    assert "Which one?" in told and "Alpha is set up" in told
+
+
+def test_without_a_terminal_the_commands_are_named(answer: Answer) -> None:
+    with pytest.raises(UserError, match="hermes config set TELEGRAM_BOT_TOKEN") as told:
+        answer(terminal=False)
+    assert "hermes platforms test telegram" in str(told.value)
