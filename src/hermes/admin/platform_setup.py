@@ -42,7 +42,9 @@ class Questions:
             for field in self._fields(everything):
                 self._ask(field)
             self._console.line(f"\nAsking {title} …")
-            if tell_findings(asyncio.run(findings_of(self._manifest, self._loaded())), self._console):
+            if tell_findings(
+                asyncio.run(findings_of(self._manifest, self._loaded(), self._home)), self._console
+            ):
                 break
             again = self._console.ask("\nEnter asks again, “keep” writes it down as it is:")
             if again.lower() == "keep":

@@ -14,12 +14,15 @@ from hermes.admin.status import read_state
 from hermes.app.accounts import adapter_maker, is_enabled, missing_settings
 from hermes.domain.capabilities import Capabilities, Manifest
 from hermes.domain.clock import SystemClock
-from hermes.domain.errors import HermesError, NeedsLogin, UserError
-from hermes.domain.outfit import Checks, Finding
+from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
+from hermes.domain.outfit import Checks, Finding, Outfit
+from hermes.domain.platform_settings import PlatformSettings
 from hermes.domain.text import one_line
-from hermes.plugins import platform_manifests
+from hermes.plugins import load_login, platform_manifests
 from hermes.state.findings import nearest
+from hermes.state.profiles import prepare_home
 from hermes.state.settings import Loaded, load_settings
+from hermes.state.settings_write import set_setting
 
 _SECONDS = 45.0
 _GOOD, _WRONG = "✓", "✗"
@@ -38,6 +41,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     asked = commands.add_parser("setup", help=told, description=told)
     asked.add_argument("name", nargs="?", help="the platform, like telegram (it is asked for)")
     asked.add_argument("--all", action="store_true", help="ask for everything that may be said, too")
+    told = "Has you let the gateway into a platform that gives no token by itself, and keeps what it gets."
+    logged = commands.add_parser("login", help=told, description=told)
+    logged.add_argument("name", help="the platform, like email")
     told = "Ask the platform itself whether the credentials work; nothing is sent to anybody."
     tested = commands.add_parser("test", help=told, description=told)
     tested.add_argument("name", help="the platform, like telegram")
@@ -56,7 +62,9 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
         from hermes.admin.platform_setup import Questions
 
         return Questions(manifest, home, environ, console).run(everything=asked.all)
-    return _test(asked, manifest, loaded, console)
+    if asked.command == "login":
+        return _login(manifest, loaded, home, console)
+    return _test(asked, manifest, loaded, home, console)
 
 
 def _list(
@@ -138,8 +146,32 @@ def _show(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console
     return 0
 
 
-def _test(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console: Console) -> int:
-    findings = asyncio.run(findings_of(manifest, loaded))
+def _login(manifest: Manifest, loaded: Loaded, home: Path, console: Console) -> int:
+    if not manifest.login:
+        raise UserError(f"{manifest.title} has no such login.", hint=f"{manifest.docs} says what it needs.")
+    block = loaded.settings.platforms.get(manifest.name, PlatformSettings())
+    outfit = Outfit(settings=block, find=lambda variable: loaded.find(manifest.name, variable))
+    log_in = load_login(manifest)
+
+    async def ask() -> Mapping[str, str]:
+        return await log_in(outfit, console.line)
+
+    try:
+        kept = asyncio.run(ask())
+    except (NeedsLogin, Unreachable) as error:
+        raise UserError(
+            f"{loaded.secrets.redact(one_line(str(error), 300))}.", hint="Nothing was kept."
+        ) from None
+    prepare_home(home)
+    for name, value in kept.items():
+        written = set_setting(home, name, value, kept)
+        console.line(f"{written.name} is kept in {written.file}.")
+    console.line(f"Next: hermes platforms test {manifest.name}")
+    return 0
+
+
+def _test(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, home: Path, console: Console) -> int:
+    findings = asyncio.run(findings_of(manifest, loaded, home))
     if not asked.json:
         return 0 if tell_findings(findings, console) else 1
     good = all(finding.good for finding in findings)
@@ -157,12 +189,12 @@ def tell_findings(findings: Sequence[Finding], console: Console) -> bool:
     return all(finding.good for finding in findings)
 
 
-async def findings_of(manifest: Manifest, loaded: Loaded) -> list[Finding]:
+async def findings_of(manifest: Manifest, loaded: Loaded, home: Path) -> list[Finding]:
     """What the platform itself says of the credentials."""
     hide = loaded.secrets.redact
     try:
         async with asyncio.timeout(_SECONDS):
-            platform = await adapter_maker(manifest, loaded, SystemClock())()
+            platform = await adapter_maker(manifest, loaded, SystemClock(), home=home)()
             if not isinstance(platform, Checks):
                 return [Finding(good=True, text=f"{manifest.title} has nothing that could be tested.")]
             found = await platform.check()

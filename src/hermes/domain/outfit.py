@@ -3,7 +3,7 @@ be asked before anybody uses it: whether its credentials work."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -21,6 +21,10 @@ OpenFile = Callable[[Attachment], Awaitable[bytes]]
 """The bytes of a file that goes out; a `UserError` if it is gone."""
 Welcomes = Callable[[Source], Awaitable[bool]]
 """Whether somebody who asks us into a chat may speak to us there, or would be given a code to be let in."""
+
+
+LogIn = Callable[["Outfit", Callable[[str], None]], Awaitable[Mapping[str, str]]]
+"""Has a person let us in, and returns the variables to be kept; the function tells the person what to do."""
 
 
 async def no_files(file: Attachment) -> bytes:

@@ -94,7 +94,7 @@ class SmallOffice(Office):
 
         def authenticate(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> Any:
             good = (data.login, data.password) == (ADDRESS.encode(), PASSWORD.encode())
-            return AuthResult(success=good)
+            return AuthResult(success=good, handled=False)
 
         def make() -> Any:
             return SMTP(

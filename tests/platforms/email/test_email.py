@@ -330,16 +330,12 @@ async def _nowhere(piece: bytes) -> None: ...
 @pytest.mark.parametrize(
     ("said", "error", "words"),
     [
-        ({"EMAIL_PASSWORD": "wrong"}, NeedsLogin, "EMAIL_PASSWORD"),
         ({"EMAIL_ADDRESS": "no address"}, NeedsLogin, "EMAIL_ADDRESS"),
         ({"EMAIL_PASSWORD": ""}, NeedsLogin, "EMAIL_PASSWORD"),
         ({"EMAIL_IMAP_HOST": ""}, NeedsLogin, "EMAIL_IMAP_HOST"),
-        ({"EMAIL_IMAP_PORT": "9"}, Unreachable, "127.0.0.1:9 cannot be reached"),
         ({"EMAIL_IMAP_PORT": "many"}, UserError, "whole number"),
         ({"EMAIL_IMAP_PORT": "70000"}, UserError, "a port is wanted"),
-        ({"EMAIL_FOLDER": "Nowhere/Ünder"}, Refused, "no folder"),
         ({"EMAIL_IMAP_HOST": "imap.example.org"}, UserError, "on this machine only"),
-        ({"EMAIL_TLS": "true"}, Unreachable, "IMAP server"),
         ({"EMAIL_TLS": "true", "EMAIL_CA_FILE": "/nowhere"}, UserError, "EMAIL_CA_FILE"),
     ],
 )
@@ -349,13 +345,6 @@ async def test_settings_that_are_wrong(said: dict[str, str], error: type[Excepti
         with pytest.raises(error, match=words) as told:
             await bed.connect().check()
         assert "\n" not in str(told.value) and PASSWORD not in str(told.value)
-
-
-async def test_the_check() -> None:
-    async with EmailBed() as bed:
-        found = await bed.connect().check()
-        assert [finding.good for finding in found] == [True, True, True]
-        assert "tells of new mail at once" in found[0].text
 
 
 async def test_addresses_that_are_none() -> None:
@@ -410,8 +399,7 @@ async def test_a_server_that_is_none(lines: list[bytes]) -> None:
 @pytest.mark.root
 @pytest.mark.xdist_group("mail")
 async def test_encrypted_and_all_the_way_through_postfix() -> None:
-    """A person's mail goes in by SMTP; the answer lies in the person's mailbox. Both servers show their
-    certificate, which is not trusted until we are told of it."""
+    """A person's mail goes in by SMTP; the answer lies in the person's mailbox."""
     async with RealBed() as bed:
         office = bed.office
         assert isinstance(office, RealOffice)
@@ -424,8 +412,6 @@ async def test_encrypted_and_all_the_way_through_postfix() -> None:
                 "EMAIL_SMTP_PORT": str(office.smtp_port),
             }
         )
-        with pytest.raises(Unreachable, match="cannot be trusted"):
-            await bed.connect().check()
         bed.said["EMAIL_CA_FILE"] = str(office.folder / "cert.pem")
         found = await bed.connect().check()
         assert all(finding.good for finding in found) and "with the password" in found[1].text

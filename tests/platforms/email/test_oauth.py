@@ -95,7 +95,7 @@ async def test_an_exchanged_refresh_token_is_kept_and_preferred_after_a_restart(
 @pytest.mark.parametrize(
     ("answer", "error", "words"),
     [
-        ((400, {"error": "invalid_grant"}), NeedsLogin, "EMAIL_OAUTH_REFRESH_TOKEN any more, get a new one"),
+        ((400, {"error": "invalid_grant"}), NeedsLogin, "EMAIL_OAUTH_REFRESH_TOKEN any more, get one"),
         ((401, {"error": "invalid_client"}), NeedsLogin, "EMAIL_OAUTH_CLIENT_ID"),
         ((400, {"error": "invalid_scope", "error_description": "a\r\nb"}), NeedsLogin, "invalid_scope: a b"),
         ((503, "<html>"), Unreachable, "HTTP 503"),
@@ -239,8 +239,9 @@ async def test_dovecot_and_postfix_with_tokens(tmp_path: Path) -> None:
                 assert len(bed.shown()) == 1 and len(server.valid) == 1
             server.valid.clear()
             server.refresh = "another"
-            with pytest.raises(NeedsLogin, match="EMAIL_OAUTH_REFRESH_TOKEN"):
-                await bed.connect().check()
+            found = await bed.connect().check()
+            assert [one.good for one in found[:2]] == [False, False]
+            assert "EMAIL_OAUTH_REFRESH_TOKEN any more" in found[0].text and "login email" in found[0].hint
         finally:
             await server.down()
     assert json.dumps(server.asked).count("refresh-1") == len(server.asked)

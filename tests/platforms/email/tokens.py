@@ -34,7 +34,7 @@ class TokenServer:
     async def up(self, port: int = 0) -> None:
         app = web.Application()
         app.router.add_post("/token", self._token)
-        app.router.add_post("/device", self._device)
+        app.router.add_post("/devicecode", self._device)
         app.router.add_get("/consent", self._consent)
         app.router.add_get("/tokeninfo", self._whose)
         self._runner = web.AppRunner(app)

@@ -38,7 +38,7 @@ from hermes.entry.platforms.email.convert import (
 from hermes.entry.platforms.email.imap import Imap, day, quoted
 from hermes.entry.platforms.email.manifest import MANIFEST
 from hermes.entry.platforms.email.post import Post
-from hermes.entry.platforms.email.servers import Servers, is_on, whole_number
+from hermes.entry.platforms.email.servers import Servers, drop, is_on, whole_number
 
 log = logging.getLogger("hermes.email")
 T = TypeVar("T")
@@ -377,30 +377,34 @@ class EmailAdapter:
     # --- the check ---
 
     async def check(self) -> Sequence[Finding]:
-        found: list[Finding] = []
-        imap = await self._servers.open_mailbox(self.answer_seconds)
-        try:
-            await imap.select(self._folder)
-            idles = "IDLE" in imap.abilities
-            told = "tells of new mail at once" if idles else f"is asked every {self._poll:.0f} s"
-            found.append(
-                Finding(good=True, text=f"{self._servers.imap_host} lets {self._address} read; it {told}.")
-            )
-        finally:
-            imap.close()
-        client = await self._servers.open_smtp(self.answer_seconds)
-        try:
-            known = client.supports_extension("auth")
-        finally:
-            client.close()
-        how = f"with {self._servers.proof}" if known else "without asking for a password"
-        found.append(Finding(good=True, text=f"{self._servers.smtp_host} takes mail {how}."))
+        found = [
+            await self._servers.tried("IMAP", self._check_reading),
+            await self._servers.tried("SMTP", self._check_sending),
+        ]
         if self._me.authserv:
             told = f"Only senders that {one_line(self._me.authserv)} has proved are heard."
         else:
             told = "Senders are believed: set EMAIL_AUTHSERV, or whoever forges an allowed address is heard."
-        found.append(Finding(good=True, text=told))
-        return found
+        return [*found, Finding(good=True, text=told)]
+
+    async def _check_reading(self) -> str:
+        imap = await self._servers.open_mailbox(self.answer_seconds)
+        try:
+            await imap.select(self._folder)
+            idles = "IDLE" in imap.abilities
+        finally:
+            imap.close()
+        told = "tells of new mail at once" if idles else f"is asked every {self._poll:.0f} s"
+        return f"{self._servers.imap_host} lets {self._address} read; it {told}."
+
+    async def _check_sending(self) -> str:
+        client = await self._servers.open_smtp(self.answer_seconds)
+        try:
+            known = client.supports_extension("auth")
+        finally:
+            drop(client)
+        how = f"with {self._servers.proof}" if known else "without asking for a password"
+        return f"{self._servers.smtp_host} takes mail {how}."
 
 
 def _trim(known: OrderedDict[str, T], latest: str) -> None:

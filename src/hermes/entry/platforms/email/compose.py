@@ -98,6 +98,8 @@ def error_for(code: int, told: object) -> HermesError:
     why = one_line(f"{code} {showable(words)}", 180)
     if code in _LOGIN_CODES:
         return NeedsLogin(f"The SMTP server does not take this name and password (EMAIL_PASSWORD): {why}")
+    if code < 200:
+        return Unreachable("What answers there is no SMTP server")
     if code < 500:
         return Unreachable(f"The SMTP server wants us to come back later ({why})", after=TOO_FAST_SECONDS)
     if code == 552 or "5.3.4" in words:

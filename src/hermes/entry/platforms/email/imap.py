@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import os
 import re
 import ssl
 from collections.abc import AsyncIterator, Sequence
@@ -375,6 +376,8 @@ def cannot_reach(what: str, host: str, port: int, error: Exception) -> Unreachab
     if isinstance(error, TimeoutError):
         return Unreachable(f"{where} does not answer")
     why = getattr(error, "strerror", None) or type(error).__name__
+    if isinstance(error, ConnectionError) and error.errno:
+        why = os.strerror(error.errno)
     return Unreachable(f"{where} cannot be reached ({one_line(str(why), 80)})")
 
 

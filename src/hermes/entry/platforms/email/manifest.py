@@ -152,5 +152,6 @@ MANIFEST = Manifest(
             required=False,
         ),
     ),
+    login="hermes.entry.platforms.email.login:log_in",
     evidence="A: dovecot and postfix, and pymap with aiosmtpd",
 )

@@ -29,7 +29,7 @@ _MOST = 64 * 1024
 _SECONDS = 20.0
 _EARLY = timedelta(seconds=120)
 _USUAL_LIFE = 1800
-AGAIN = "get a new one with `hermes platforms login email`"
+AGAIN = "get one with `hermes platforms login email`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,10 @@ class Provider:
     smtp_host: str
     token_url: str
     scope: str
-    device_url: str = ""
-    """Where a code to be typed in elsewhere is got; empty if the provider has that for other things only."""
+    by_code: bool = False
+    """Whether a person may let us in by a code that is typed in elsewhere."""
     consent_url: str = ""
+    """Where a person lets us in with a browser."""
 
 
 PROVIDERS = {
@@ -64,7 +65,7 @@ PROVIDERS = {
             "https://outlook.office.com/IMAP.AccessAsUser.All https://outlook.office.com/SMTP.Send"
             " offline_access"
         ),
-        device_url="https://login.microsoftonline.com/common/oauth2/v2.0/devicecode",
+        by_code=True,
     ),
 }
 _OTHER = Provider(title="The token server", imap_host="", smtp_host="", token_url="", scope="")
@@ -103,7 +104,8 @@ class Tokens:
         )
         for name, told in (("CLIENT_ID", self._client), ("REFRESH_TOKEN", self._given)):
             if not told:
-                raise NeedsLogin(f"EMAIL_OAUTH_{name} is missing; docs/platforms/email.md says how to get it")
+                how = AGAIN if name == "REFRESH_TOKEN" else "docs/platforms/email.md says how to get it"
+                raise NeedsLogin(f"EMAIL_OAUTH_{name} is missing: {how}")
         self._key = sha256("\0".join((self._url, self._client, self._given)).encode()).hexdigest()
         self._alone = asyncio.Lock()
 

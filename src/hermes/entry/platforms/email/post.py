@@ -11,7 +11,7 @@ import aiosmtplib
 from hermes.domain.errors import Unreachable
 from hermes.domain.text import one_line
 from hermes.entry.platforms.email.compose import error_for
-from hermes.entry.platforms.email.servers import Servers, kind_of
+from hermes.entry.platforms.email.servers import Servers, drop, kind_of
 
 log = logging.getLogger("hermes.email")
 KEPT_SECONDS = 20.0
@@ -35,7 +35,7 @@ class Post:
     def close(self) -> None:
         self.keeps = False
         while self._free:
-            self._free.pop()[0].close()
+            drop(self._free.pop()[0])
 
     async def submit(self, to: str, data: bytes, *, copy: bool, seconds: float) -> None:
         """Only what goes wrong once the mail itself is on its way leaves a doubt whether it arrived."""
@@ -60,7 +60,7 @@ class Post:
                 if keep and self.keeps:
                     self._keep(client)
                 else:
-                    client.close()
+                    drop(client)
 
     async def _begun(self, size: int, seconds: float) -> aiosmtplib.SMTP:
         """A connection on which a mail of this size has been announced. What was kept may be dead, or the
@@ -71,22 +71,22 @@ class Post:
                 await self._announce(client, size)
                 return client
             except _BROKEN:
-                client.close()
+                drop(client)
             except BaseException:
-                client.close()
+                drop(client)
                 raise
         client = await self._servers.open_smtp(seconds)
         try:
             await self._announce(client, size)
             return client
         except aiosmtplib.SMTPResponseException as error:
-            client.close()
+            drop(client)
             raise error_for(error.code, error.message) from None
         except _BROKEN as error:
-            client.close()
+            drop(client)
             raise Unreachable(f"The connection to the SMTP server broke ({kind_of(error)})") from None
         except BaseException:
-            client.close()
+            drop(client)
             raise
 
     async def _announce(self, client: aiosmtplib.SMTP, size: int) -> None:
@@ -118,7 +118,7 @@ class Post:
         old = [client for client, since in self._free if since <= latest]
         self._free = [(client, since) for client, since in self._free if since > latest]
         for client in old:
-            client.close()
+            drop(client)
 
 
 async def _reset(client: aiosmtplib.SMTP) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import aiosmtplib
 
-from hermes.domain.errors import NeedsLogin, UserError
-from hermes.domain.outfit import Outfit
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.text import one_line
 from hermes.entry.platforms.email.compose import error_for
 from hermes.entry.platforms.email.convert import is_address
@@ -18,6 +19,10 @@ from hermes.entry.platforms.email.imap import Imap, Mailbox, cannot_reach, refus
 from hermes.entry.platforms.email.oauth import LOCAL, Tokens, provider_of
 
 T = TypeVar("T")
+_USUAL = {
+    "IMAP": "993 is encrypted from the start, any other port is upgraded (usually 143)",
+    "SMTP": "465 is encrypted from the start, any other port is upgraded (usually 587)",
+}
 
 
 class Servers:
@@ -47,6 +52,35 @@ class Servers:
     @property
     def proof(self) -> str:
         return "the password" if self._tokens is None else "an access token"
+
+    async def tried(self, what: str, ask: Callable[[], Awaitable[str]]) -> Finding:
+        """What came of a try to use one of the servers, and what may help if it failed."""
+        try:
+            return Finding(good=True, text=await ask())
+        except (NeedsLogin, Refused, Unreachable) as error:
+            return Finding(
+                good=False, text=f"{one_line(str(error), 300).rstrip('.')}.", hint=self._remedy(what, error)
+            )
+
+    def _remedy(self, what: str, error: HermesError) -> str:
+        host, port = f"EMAIL_{what}_HOST", f"EMAIL_{what}_PORT"
+        if isinstance(error, Refused):
+            return "Name a folder that is there: hermes config set EMAIL_FOLDER INBOX"
+        if isinstance(error, NeedsLogin) and self._tokens is not None:
+            return "Let the gateway in anew: hermes platforms login email"
+        if isinstance(error, NeedsLogin):
+            return (
+                "Set EMAIL_PASSWORD anew, and EMAIL_USER if the name to log in with is not the address. Where"
+                " two factors are on, an app password is wanted; Microsoft wants EMAIL_OAUTH_PROVIDER."
+            )
+        match error.__cause__:
+            case ssl.SSLCertVerificationError():
+                return f"Set {host} to the name in the certificate, or EMAIL_CA_FILE to who signed it."
+            case socket.gaierror():
+                return f"There is no such name: see your provider's help page for {host}."
+            case OSError():
+                return f"See {host} and {port}: {_USUAL[what]}. A firewall may stand between."
+        return f"See {port}: {_USUAL[what]}."
 
     async def open_mailbox(self, seconds: float) -> Imap:
         return await self._with_token(lambda token: self._open_mailbox(seconds, token))
@@ -85,28 +119,43 @@ class Servers:
             port=port,
             timeout=seconds,
             use_tls=tls is not None and port == 465,
-            start_tls=tls is not None and port != 465,
+            start_tls=False,
             tls_context=tls,
             local_hostname=self.address.rpartition("@")[2],
         )
         try:
             await client.connect()
             await client.ehlo()
+            if tls is not None and port != 465:
+                if not client.supports_extension("starttls"):
+                    raise Unreachable(f"The SMTP server does not encrypt on port {port} (no STARTTLS)")
+                await client.starttls()
+                await client.ehlo()
             if token:
                 await self._log_in(client, token)
             elif client.supports_extension("auth"):
-                await client.login(self._user, self._password)
+                await self._prove(client)
             return client
         except aiosmtplib.SMTPResponseException as error:
-            client.close()
+            drop(client)
             raise error_for(error.code, error.message) from None
         except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
-            client.close()
-            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-            raise cannot_reach("SMTP", self.smtp_host, port, _as_known(cause)) from None
+            drop(client)
+            cause = _as_known(error.__cause__ if isinstance(error.__cause__, OSError) else error)
+            raise cannot_reach("SMTP", self.smtp_host, port, cause) from cause
         except BaseException:
-            client.close()
+            drop(client)
             raise
+
+    async def _prove(self, client: aiosmtplib.SMTP) -> None:
+        """In one way only: who tries a wrong password in several is shut out the sooner."""
+        methods = client.supported_auth_methods
+        if "plain" in methods:
+            await client.auth_plain(self._user, self._password)
+        elif "login" in methods:
+            await client.auth_login(self._user, self._password)
+        else:
+            await client.login(self._user, self._password)
 
     async def _log_in(self, client: aiosmtplib.SMTP, token: str) -> None:
         try:
@@ -140,6 +189,13 @@ class Servers:
                     f"EMAIL_CA_FILE cannot be read: {one_line(path or '')} ({kind_of(error)})."
                 ) from error
         return self._tls
+
+
+def drop(client: aiosmtplib.SMTP) -> None:
+    """Close it now: an encrypted connection would wait for the other side."""
+    if isinstance(client.transport, asyncio.WriteTransport):
+        client.transport.abort()
+    client.close()
 
 
 def whole_number(outfit: Outfit, name: str, usual: int) -> int:
