@@ -56,6 +56,9 @@ class Office(ABC):
 class SmallOffice(Office):
     """In this process, in memory, quick to make."""
 
+    utf8 = True
+    """Whether addresses outside ASCII are carried."""
+
     async def open(self) -> None:
         from aiosmtpd.smtp import SMTP, AuthResult
         from proxyprotocol.sock import SocketInfoLocal
@@ -99,7 +102,8 @@ class SmallOffice(Office):
         def make() -> Any:
             return SMTP(
                 self, hostname="localhost", authenticator=authenticate, auth_require_tls=False,
-                auth_required=True, data_size_limit=26_000_000, loop=asyncio.get_running_loop(),
+                auth_required=True, data_size_limit=26_000_000, enable_SMTPUTF8=self.utf8,
+                loop=asyncio.get_running_loop(),
             )  # fmt: skip
 
         self._smtp = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)

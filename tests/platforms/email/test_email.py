@@ -349,7 +349,14 @@ async def test_settings_that_are_wrong(said: dict[str, str], error: type[Excepti
 
 async def test_addresses_that_are_none() -> None:
     async with EmailBed() as bed:
-        for chat in ("ann", "a@b@c.org", "<a@b.org>", "a@b.org\r\nRCPT TO:<e@f.org>", "ü@example.org"):
+        for chat in (
+            "ann",
+            "a@b@c.org",
+            "<a@b.org>",
+            "a@b.org\r\nRCPT TO:<e@f.org>",
+            "a b@example.org",
+            "a@ü ü.org",
+        ):
             with pytest.raises(Refused):
                 await bed.connect().send(
                     Address(platform="email", chat=chat), Body(text="x"), key="k", reply_to=None

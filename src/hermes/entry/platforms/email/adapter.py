@@ -23,6 +23,7 @@ from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.ports import Accept, Sink
 from hermes.domain.text import one_line, size_told
+from hermes.entry.platforms.email.addresses import canonical
 from hermes.entry.platforms.email.compose import Letter, compose, message_id
 from hermes.entry.platforms.email.convert import (
     Me,
@@ -30,7 +31,6 @@ from hermes.entry.platforms.email.convert import (
     Reading,
     Thread,
     file_in,
-    is_address,
     parse_mail,
     read_mail,
     thread_of,
@@ -229,7 +229,8 @@ class EmailAdapter:
     # --- what goes out ---
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
-        if not is_address(to.chat):
+        person = canonical(to.chat)
+        if not person:
             raise Refused(f"{one_line(str(to))} is no address; one looks like email:ann@example.org")
         files = []
         for file in body.attachments:
@@ -240,16 +241,16 @@ class EmailAdapter:
         letter = Letter(
             sender=self._address,
             name=self._outfit.said("EMAIL_NAME", "Hermes"),
-            to=to.chat,
+            to=person,
             key=key,
             at=self._outfit.clock.now(),
             html=body.text,
-            thread=await self._thread(to.chat, reply_to),
+            thread=await self._thread(person, reply_to),
             files=files,
         )
         data = await asyncio.to_thread(compose, letter)
-        copy = is_on(self._outfit, "EMAIL_SELF_COPY") and to.chat != self._address
-        await self._post.submit(to.chat, data, copy=copy, seconds=self.answer_seconds)
+        copy = is_on(self._outfit, "EMAIL_SELF_COPY") and person != self._address
+        await self._post.submit(person, data, copy=copy, seconds=self.answer_seconds)
         return Receipt(to=to, ref=message_id(self._address, key))
 
     async def _thread(self, chat: str, reply_to: str | None) -> Thread | None:

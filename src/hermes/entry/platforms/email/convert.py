@@ -19,6 +19,7 @@ from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, media_kind
 from hermes.domain.text import one_line, size_told, storable
+from hermes.entry.platforms.email.addresses import canonical, readable
 from hermes.entry.platforms.email.words import html_to_text, split_quote, unflowed, without_signature
 
 Mail: TypeAlias = "Message[str, str]"
@@ -27,7 +28,6 @@ LONGEST_TEXT = 200_000
 _DEEPEST = 20
 _MOST_PARTS = 500
 _MOST_FILES = 50
-_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", re.ASCII)
 _ID = re.compile(r"<[^<>\s\x00-\x1f]{1,400}>")
 _OURS = re.compile(r"<hermes\.[0-9a-f]{40}@[A-Za-z0-9.-]+>", re.ASCII)
 _MACHINES = re.compile(
@@ -111,10 +111,12 @@ def _read(mail: Mail, raw: bytes, me: Me, place: Place) -> Reading:
         words += f"\n\n[This mail has {size_told(place.size)}; only its beginning was read.]"
     if not words.strip() and not body.files:
         return Reading(why="it is empty", thread=thread)
+    shown = readable(sender)
     source = Source(
         address=Address(platform="email", account=me.account, chat=sender),
         kind=Kind.PRIVATE,
-        user=sender,
+        user=shown,
+        user_alt=sender if shown != sender else None,
         user_name=storable(name) or None,
         chat_name=one_line(storable(thread.subject), 120) or None,
     )
@@ -165,15 +167,19 @@ def _sender(mail: Mail) -> tuple[str, str]:
     if len(lines) != 1:
         return "", ""
     # The address is taken from the undecoded line: an encoded word could look like one.
-    found = [(name, one) for name, one in getaddresses([str(lines[0])]) if name or one]
+    found = [(name, one) for name, one in getaddresses([_utf8(mail, "From")]) if name or one]
     if len(found) != 1:
         return "", ""
     name, address = found[0]
-    return (address.lower(), one_line(_decoded(name), 80)) if is_address(address) else ("", "")
+    return canonical(address), one_line(_decoded(name), 80)
 
 
-def is_address(text: str) -> bool:
-    return _ADDRESS.fullmatch(text) is not None and ".." not in text
+def _utf8(mail: Mail, name: str) -> str:
+    """A header as it was written, encoded words and all; newer ones are written in UTF-8 (RFC 6532)."""
+    for known, value in mail.raw_items():
+        if known.lower() == name.lower():
+            return _decode(str(value).encode("ascii", "surrogateescape"), "utf-8")
+    return ""
 
 
 def thread_of(mail: Mail) -> Thread:

@@ -8,7 +8,7 @@ import logging
 
 import aiosmtplib
 
-from hermes.domain.errors import Unreachable
+from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.text import one_line
 from hermes.entry.platforms.email.compose import error_for
 from hermes.entry.platforms.email.servers import Servers, drop, kind_of
@@ -40,10 +40,10 @@ class Post:
     async def submit(self, to: str, data: bytes, *, copy: bool, seconds: float) -> None:
         """Only what goes wrong once the mail itself is on its way leaves a doubt whether it arrived."""
         async with self._room:
-            client = await self._begun(len(data), seconds)
+            client = await self._begun(to, len(data), seconds)
             keep = on_its_way = False
             try:
-                await client.rcpt(to)
+                await client.rcpt(to, encoding="utf-8")
                 if copy:
                     await self._copy(client)
                 on_its_way = True
@@ -62,13 +62,13 @@ class Post:
                 else:
                     drop(client)
 
-    async def _begun(self, size: int, seconds: float) -> aiosmtplib.SMTP:
+    async def _begun(self, to: str, size: int, seconds: float) -> aiosmtplib.SMTP:
         """A connection on which a mail of this size has been announced. What was kept may be dead, or the
         server may want no more on it: then a new one tells."""
         client = self._kept()
         if client is not None:
             try:
-                await self._announce(client, size)
+                await self._announce(client, to, size)
                 return client
             except _BROKEN:
                 drop(client)
@@ -77,7 +77,7 @@ class Post:
                 raise
         client = await self._servers.open_smtp(seconds)
         try:
-            await self._announce(client, size)
+            await self._announce(client, to, size)
             return client
         except aiosmtplib.SMTPResponseException as error:
             drop(client)
@@ -89,13 +89,20 @@ class Post:
             drop(client)
             raise
 
-    async def _announce(self, client: aiosmtplib.SMTP, size: int) -> None:
+    async def _announce(self, client: aiosmtplib.SMTP, to: str, size: int) -> None:
         options = [f"SIZE={size}"] if client.supports_extension("size") else []
-        await client.mail(self._servers.address, options=options)
+        if not (to + self._servers.address).isascii():
+            if not client.supports_extension("smtputf8"):
+                raise Refused(
+                    f"{self._servers.smtp_host} carries no addresses outside ASCII like {one_line(to, 80)}"
+                    " (no SMTPUTF8): ask the person for another address"
+                )
+            options += ["BODY=8BITMIME", "SMTPUTF8"]
+        await client.mail(self._servers.address, options=options, encoding="utf-8")
 
     async def _copy(self, client: aiosmtplib.SMTP) -> None:
         try:
-            await client.rcpt(self._servers.address)
+            await client.rcpt(self._servers.address, encoding="utf-8")
         except aiosmtplib.SMTPResponseException as error:
             if error.code == _GOING_AWAY:
                 raise

@@ -13,8 +13,8 @@ import aiosmtplib
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.text import one_line
+from hermes.entry.platforms.email.addresses import canonical
 from hermes.entry.platforms.email.compose import error_for
-from hermes.entry.platforms.email.convert import is_address
 from hermes.entry.platforms.email.imap import Imap, Mailbox, cannot_reach, refused_token
 from hermes.entry.platforms.email.oauth import LOCAL, Tokens, provider_of
 
@@ -28,8 +28,8 @@ _USUAL = {
 class Servers:
     def __init__(self, outfit: Outfit) -> None:
         self._outfit = outfit
-        self.address = outfit.said("EMAIL_ADDRESS").lower()
-        if not is_address(self.address):
+        self.address = canonical(outfit.said("EMAIL_ADDRESS"))
+        if not self.address:
             raise NeedsLogin("EMAIL_ADDRESS is no address; one looks like hermes@example.org")
         provider = provider_of(outfit)
         known = ("", "") if provider is None else (provider.imap_host, provider.smtp_host)
