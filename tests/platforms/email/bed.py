@@ -80,7 +80,7 @@ class EmailBed(Testbed):
     def connect(self) -> EmailAdapter:
         adapter = _Adapter(self.outfit())
         adapter.bed = self
-        adapter.answer_seconds = 1.5
+        adapter.answer_seconds = 2.5
         adapter.settle_seconds = self.settle
         # pymap does not tell of what came between a look and the wait for news.
         adapter.first_seconds, adapter.idle_seconds = 0.02, 0.3
@@ -163,7 +163,6 @@ class RealBed(EmailBed):
 
     def connect(self) -> EmailAdapter:
         adapter = super().connect()
-        adapter.answer_seconds = 2.0
         adapter.first_seconds, adapter.idle_seconds = EmailAdapter.first_seconds, EmailAdapter.idle_seconds
         return adapter
 

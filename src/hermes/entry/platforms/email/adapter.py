@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from hermes.domain.address import Address
+from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.ports import Accept, Sink
 from hermes.domain.text import one_line, size_told
-from hermes.entry.platforms.email.addresses import canonical
+from hermes.entry.platforms.email.addresses import canonical, readable
 from hermes.entry.platforms.email.compose import Letter, compose, message_id
 from hermes.entry.platforms.email.convert import (
     Me,
@@ -38,6 +38,7 @@ from hermes.entry.platforms.email.convert import (
 from hermes.entry.platforms.email.imap import Imap, day, quoted
 from hermes.entry.platforms.email.manifest import MANIFEST
 from hermes.entry.platforms.email.post import Post
+from hermes.entry.platforms.email.reports import Bounce
 from hermes.entry.platforms.email.servers import Servers, drop, is_on, whole_number
 
 log = logging.getLogger("hermes.email")
@@ -157,6 +158,7 @@ class EmailAdapter:
         for uid in uids:
             reading = await self._read(imap, uid, sizes.get(uid, 0), at.validity)
             if reading is None:
+                log.warning("email.unreadable uid=%d", uid)
                 continue
             if reading.item is not None and self._may_write(reading.item):
                 self._remember(reading)
@@ -165,6 +167,8 @@ class EmailAdapter:
             elif reading.own:
                 own.append(uid)
                 self._came_back(reading.thread.id)
+            elif reading.bounce is not None:
+                _log_bounce(reading.bounce)
             else:
                 log.info("email.left_out uid=%d why=%s", uid, reading.why or "its sender writes too much")
         at.uid = max(at.uid, *uids)
@@ -238,6 +242,9 @@ class EmailAdapter:
                 files.append((file, await self._outfit.open_file(file)))
             except UserError as error:
                 raise Refused(str(error)) from error
+        thread = await self._thread(person, reply_to)
+        if thread is not None and thread.reply_to and await self._may_have(thread.reply_to):
+            person = thread.reply_to
         letter = Letter(
             sender=self._address,
             name=self._outfit.said("EMAIL_NAME", "Hermes"),
@@ -245,13 +252,21 @@ class EmailAdapter:
             key=key,
             at=self._outfit.clock.now(),
             html=body.text,
-            thread=await self._thread(person, reply_to),
+            thread=thread,
             files=files,
         )
         data = await asyncio.to_thread(compose, letter)
         copy = is_on(self._outfit, "EMAIL_SELF_COPY") and person != self._address
         await self._post.submit(person, data, copy=copy, seconds=self.answer_seconds)
         return Receipt(to=to, ref=message_id(self._address, key))
+
+    async def _may_have(self, address: str) -> bool:
+        """Whether answers may go there: only to somebody who could ask for them. Whoever forges a mail, or
+        sends somebody's again, would get them otherwise."""
+        shown = readable(address)
+        place = Address(platform="email", account=self._outfit.account, chat=address)
+        source = Source(address=place, kind=Kind.PRIVATE, user=shown, user_alt=address)
+        return await self._outfit.welcomes(source)
 
     async def _thread(self, chat: str, reply_to: str | None) -> Thread | None:
         """What the answered mail says; for what is not an answer, the mail that just came from there."""
@@ -406,6 +421,11 @@ class EmailAdapter:
             drop(client)
         how = f"with {self._servers.proof}" if known else "without asking for a password"
         return f"{self._servers.smtp_host} takes mail {how}."
+
+
+def _log_bounce(bounce: Bounce) -> None:
+    what = "email.bounced" if bounce.final else "email.delayed"
+    log.warning("%s to=%s status=%s id=%s why=%s", what, bounce.to, bounce.status, bounce.id, bounce.why)
 
 
 def _trim(known: OrderedDict[str, T], latest: str) -> None:

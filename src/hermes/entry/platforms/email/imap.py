@@ -201,12 +201,17 @@ class Imap:
         return {uid: size for uid, size in found if uid is not None and size is not None}
 
     async def fetch(self, uid: int, what: str = "", most: int = _PIECE) -> Fetched | None:
-        """A mail (or its HEADER), at most so many bytes of it; None if it is gone. It stays unread."""
+        """A mail (or its HEADER), at most so many bytes of it. None if it is gone, or if the server itself
+        cannot read it: others behind it can be read. It stays unread."""
         self._most = most
         try:
-            lines = await self._try(
+            lines = await self._command(
                 f"UID FETCH {uid} (UID RFC822.SIZE INTERNALDATE BODY.PEEK[{what}]<0.{most}>)"
             )
+        except _No as error:
+            if error.code != b"NO" or re.search("UNAVAILABLE|INUSE|LIMIT|AUTHORIZATION", str(error).upper()):
+                raise Unreachable(f"The IMAP server does not do UID FETCH ({error})") from None
+            return None
         finally:
             self._most = _PIECE
         for line in lines:
