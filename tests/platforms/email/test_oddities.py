@@ -14,7 +14,7 @@ from hermes.domain.message import Body, Inbound
 from hermes.domain.outfit import Outfit
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.charsets import decode
-from hermes.entry.platforms.email.convert import Place, Reading, read_mail
+from hermes.entry.platforms.email.convert import Place, Reading, file_in, read_mail
 from hermes.entry.platforms.email.imap import Imap
 from hermes.entry.platforms.email.words import split_quote
 from hermes.testing.platform_suite import Does, Inboxes, running, until
@@ -259,3 +259,45 @@ def test_an_invitation_has_a_name() -> None:
     found = item(raw)
     assert found.text == "Subject: Lunch\n\nYou are invited."
     assert [(one.name, one.mime) for one in found.attachments] == [("invitation.ics", "text/calendar")]
+
+
+# --- winmail.dat ---
+
+
+def _attribute(level: int, what: int, data: bytes) -> bytes:
+    size, check = len(data).to_bytes(4, "little"), (sum(data) & 0xFFFF).to_bytes(2, "little")
+    return bytes([level]) + what.to_bytes(4, "little") + size + data + check
+
+
+def _winmail(*files: tuple[bytes, str, bytes]) -> bytes:
+    """As MS-OXTNEF has it: a short name, a long one among the properties, the contents."""
+    out = (0x223E9F78).to_bytes(4, "little") + b"\x01\x00" + _attribute(1, 0x00089006, b"\x00\x00\x01\x00")
+    for short, long, data in files:
+        name = long.encode("utf-16-le") + b"\0\0"
+        padded = name + bytes(-len(name) % 4)
+        one = b"\x1f\x00\x07\x37" + (1).to_bytes(4, "little") + len(name).to_bytes(4, "little") + padded
+        out += _attribute(2, 0x00069002, b"\x01\x00" + b"\xff" * 4 + bytes(8))
+        out += _attribute(2, 0x00018010, short + b"\0") + _attribute(2, 0x0006800F, data)
+        out += _attribute(2, 0x00069005, (1).to_bytes(4, "little") + one) if long else b""
+    return out
+
+
+def test_files_that_outlook_wrapped() -> None:
+    packed = _winmail((b"PLNE~1.PDF", "Pläne.pdf", b"%PDF-1"), (b"a.txt", "", b"words"))
+    asked = written("ann@example.org", "See the files.")
+    asked.add_attachment(packed, maintype="application", subtype="ms-tnef", filename="winmail.dat")
+    raw = asked.as_bytes()
+    found = item(raw)
+    assert [(one.name, one.mime) for one in found.attachments] == [
+        ("Pläne.pdf", "application/pdf"),
+        ("a.txt", "text/plain"),
+    ]
+    assert [file_in(raw, number) for number in range(3)] == [b"%PDF-1", b"words", None]
+
+
+@pytest.mark.parametrize("cut", [0, 3, 6, 20, 60, 90])
+def test_a_wrapping_that_is_broken_is_a_file_itself_or_less(cut: int) -> None:
+    packed = _winmail((b"a.txt", "", b"words"))
+    asked = written("ann@example.org", "See the file.")
+    asked.add_attachment(packed[:cut], maintype="application", subtype="ms-tnef", filename="winmail.dat")
+    assert [one.name for one in item(asked.as_bytes()).attachments] in (["winmail.dat"], ["a.txt"])

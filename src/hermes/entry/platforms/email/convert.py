@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,6 +14,7 @@ from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
 from email.utils import getaddresses
+from mimetypes import guess_type
 from typing import TypeAlias, TypeVar
 
 from hermes.domain.address import Address, Kind, Source
@@ -22,6 +24,7 @@ from hermes.domain.text import one_line, size_told, storable
 from hermes.entry.platforms.email.addresses import canonical, readable
 from hermes.entry.platforms.email.charsets import charset_in_page, decode
 from hermes.entry.platforms.email.reports import OURS, Bounce, bounce_of
+from hermes.entry.platforms.email.winmail import unpack
 from hermes.entry.platforms.email.words import html_to_text, split_quote, unflowed, without_signature
 
 Mail: TypeAlias = "Message[str, str]"
@@ -40,6 +43,7 @@ _ANSWER_PREFIX = re.compile(
     r"^\s*(?:(?:re|aw|sv|vs|antw|odp|回复|答复)\s*(?:\[\d+\])?\s?[:：]\s*)+", re.IGNORECASE
 )
 _NAMELESS = {"message/rfc822": "mail.eml", "text/calendar": "invitation.ics", "text/vcard": "contact.vcf"}
+_WRAPPINGS = ("application/ms-tnef", "application/vnd.ms-tnef")
 _SIGNATURES = ("application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature")
 _BAD = (LookupError, ValueError, TypeError, AttributeError, MessageError, RecursionError, AssertionError)
 """What the standard library is known to raise for headers and bodies that nobody should write."""
@@ -359,7 +363,11 @@ class _Body:
         if kind.startswith("multipart/"):
             # It says that it has parts, and has none: what is there is text.
             return _text(part, "text/plain"), True
-        if kind not in _SIGNATURES and len(self.files) < _MOST_FILES:
+        wrapped = unpack(_bytes(part)) if kind in _WRAPPINGS or name.lower() == "winmail.dat" else []
+        for inner, data in wrapped:
+            mime = guess_type(inner)[0] or "application/octet-stream"
+            self._add(_wrapped(mime, data), mime, inner)
+        if not wrapped and kind not in _SIGNATURES:
             self._add(part, kind, name)
         return "", False
 
@@ -373,6 +381,8 @@ class _Body:
         return "\n\n".join(text for text, _ in children if text.strip()), any(plain for _, plain in children)
 
     def _add(self, part: Mail, kind: str, name: str) -> None:
+        if len(self.files) >= _MOST_FILES:
+            return
         name = one_line(name.replace("\\", "/").rpartition("/")[2], 200) or (_NAMELESS.get(kind, ""))
         self.parts.append(part)
         self.files.append(
@@ -383,6 +393,14 @@ class _Body:
                 mime=storable(kind),
             )
         )
+
+
+def _wrapped(mime: str, data: bytes) -> Mail:
+    part: Mail = Message()
+    part["Content-Type"] = mime
+    part["Content-Transfer-Encoding"] = "base64"
+    part.set_payload(b64encode(data).decode("ascii"))
+    return part
 
 
 def file_in(raw: bytes, number: int) -> bytes | None:
