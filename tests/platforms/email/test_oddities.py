@@ -148,20 +148,23 @@ class _Choosy(EmailAdapter):
 
 
 @pytest.mark.parametrize(
-    ("wished", "to"),
+    ("wished", "proved", "to"),
     [
-        ("Bob <bob@example.com>", "bob@example.com"),
-        ("eve@example.com", "ann@example.org"),
-        ("bob@example.com, eve@example.com", "ann@example.org"),
-        ("not an address", "ann@example.org"),
+        ("Bob <bob@example.com>", True, "bob@example.com"),
+        ("Bob <bob@example.com>", False, "ann@example.org"),
+        ("eve@example.com", True, "ann@example.org"),
+        ("bob@example.com, eve@example.com", True, "ann@example.org"),
+        ("not an address", True, "ann@example.org"),
     ],
 )
-async def test_answers_go_where_they_are_wanted_if_that_one_may_ask(wished: str, to: str) -> None:
+async def test_answers_go_where_they_are_wanted_if_that_one_may_ask(
+    wished: str, proved: bool, to: str
+) -> None:
     async with EmailBed() as bed:
+        bed.said["EMAIL_AUTHSERV"] = "mx.example.net" if proved else ""
         asked = written(bed.chat.chat, "Shall we?", subject="Lunch")
-        del asked["Reply-To"]
-        asked.policy = asked.policy.clone(raise_on_defect=False)
         asked["Reply-To"] = wished
+        asked["Authentication-Results"] = "mx.example.net; dmarc=pass header.from=example.org"
         inboxes = Inboxes()
         async with running(bed.connect(), inboxes.accept, None):
             await bed.put(asked)

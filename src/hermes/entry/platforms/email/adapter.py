@@ -183,11 +183,10 @@ class EmailAdapter:
     async def _read(self, imap: Imap, uid: int, size: int, validity: int) -> Reading | None:
         now = self._outfit.clock.now()
         if size > _THREADED:
+            # A copy of our own needs no more than its head.
             head = await imap.fetch(uid, "HEADER", _HEADERS)
-            if (
-                head is not None
-                and (known := read_mail(head.body, self._me, Place(arrived=head.arrived or now))).own
-            ):
+            known = None if head is None else read_mail(head.body, self._me, Place(arrived=now))
+            if known is not None and known.own:
                 return known
         found = await imap.fetch(uid, "", LARGEST if size <= LARGEST else _BEGINNING)
         if found is None:
@@ -261,8 +260,10 @@ class EmailAdapter:
         return Receipt(to=to, ref=message_id(self._address, key))
 
     async def _may_have(self, address: str) -> bool:
-        """Whether answers may go there: only to somebody who could ask for them. Whoever forges a mail, or
-        sends somebody's again, would get them otherwise."""
+        """Whether answers may go there: only if the wish is proved to be the sender's, and to somebody who
+        could ask for them. Whoever forges a mail, or sends somebody's again, would get them otherwise."""
+        if not self._me.authserv:
+            return False
         shown = readable(address)
         place = Address(platform="email", account=self._outfit.account, chat=address)
         source = Source(address=place, kind=Kind.PRIVATE, user=shown, user_alt=address)
