@@ -84,6 +84,7 @@ async def test_silence_denies_and_a_late_click_after_a_crash_is_told_so(tmp_path
     chat = journey(tmp_path, kind)
     async with chat:
         await asked(chat, "x")
+        late = button(chat.world, "May I do x?", "once") if kind == "edits" else ""
         await chat.abandon()
     clock = chat.clock
     assert isinstance(clock, FakeClock)
@@ -91,7 +92,8 @@ async def test_silence_denies_and_a_late_click_after_a_crash_is_told_so(tmp_path
     async with replace(chat) as chat:
         await chat.until_seen("answer to do x")
         if kind == "edits":
-            chat.world.write("", button=button(chat.world, "May I do x?", "once"))
+            await chat.until_seen("⌛ Nobody answered in time.")
+            chat.world.write("", button=late)  # a screen that was not drawn anew
             await chat.until_seen("Too late: nobody answered in time, so it was denied.")
         else:
             chat.world.write("/approve")

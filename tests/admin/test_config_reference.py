@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from hermes.admin.reference import settings_page
 from hermes.domain.settings import HostedAgent, PlatformSettings, RouteMatch, Settings
 from hermes.state.setting_reader import known_keys
 from hermes.state.setting_values import sections
+from tests.admin.reference import settings_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 

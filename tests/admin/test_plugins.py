@@ -10,7 +10,7 @@ import pytest
 
 from hermes import plugins
 from hermes.app import Given
-from hermes.app.accounts import is_enabled, missing_settings
+from hermes.app.accounts import Declared
 from hermes.domain.errors import UserError
 from hermes.state.settings import load_settings
 
@@ -96,8 +96,9 @@ def test_a_platform_is_used_when_its_credentials_are_there(
     home.mkdir()
     (home / "config.yaml").write_text(config)
     loaded = load_settings(home, environ, platforms=["alpha"])
-    assert is_enabled(alpha, loaded) is enabled
-    assert (missing_settings(alpha, loaded) == []) is ("123456" in config + str(environ))
+    declared = Declared(manifest=alpha, loaded=loaded)
+    assert declared.enabled is enabled
+    assert (declared.missing == []) is ("123456" in config + str(environ))
 
 
 def test_nothing_is_given_by_default() -> None:

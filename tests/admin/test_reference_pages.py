@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes import cli
-from hermes.admin import reference
+from tests.admin import reference
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 PAGES = {

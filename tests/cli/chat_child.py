@@ -33,8 +33,10 @@ COUNTED = 30
 class WordModel:
     """The provider port; a function of the transcript, so that a killed process goes on as it would have."""
 
-    def __init__(self, pause: float) -> None:
+    def __init__(self, pause: float, hold: Path) -> None:
         self._pause = pause
+        self._hold = hold
+        """While there is such a file, counting stands still at ten."""
 
     async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         place = max(at for at, entry in enumerate(request.entries) if isinstance(entry.record, UserSaid))
@@ -53,6 +55,8 @@ class WordModel:
             yield TextDelta(text=piece + " ")
             if word == "count":
                 await asyncio.sleep(self._pause)
+            while piece == "10" and self._hold.exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
         yield ModelEnd(calls=calls, model="words")
 
     def _calls(self, word: str, rest: str) -> tuple[ToolCall, ...]:
@@ -86,7 +90,7 @@ def world(home: Path) -> Given:
             await asyncio.sleep(60.0)
 
     return Given(
-        provider=WordModel(float(os.environ.get("PAUSE", "0.03"))),
+        provider=WordModel(float(os.environ.get("PAUSE", "0.03")), home / "hold"),
         tools=world_tools(act),
         platforms={},
         workspace=home,

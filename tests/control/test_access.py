@@ -184,6 +184,30 @@ TABLE: dict[str, Row] = {
     "no mention needed": Row(group(), opened(), ALLOWED, "allows everybody"),
     "platform wants its name": Row(group(able=NAMED), opened(), AWAY, "nobody spoke to us"),
     "operator wants no name": Row(group(able=NAMED), opened(require_mention=False), ALLOWED, "everybody"),
+    "other bot": Row(group(for_others=True), opened(), AWAY, "it calls another bot by name"),
+    "other bot, a reply": Row(
+        group(for_others=True, replied=True),
+        opened(require_mention=True),
+        AWAY,
+        "it calls another bot by name",
+    ),
+    "other bot, not exclusive": Row(
+        group(for_others=True), opened(exclusive_bot_mentions=False), ALLOWED, "everybody"
+    ),
+    "other bot, alone": Row(private(for_others=True), opened(), ALLOWED, "everybody"),
+    "guest, mentioned": Row(
+        group(mentioned=True), opened(allowed_chats=("other",), guest_mode=True), ALLOWED, "everybody"
+    ),
+    "guest, replied": Row(
+        group(replied=True),
+        opened(allowed_chats=("other",), guest_mode=True),
+        AWAY,
+        "this chat is not listed",
+    ),
+    "guest, a stranger": Row(
+        group(mentioned=True), block(allowed_chats=("other",), guest_mode=True), DENIED, "on no list"
+    ),
+    "no guest": Row(group(mentioned=True), opened(allowed_chats=("other",)), AWAY, "this chat is not listed"),
     "mention wanted": Row(group(), opened(require_mention=True), AWAY, "nobody spoke to us"),
     "mentioned": Row(group(mentioned=True), opened(require_mention=True), ALLOWED, "everybody"),
     "replied": Row(group(replied=True), opened(require_mention=True), ALLOWED, "everybody"),

@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from hermes.control.hook_context import about_chat, about_source
 from hermes.control.hooks import MOST_WAITING, OPEN_SECONDS, Decision, Hooks
+from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import Heard, Hook
+from hermes.domain.ids import MAIN_AGENT
 from hermes.testing.clock import FakeClock
 
 
@@ -157,3 +160,11 @@ async def test_failures_count_only_in_a_row() -> None:
 async def test_the_choice_of_an_agent(first: object, second: object, chosen: str | None) -> None:
     hooks = made(Scripted({"a": first, "b": second}), a="select_agent", b="select_agent")
     assert await hooks.choose({}) == chosen
+
+
+def test_a_hook_is_told_by_which_account_somebody_wrote() -> None:
+    address = Address(platform="telegram", account="work", chat="1")
+    source = Source(address=address, kind=Kind.PRIVATE, user="7")
+    told = about_chat(source, MAIN_AGENT)
+    assert (told["platform"], told["account"], told["chat_type"]) == ("telegram", "work", "dm")
+    assert about_source(None, MAIN_AGENT)["account"] == ""

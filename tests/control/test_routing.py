@@ -79,10 +79,13 @@ async def test_the_hook_is_asked_after_the_routes_and_before_the_default() -> No
         (Settings(allowed_users=("alt1",)), True),
         (Settings(allowed_users=("someone",)), False),
         (Settings(allow_all_users=True), True),
-        (Settings(platforms={"discord": PlatformSettings(allowed_users=("u1",))}), True),
-        (Settings(platforms={"discord": PlatformSettings(allowed_users=("x",))}), False),
-        (Settings(platforms={"telegram": PlatformSettings(allow_all_users=True)}), False),
-        (Settings(platforms={"discord": PlatformSettings(allow_all_users=True)}), True),
+        (Settings(platforms={"discord@work": PlatformSettings(allowed_users=("u1",))}), True),
+        (Settings(platforms={"discord@work": PlatformSettings(allowed_users=("x",))}), False),
+        (Settings(platforms={"telegram@work": PlatformSettings(allow_all_users=True)}), False),
+        (Settings(platforms={"discord@work": PlatformSettings(allow_all_users=True)}), True),
+        # What is said for one account counts for no other.
+        (Settings(platforms={"discord": PlatformSettings(allow_all_users=True)}), False),
+        (Settings(platforms={"discord@home": PlatformSettings(allowed_users=("u1",))}), False),
     ],
 )
 def test_access_denies_unless_somebody_allowed_it(settings: Settings, allowed: bool) -> None:

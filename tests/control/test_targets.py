@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from hermes.control.targets import Known, resolve_targets, with_aliases
+from hermes.control.job_targets import named_targets
+from hermes.control.targets import Known, home_channel, home_channels, resolve_targets, with_aliases
 from hermes.domain.address import Address
 from hermes.domain.directory import Channel
 from hermes.domain.errors import UserError
+from hermes.domain.settings import PlatformSettings, Settings
+from hermes.state.sqlite import SqliteStore
 
 
 def channel(address: str, name: str, guild: str = "") -> Channel:
@@ -110,3 +114,35 @@ def test_a_file_names_chats_over_what_was_seen() -> None:
     )
     with pytest.raises(UserError):
         resolve_targets("telegram:ann", known)
+
+
+async def test_the_home_channel_of_each_account(tmp_path: Path) -> None:
+    settings = Settings(
+        platforms={
+            "telegram": PlatformSettings(home_channel="1"),
+            "telegram@work": PlatformSettings(home_channel="2", home_thread="7"),
+            "matrix@work": PlatformSettings(home_channel="!room:example.org"),
+            "slack@work": PlatformSettings(home_channel="telegram@work:9"),
+        }
+    )
+    async with SqliteStore(tmp_path / "state.db") as store:
+        homes = await store.read(lambda tx: home_channels(tx, settings))
+        near = Address(platform="matrix", account="other", chat="x")
+        assert await store.read(lambda tx: home_channel(tx, settings, near)) is None
+        near = replace(near, platform="telegram")
+        assert await store.read(lambda tx: home_channel(tx, settings, near)) == homes["telegram"]
+    assert {name: str(home) for name, home in homes.items()} == {
+        "telegram": "telegram:1",
+        "telegram@work": "telegram@work:2:7",
+        "matrix@work": "matrix@work:!room%3Aexample.org",
+        "slack@work": "telegram@work:9",
+    }
+
+
+async def test_a_job_may_name_an_account_of_which_only_the_token_was_told(tmp_path: Path) -> None:
+    targets = named_targets(dict, ("telegram", "telegram@work"))
+    async with SqliteStore(tmp_path / "state.db") as store:
+        found = await store.read(lambda tx: targets(tx, "telegram@work:7", None, Settings()))
+        assert [str(to) for to in found] == ["telegram@work:7"]
+        with pytest.raises(UserError, match="There is no platform “telegram@shop”"):
+            await store.read(lambda tx: targets(tx, "telegram@shop:7", None, Settings()))

@@ -98,12 +98,14 @@ async def test_a_conversation_goes_to_a_thread_and_comes_back(tmp_path: Path) ->
         assert (await spoken(chat, turn.session))[-1] == "here again"
 
 
-async def test_without_threads_it_goes_to_the_home_channel(tmp_path: Path) -> None:
-    async with journey(tmp_path, kind="plain") as chat:
+@pytest.mark.parametrize("account", ["fake", "fake@work"])
+async def test_without_threads_it_goes_to_the_home_channel(tmp_path: Path, account: str) -> None:
+    settings = open_settings(platforms={account: owned()})
+    async with journey(tmp_path, kind="plain", account=account, settings=settings) as chat:
         await set_home(chat)
         terminal = Terminal(chat)
         turn = await terminal.say("plan the garden")
-        assert "goes on in fake:9." in (await terminal.command("/handoff fake")).text
+        assert f"goes on in {account}:9." in (await terminal.command(f"/handoff {account}")).text
         await chat.until_seen("A conversation comes over from the terminal. /resume", "handed over", chat="9")
         chat.world.write("go on", chat="9", user="ann")
         await chat.until_seen("go on", chat="9")

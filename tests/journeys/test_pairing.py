@@ -410,7 +410,7 @@ async def test_ten_thousand_guesses_let_nobody_in(desk: Desk) -> None:
 async def test_requests_and_invitations_are_cleared(desk: Desk) -> None:
     code, invited = await desk.code("ann"), await desk.invites()
     await desk.code("bob", platform="slack")
-    assert await desk.store.write(lambda tx: clear_pending(tx, "fake")) == 2
+    assert await desk.store.write(lambda tx: clear_pending(tx, FAKE)) == 2
     assert await desk.approves(code) is None
     assert await desk.asks("eve", invited, offer=False) != "Paired! You can talk to me now."
     assert await desk.store.write(lambda tx: clear_pending(tx)) == 1

@@ -29,19 +29,25 @@ def slow_at_first(lives: list[int]) -> Callable[[ModelRequest], Say]:
     return script
 
 
-def settings(**changes: object) -> Settings:
+def settings(account: str = "fake", **changes: object) -> Settings:
     queue = DisplaySettings(busy_input_mode=BusyMode.QUEUE)
-    return open_settings(platforms={"fake": OWNER}, display=queue, **changes)
+    return open_settings(platforms={account: OWNER}, display=queue, **changes)
 
 
-@pytest.mark.parametrize("kind", ["edits", "plain"])
-async def test_a_restart_from_a_chat(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "account"), [("edits", "fake"), ("plain", "fake"), ("plain", "fake@work")])
+async def test_a_restart_from_a_chat(tmp_path: Path, kind: str, account: str) -> None:
     world, lives, asked = World(), [1], asyncio.Event()
 
     def life() -> Journey:
         script = slow_at_first(lives)
         return Journey(
-            folder=tmp_path, world=world, kind=kind, script=script, settings=settings(), restart=asked.set
+            folder=tmp_path,
+            world=world,
+            kind=kind,
+            account=account,
+            script=script,
+            settings=settings(account),
+            restart=asked.set,
         )
 
     async with life() as chat:

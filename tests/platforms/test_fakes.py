@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.address import Address
+from hermes.domain.address import Address, spell_platform
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Inbound
@@ -57,7 +57,7 @@ class WorldBed(Testbed):
     async def close(self) -> None: ...
 
     def connect(self) -> Platform:
-        return fake_platform(self.kind, self.world)
+        return fake_platform(self.kind, self.world, spell_platform("fake", self.account))
 
     def chats(self, count: int) -> list[Address]:
         return [Address(platform="fake", chat=str(number + 1)) for number in range(count)]
@@ -188,6 +188,7 @@ Muddled.exempt = {}
     [
         ("check_stores_before_it_acknowledges", Bad, AssertionError, "before it was stored"),
         ("check_declared_abilities_are_there", Boasting, AssertionError, "edits is declared True"),
+        ("check_keeps_to_its_account", Bad, AssertionError, "came from the account default"),
         ("check_errors_are_translated", Muddled, AssertionError, "became Refused"),
         ("check_malformed_payloads_are_left_out", Muddled, (KeyError, TypeError, AssertionError), ".*"),
     ],

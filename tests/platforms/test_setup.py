@@ -123,6 +123,18 @@ def test_the_platform_can_be_chosen(answer: Answer) -> None:
     assert "Which one?" in told and "Alpha is set up" in told
 
 
+def test_a_further_account_is_set_up_by_itself(answer: Answer) -> None:
+    answer(TOKEN, "", "8443", "501")
+    told, home = answer("123456789:wrong", "", "", "", TOKEN, "", "", "502", words=("telegram@work",))
+    assert "TELEGRAM_BOT_TOKEN__WORK:" in told and "Alpha (work) is set up" in told
+    assert "✗ Alpha does not know this token (TELEGRAM_BOT_TOKEN__WORK)" in told
+    loaded = load_settings(home, {})
+    assert loaded.settings.platforms["telegram"].allowed_users == ("501",)
+    assert loaded.settings.platforms["telegram@work"].allowed_users == ("502",)
+    assert loaded.find("telegram@work", "TELEGRAM_WEBHOOK_PORT") is None
+    assert loaded.problems == ()
+
+
 def test_without_a_terminal_the_commands_are_named(answer: Answer) -> None:
     with pytest.raises(UserError, match="hermes config set TELEGRAM_BOT_TOKEN") as told:
         answer(terminal=False)

@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from hermes.admin.config import run as run_config
-from hermes.app.accounts import is_enabled
+from hermes.app.accounts import Declared
 from hermes.control.courier import Letter
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable
@@ -302,8 +302,8 @@ def test_targets_in_the_settings_enable_it_and_are_checked(tmp_path: Path) -> No
     config.write_text("platforms: {webhook: {targets: {ops: {url: 'https://a.example/in'}}}}\n")
     config.chmod(0o600)
     loaded = load_settings(tmp_path, {})
-    assert is_enabled(MANIFEST, loaded)
-    assert not is_enabled(MANIFEST, load_settings(tmp_path / "other", {}))
+    assert Declared(manifest=MANIFEST, loaded=loaded).enabled
+    assert not Declared(manifest=MANIFEST, loaded=load_settings(tmp_path / "other", {})).enabled
     out, err = io.StringIO(), io.StringIO()
     assert run_config(["check"], tmp_path, {}, out, err) != 0
     assert "platforms.webhook.targets.ops: it has no secret" in out.getvalue()

@@ -123,7 +123,7 @@ def test_what_is_tested_is_what_runs() -> None:
     assert not different, f"the two locks differ in {different}: run tools/lock"
 
 
-@pytest.mark.parametrize("folder", ["node", "slack", "mattermost"])
+@pytest.mark.parametrize("folder", ["node", "slack", "mattermost", "discord"])
 def test_the_locks_of_node_name_no_place_and_pin_by_hash(folder: str) -> None:
     packages = json.loads((ROOT / "tests/foreign" / folder / "package-lock.json").read_text())["packages"]
     installed = [told for place, told in packages.items() if place]

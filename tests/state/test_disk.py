@@ -7,6 +7,7 @@ import asyncio
 import errno
 import subprocess
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -189,23 +190,22 @@ async def test_trouble_is_forgotten_without_anybody_asking(tmp_path: Path) -> No
 # --- a file that another process holds ---
 
 HOLD = """
-import sys, time, apsw
+import sys, apsw
 connection = apsw.Connection(sys.argv[1])
 connection.execute("BEGIN IMMEDIATE")
 print("held", flush=True)
-time.sleep(float(sys.argv[2]))
+sys.stdin.read()
 """
 
 
 async def test_a_held_file_loses_nothing(tmp_path: Path, full: bool) -> None:
     path = tmp_path / "state.db"
-    busy_ms, held = (5000, 6.5) if full else (200, 1.0)
-    async with SqliteStore(path, StoreOptions(busy_ms=busy_ms)) as store:
+    async with SqliteStore(path, StoreOptions(busy_ms=5000 if full else 200)) as store:
         await store.write(add_talk)
         holder = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", HOLD, str(path), str(held), stdout=asyncio.subprocess.PIPE
+            sys.executable, "-c", HOLD, str(path), stdin=PIPE, stdout=PIPE
         )
-        assert holder.stdout is not None
+        assert holder.stdout is not None and holder.stdin is not None
         await holder.stdout.readline()
         accepting = [
             asyncio.create_task(store.write(partial(_accept, f"d{number}"), first=True))
@@ -216,6 +216,7 @@ async def test_a_held_file_loses_nothing(tmp_path: Path, full: bool) -> None:
         accepted = await asyncio.gather(*accepting, return_exceptions=True)
         assert all(result == 1 or isinstance(result, Unreachable) for result in accepted)
         assert any(isinstance(result, Unreachable) for result in accepted)
+        holder.stdin.close()
         assert await asyncio.gather(*working) == list(range(1, 100))
         assert await holder.wait() == 0
         await _accepts_again(store)

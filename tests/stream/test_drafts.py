@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes.domain.address import Kind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings import StreamingSettings
 from hermes.stream.drafts import (
@@ -186,12 +187,35 @@ def test_floods_double_the_interval_and_the_third_ends_the_draft() -> None:
 
 def test_the_platform_sets_the_floor() -> None:
     wishes = StreamingSettings()
-    slow = draft_pace(wishes, Capabilities(edit_interval=1.5))
-    fast = draft_pace(wishes, Capabilities(edit_interval=0.1))
+    slow = draft_pace(wishes, Capabilities(edit_interval=1.5), Kind.PRIVATE)
+    fast = draft_pace(wishes, Capabilities(edit_interval=0.1), Kind.PRIVATE)
     assert slow is not None and fast is not None
     assert (slow.interval, fast.interval, fast.threshold, fast.cursor) == (1.5, 0.8, 24, " ▉")
-    assert draft_pace(wishes, Capabilities()) is None
-    assert draft_pace(StreamingSettings(enabled=False), Capabilities(edit_interval=1.0)) is None
+    crowd = Capabilities(edit_interval=1.0, group_edit_interval=3.0)
+    paces = [draft_pace(wishes, crowd, kind) for kind in (Kind.PRIVATE, Kind.GROUP, Kind.THREAD)]
+    assert [pace.interval for pace in paces if pace is not None] == [1.0, 3.0, 3.0]
+    assert draft_pace(wishes, Capabilities(), Kind.PRIVATE) is None
+    for quiet in (StreamingSettings(enabled=False), StreamingSettings(transport="off")):
+        assert draft_pace(quiet, Capabilities(edit_interval=1.0), Kind.PRIVATE) is None
+
+
+def test_a_preview_is_kept_in_private_chats_where_it_is_wanted() -> None:
+    able = Capabilities(edit_interval=1.0, preview_seconds=20.0)
+    kept = {
+        (transport, kind): pace.keep
+        for transport in ("edit", "draft", "auto")
+        for kind in (Kind.PRIVATE, Kind.GROUP)
+        if (pace := draft_pace(StreamingSettings(transport=transport), able, kind)) is not None
+    }
+    assert [where for where, keep in kept.items() if keep] == [
+        ("draft", Kind.PRIVATE),
+        ("auto", Kind.PRIVATE),
+    ]
+    pace = DraftPace(1.0, 1, "", 20.0)
+    pace.shown(5.0, "Hello")
+    assert (pace.wait(6.0, "Hello"), pace.wait(6.0, "Hello you")) == (19.0, 0.0)
+    pace.keep = 0.0
+    assert pace.wait(6.0, "Hello") is None
 
 
 GROWTH = st.lists(

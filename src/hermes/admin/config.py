@@ -153,7 +153,7 @@ def _set(home: Path, environ: Mapping[str, str], key: str, value: str, out: Text
 
 
 def _check(loaded: Loaded, out: TextIO) -> int:
-    found = [*map(str, loaded.problems), *_webhook_problems(loaded)]
+    found = [*map(str, loaded.problems), *_webhook_problems(loaded), *_account_problems(loaded)]
     for problem in found:
         out.write(loaded.secrets.redact(showable(problem)) + "\n")
     for note in loaded.notes:
@@ -162,6 +162,14 @@ def _check(loaded: Loaded, out: TextIO) -> int:
         return PROBLEMS
     out.write("config ok\n")
     return OK
+
+
+def _account_problems(loaded: Loaded) -> list[str]:
+    from hermes.app.accounts import ONE_EACH, declared_accounts, same_credentials
+
+    enabled = [one for one in declared_accounts(platform_manifests(), loaded) if one.enabled]
+    doubles = same_credentials(enabled).items()
+    return [f"{name} has the same credential as {first}. {ONE_EACH}" for name, first in doubles]
 
 
 def _webhook_problems(loaded: Loaded) -> list[str]:

@@ -1,64 +1,35 @@
-"""`hermes cron`: jobs of a home. A running gateway is asked through its socket, by the same requests as over
-HTTP; where none runs, the same operations work on the store itself."""
+"""`hermes cron`: the jobs of a home, and running what is due without a gateway."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from types import NoneType
+from typing import Any
 
-from hermes.admin.gateway import hold_home, home_holder, logging_on, loop_factory, on_store
-from hermes.admin.output import Console
-from hermes.admin.sessions import agents_of
-from hermes.app.jobs import HomeJobs, wish_of
-from hermes.control.job_targets import named_targets
-from hermes.control.job_words import job_facts, run_facts
-from hermes.control.jobs import JobDesk
-from hermes.domain.clock import SystemClock, zone_named
+from hermes.admin.gateway import hold_home, home_holder, logging_on, loop_factory
+from hermes.admin.home import Place, agents_of, open_home
+from hermes.admin.output import Commands, Console
+from hermes.control.jobs import JobWish
+from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
-from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.text import one_line
-from hermes.state.aliases import ChannelAliases
-from hermes.state.profiles import agent_home, prepare_home
-from hermes.state.settings import Loaded, load_settings
-from hermes.state.sqlite import SqliteStore
+from hermes.state.profiles import prepare_home
 
 Facts = dict[str, Any]
-T = TypeVar("T")
 _PATIENCE = 600.0
-_FIELDS = [
-    "schedule",
-    "prompt",
-    "name",
-    "deliver",
-    "repeat",
-    "catch_up",
-    "script",
-    "no_agent",
-    "context_from",
-    "model",
-    "toolsets",
-    "workdir",
-    "skills",
-    "attach_to_session",
-]
 
 
 # --- the command line ------------------------------------------------------------------------------
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name: str, told: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=told, description=told)
-
-    listed = command("list", "List the jobs that will run.")
+    command = Commands(parser).add
+    listed = command("list", "List the jobs that will run.", json=True)
     listed.add_argument("--all", action="store_true", help="the paused and the completed ones too")
-    listed.add_argument("--json", action="store_true", help="print JSON")
     made = command("create", "Make a job.")
     made.add_argument("schedule", help="30m, 'every 2h', '0 9 * * MON-FRI' or 2026-05-01T09:00")
     made.add_argument("prompt", nargs="?", help="what the agent is to do")
@@ -72,10 +43,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for name, told in _ACTS.items():
         command(name, told[0]).add_argument("job", help="its id or name")
     command("status", "Whether anything runs the jobs, and what comes next.")
-    ran = command("runs", "What became of the runs.")
+    ran = command("runs", "What became of the runs.", json=True)
     ran.add_argument("job", nargs="?", default="", help="only of this job")
     ran.add_argument("-n", "--limit", type=int, default=20, metavar="N", help="how many (20)")
-    ran.add_argument("--json", action="store_true", help="print JSON")
     command("tick", "Run what is due now, wait for it, and leave. For homes without a gateway.")
 
 
@@ -90,7 +60,9 @@ _ACTS = {
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="what it is called")
     parser.add_argument("--deliver", metavar="WHERE", help="origin, local, a platform, or platform:chat")
-    parser.add_argument("--repeat", type=int, metavar="N", help="how often in all (0 = for ever)")
+    parser.add_argument(
+        "--repeat", dest="times", type=int, metavar="N", help="how often in all (0 = for ever)"
+    )
     parser.add_argument("--catch-up", choices=("once", "skip", "all"), help="what to do with missed times")
     parser.add_argument(
         "--skill", dest="skills", action="append", metavar="NAME", help="a skill (repeatable)"
@@ -114,226 +86,45 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    prepare_home(home)
-    loaded = load_settings(home, environ)
-    place = Place(home=home, environ=environ, loaded=loaded)
     if asked.command == "tick":
-        return _tick(place, asked, console)
-    if asked.command == "status":
-        return _status(place, console)
-    place.ask(lambda jobs: _perform(jobs, asked, console))
+        return _tick(asked, home, environ, console)
+    place = open_home(home, environ, "hermes cron", creating=True)
+    if asked.command == "runs":
+        job = _pick(place, asked.job)["id"] if asked.job else ""
+        _print_runs(place.get("/control/runs", list[Facts], job=job, limit=asked.limit), asked, console)
+    elif asked.command in _ACTS:
+        job = _pick(place, asked.job)
+        place.post("/control/jobs/act", NoneType, {"job": job["id"], "act": asked.command})
+        console.line(f"{_ACTS[asked.command][1]}: “{job['name']}”.")
+    else:
+        _COMMANDS[asked.command](asked, place, console)
     return 0
-
-
-# --- who is asked ----------------------------------------------------------------------------------
-
-
-class Asking(Protocol):
-    """Jobs as facts, wherever they are kept."""
-
-    async def all(self) -> list[Facts]: ...
-
-    async def create(self, agent: str, fields: Facts) -> Facts: ...
-
-    async def update(self, job: str, fields: Facts) -> Facts: ...
-
-    async def act(self, job: str, action: str) -> None: ...
-
-    async def runs(self, job: str, limit: int) -> list[Facts]: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A home, and how its jobs are reached."""
-
-    home: Path
-    environ: Mapping[str, str]
-    loaded: Loaded
-
-    @property
-    def is_served(self) -> bool:
-        return home_holder(self.home) is not None
-
-    def ask(self, work: Callable[[Asking], Awaitable[T]]) -> T:
-        if self.is_served:
-            return asyncio.run(self._ask_gateway(work))
-
-        async def ask(store: SqliteStore) -> T:
-            return await work(Stored(place=self, store=store))
-
-        _make_store(self.home)
-        kept: list[T] = []
-
-        async def keep(store: SqliteStore) -> None:
-            kept.append(await ask(store))
-
-        on_store(self.home, "hermes cron", keep)
-        return kept[0]
-
-    async def _ask_gateway(self, work: Callable[[Asking], Awaitable[T]]) -> T:
-        import aiohttp
-
-        from hermes.admin.running import find_running
-
-        running = find_running(self.home, self.environ)
-        if running is None:
-            raise UserError(f"The gateway on {self.home} has just gone.", hint="Try again.")
-        path = running.socket
-        try:
-            async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as http:
-                return await work(Served(http=http))
-        except aiohttp.ClientConnectionError as error:
-            raise UserError(
-                f"The gateway on {self.home} does not answer on its socket.", hint="Try again in a moment."
-            ) from error
-
-    def desk(self, store: SqliteStore, agent: AgentId) -> JobDesk:
-        settings = self.loaded.settings
-        home = agent_home(self.home, agent, settings)
-        return JobDesk(
-            agent=agent,
-            store=store.scoped(agent),
-            clock=SystemClock(),
-            zone=zone_named(settings.timezone),
-            settings=settings,
-            world=HomeJobs(home, self.environ, None),
-            targets=named_targets(ChannelAliases(self.home).read),
-        )
-
-
-def _make_store(home: Path) -> None:
-    """A home that nothing ever ran on gets its database now."""
-    from hermes.state.profiles import DATABASE_FILE
-
-    async def make() -> None:
-        async with SqliteStore(home / DATABASE_FILE):
-            pass
-
-    if not (home / DATABASE_FILE).exists():
-        with hold_home(home, "hermes cron"):
-            asyncio.run(make())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """The jobs of a home that no gateway has."""
-
-    place: Place
-    store: SqliteStore
-
-    @property
-    def _desks(self) -> list[JobDesk]:
-        return [self.place.desk(self.store, agent) for agent in agents_of(self.place.loaded.settings)]
-
-    async def all(self) -> list[Facts]:
-        return [job_facts(job, desk.zone) for desk in self._desks for job in await desk.all()]
-
-    async def create(self, agent: str, fields: Facts) -> Facts:
-        wanted = agent or MAIN_AGENT
-        desk = next((desk for desk in self._desks if desk.agent == wanted), None)
-        if desk is None:
-            raise UserError(f"There is no agent “{one_line(wanted, 60)}”.")
-        return job_facts(await desk.create(wish_of(fields), None), desk.zone)
-
-    async def update(self, job: str, fields: Facts) -> Facts:
-        desk = await self._desk_of(job)
-        return job_facts(await desk.update(job, wish_of(fields)), desk.zone)
-
-    async def act(self, job: str, action: str) -> None:
-        desk = await self._desk_of(job)
-        acts = {"pause": desk.pause, "resume": desk.resume, "run": desk.run, "remove": desk.remove}
-        await acts[action](job)
-
-    async def runs(self, job: str, limit: int) -> list[Facts]:
-        desks = [await self._desk_of(job)] if job else self._desks
-        return [run_facts(run, desk.zone) for desk in desks for run in await desk.runs(job, limit)]
-
-    async def _desk_of(self, job: str) -> JobDesk:
-        for desk in self._desks:
-            if any(one.id == job for one in await desk.all()):
-                return desk
-        raise UserError(f"There is no job “{one_line(job, 60)}” any more.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """The jobs of a running gateway, asked for through its socket."""
-
-    http: Any
-
-    async def all(self) -> list[Facts]:
-        jobs: list[Facts] = (await self._ask("GET", "/api/jobs?include_disabled=true"))["jobs"]
-        return jobs
-
-    async def create(self, agent: str, fields: Facts) -> Facts:
-        body = {**_body(fields), **({"agent": agent} if agent else {})}
-        job: Facts = (await self._ask("POST", "/api/jobs", body))["job"]
-        return job
-
-    async def update(self, job: str, fields: Facts) -> Facts:
-        changed: Facts = (await self._ask("PATCH", f"/api/jobs/{job}", _body(fields)))["job"]
-        return changed
-
-    async def act(self, job: str, action: str) -> None:
-        if action == "remove":
-            await self._ask("DELETE", f"/api/jobs/{job}")
-        else:
-            await self._ask("POST", f"/api/jobs/{job}/{action}")
-
-    async def runs(self, job: str, limit: int) -> list[Facts]:
-        wanted = [job] if job else [one["id"] for one in await self.all()]
-        found: list[Facts] = []
-        for one in wanted:
-            found += (await self._ask("GET", f"/api/jobs/{one}/runs?limit={limit}"))["runs"]
-        return sorted(found, key=lambda run: str(run["due"]), reverse=True)[:limit]
-
-    async def _ask(self, method: str, path: str, body: Facts | None = None) -> Facts:
-        async with self.http.request(method, f"http://gateway{path}", json=body) as response:
-            told: Facts = await response.json()
-            if response.status >= 400:
-                raise UserError(str(told["error"]["message"]))
-            return told
-
-
-def _body(fields: Facts) -> Facts:
-    """What is said, by the names of the API."""
-    said = {name: value for name, value in fields.items() if value is not None}
-    if "toolsets" in said:
-        said["enabled_toolsets"] = said.pop("toolsets")
-    return said
 
 
 # --- the commands ----------------------------------------------------------------------------------
 
 
-async def _perform(jobs: Asking, asked: argparse.Namespace, console: Console) -> None:
-    match asked.command:
-        case "list":
-            _print_jobs(await jobs.all(), asked, console)
-        case "create":
-            made = await jobs.create(asked.agent or "", _said(asked))
-            console.line(f"{made['id']} “{made['name']}”: {made['schedule_display']}, next {_when(made)}.")
-        case "edit":
-            job = _pick(await jobs.all(), asked.job)
-            changed = await jobs.update(job["id"], _said(asked))
-            console.line(
-                f"Changed: “{changed['name']}”, {changed['schedule_display']}, next {_when(changed)}."
-            )
-        case "runs":
-            job_id = _pick(await jobs.all(), asked.job)["id"] if asked.job else ""
-            _print_runs(await jobs.runs(job_id, asked.limit), asked, console)
-        case action:
-            job = _pick(await jobs.all(), asked.job)
-            await jobs.act(job["id"], action)
-            console.line(f"{_ACTS[action][1]}: “{job['name']}”.")
+def _create(asked: argparse.Namespace, place: Place, console: Console) -> None:
+    made = place.post("/control/jobs", Facts, {"agent": asked.agent or "", "wish": _said(asked)})
+    console.line(f"{made['id']} “{made['name']}”: {made['schedule_display']}, next {_when(made)}.")
 
 
-def _said(asked: argparse.Namespace) -> Facts:
-    return {name: getattr(asked, name, None) for name in _FIELDS}
+def _edit(asked: argparse.Namespace, place: Place, console: Console) -> None:
+    job = _pick(place, asked.job)["id"]
+    changed = place.post("/control/jobs", Facts, {"job": job, "wish": _said(asked)})
+    console.line(f"Changed: “{changed['name']}”, {changed['schedule_display']}, next {_when(changed)}.")
 
 
-def _pick(jobs: list[Facts], word: str) -> Facts:
-    lower = word.casefold()
+def _said(asked: argparse.Namespace) -> JobWish:
+    return JobWish(**{field.name: getattr(asked, field.name, None) for field in fields(JobWish)})
+
+
+def _all(place: Place) -> list[Facts]:
+    return place.get("/control/jobs", list[Facts])
+
+
+def _pick(place: Place, word: str) -> Facts:
+    jobs, lower = _all(place), word.casefold()
     exact = [job for job in jobs if job["id"] == word or job["name"].casefold() == lower]
     found = exact or [
         job for job in jobs if job["id"].startswith(lower) or job["name"].casefold().startswith(lower)
@@ -352,7 +143,8 @@ def _when(job: Facts) -> str:
     return str(job["next_run_at"] or job["state"])
 
 
-def _print_jobs(jobs: list[Facts], asked: argparse.Namespace, console: Console) -> None:
+def _list(asked: argparse.Namespace, place: Place, console: Console) -> None:
+    jobs = _all(place)
     shown = [job for job in jobs if asked.all or job["state"] == "scheduled"]
     if asked.json:
         console.json(shown)
@@ -388,42 +180,36 @@ def _print_runs(runs: list[Facts], asked: argparse.Namespace, console: Console) 
     console.table(["PLANNED FOR", "JOB", "STATUS", "NAME", "ERROR"], rows, whole=2)
 
 
-def _status(place: Place, console: Console) -> int:
-    served = place.is_served
-    jobs = [job for job in place.ask(lambda jobs: jobs.all()) if job["state"] == "scheduled"]
+def _status(asked: argparse.Namespace, place: Place, console: Console) -> None:
+    jobs = [job for job in _all(place) if job["state"] == "scheduled"]
     following = min((str(job["next_run_at"]) for job in jobs), default="nothing planned")
-    who = "the gateway" if served else "nothing: no gateway runs (hermes gateway run, or hermes cron tick)"
+    nothing = "nothing: no gateway runs (hermes gateway run, or hermes cron tick)"
+    who = "the gateway" if place.running else nothing
     console.facts([("Run by", who), ("Jobs", str(len(jobs))), ("Next", following)])
-    return 0
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace, Place, Console], None]] = {
+    "list": _list,
+    "create": _create,
+    "edit": _edit,
+    "status": _status,
+}
 
 
 # --- tick ------------------------------------------------------------------------------------------
 
 
-class _Quiet:
-    """Nobody is told how the gateway of a tick is."""
-
-    def __init__(self) -> None:
-        self.running = asyncio.Event()
-
-    def tell(self, state: str, **facts: Any) -> None:
-        if state == "running":
-            self.running.set()
-
-    def tell_platform(self, account: str, state: Any, why: str) -> None:
-        """Of no interest here."""
-
-
-def _tick(place: Place, asked: argparse.Namespace, console: Console) -> int:
-    if place.is_served:
+def _tick(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+    prepare_home(home)
+    if home_holder(home) is not None:
         raise UserError("The gateway that runs on this home ticks by itself.", hint="See: hermes cron status")
     from hermes.app import App
 
-    with hold_home(place.home, "hermes cron tick"):
-        app = App(place.home, place.environ, version=asked.version)
+    with hold_home(home, "hermes cron tick"):
+        app = App(home, environ, version=asked.version)
         level = app.loaded.settings.logging.level
         with (
-            logging_on(place.home, app.loaded.secrets, level),
+            logging_on(home, app.loaded.secrets, level),
             asyncio.Runner(loop_factory=loop_factory()) as runner,
         ):
             ended = runner.run(_tick_once(app))
@@ -433,7 +219,9 @@ def _tick(place: Place, asked: argparse.Namespace, console: Console) -> int:
 
 async def _tick_once(app: Any) -> int:
     """A gateway for as long as jobs are due or running, and their answers are on their way."""
-    watch = _Quiet()
+    from hermes.admin.talk import Ready
+
+    watch = Ready()
     began = SystemClock().now()
     living = asyncio.create_task(app.live(watch), name="gateway")
     ready = asyncio.create_task(watch.running.wait(), name="ready")

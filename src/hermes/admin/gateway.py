@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hermes.admin.logs import LOG_FILE as LOG_FILE
 from hermes.admin.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT, logging_to
 from hermes.admin.logs import logging_on as logging_on
-from hermes.admin.output import Console
+from hermes.admin.output import Commands, Console
 from hermes.admin.starts import HEALTHY_SECONDS, Starts
 from hermes.admin.watchdog import NOTIFY_VARIABLE, Notify, Watchdog
 from hermes.domain.errors import UserError
 from hermes.state.locks import HOMES, MachineLock, lock_folder
-from hermes.state.profiles import DATABASE_FILE, prepare_home
+from hermes.state.profiles import prepare_home
 from hermes.state.textfile import replace_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from hermes.app import App, Given
     from hermes.entry.host import HostState
     from hermes.state.settings import Loaded
-    from hermes.state.sqlite import SqliteStore
 
 log = logging.getLogger("hermes.app")
 T = TypeVar("T")
@@ -59,11 +58,7 @@ _PROBLEMS_SHOWN = 5
 def arguments(parser: argparse.ArgumentParser) -> None:
     from hermes.admin import status
 
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def add(name: str, told: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=told, description=told)
-
+    add = Commands(parser).add
     run_ = add("run", "Run the gateway in this terminal until it is stopped (Ctrl-C or SIGTERM).")
     run_.add_argument("-v", "--verbose", action="store_true", help="log every step, for finding a fault")
     run_.add_argument("-q", "--quiet", action="store_true", help="show only warnings; the log file has all")
@@ -205,22 +200,6 @@ class GatewayProcess:
             yield
         finally:
             lock.release()
-
-
-def on_store(home: Path, what: str, work: Callable[[SqliteStore], Awaitable[T]]) -> T | None:
-    """Do something with the store of a home that no gateway has; None if there is no store yet."""
-    from hermes.state.sqlite import SqliteStore
-
-    path = home / DATABASE_FILE
-    if not path.exists():
-        return None
-
-    async def opened() -> T:
-        async with SqliteStore(path) as store:
-            return await work(store)
-
-    with hold_home(home, what):
-        return asyncio.run(opened())
 
 
 # --- who has the home ----------------------------------------------------------------------------

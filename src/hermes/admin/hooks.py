@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes.admin.output import Console
+from hermes.admin.output import Commands, Console
 from hermes.admin.running import find_running
 from hermes.control.hooks import read_ruling
 from hermes.domain.errors import Unreachable, UserError
@@ -22,12 +22,11 @@ from hermes.state.hook_files import FoundHooks, read_hooks
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    told = "The hooks of this home, and how they are."
-    listed = commands.add_parser("list", help=told, description=told)
-    listed.add_argument("--json", action="store_true", help="print JSON")
-    told = "Call the hooks that follow an event, each in a process of its own; nothing else happens."
-    tested = commands.add_parser("test", help=told, description=told)
+    command = Commands(parser).add
+    command("list", "The hooks of this home, and how they are.", json=True)
+    tested = command(
+        "test", "Call the hooks that follow an event, each in a process of its own; nothing else happens."
+    )
     tested.add_argument("event", help="its name, like agent:end or command:new")
     tested.add_argument("--json", dest="context", default="{}", metavar="CONTEXT", help="what they are told")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hermes.admin.output import Console, ago
-from hermes.admin.post import PostRoom, open_post
+from hermes.admin.home import open_home
+from hermes.admin.output import Commands, Console, ago, facts, number_to
 from hermes.domain.rows import OutboxRow
 from hermes.domain.text import one_line
 
@@ -16,14 +16,11 @@ _TEXT = 60
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name: str, told: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=told, description=told)
-
-    listed = command("list", "List the messages that wait or were given up, oldest first.")
-    listed.add_argument("-n", "--limit", type=_count, default=100, metavar="N", help="how many (100)")
-    listed.add_argument("--json", action="store_true", help="print JSON")
+    command = Commands(parser).add
+    listed = command("list", "List the messages that wait or were given up, oldest first.", json=True)
+    listed.add_argument(
+        "-n", "--limit", type=number_to(10_000), default=100, metavar="N", help="how many (100)"
+    )
     for name, told in (
         ("retry", "Send messages again, with all their time before them."),
         ("drop", "Give messages up for good."),
@@ -36,29 +33,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    room = open_post(home, environ, f"hermes outbox {asked.command}")
+    place = open_home(home, environ, f"hermes outbox {asked.command}")
     if asked.command == "list":
-        return _list(asked, room, console)
+        return _list(asked, place.get("/control/outbox", list[OutboxRow], limit=asked.limit), console)
     if bool(asked.key) == asked.all:
         console.note("Name messages by their keys, or say --all for those that were given up.")
         return 2
     drop = asked.command == "drop"
     if drop and not asked.yes:
         console.confirm("Drop what was given up?" if asked.all else f"Drop {', '.join(asked.key)} for good?")
-    rows = room.change(asked.key, drop=drop)
-    done = "dropped" if drop else "tried again" if room.running else "tried again at the next start"
+    rows = place.post("/control/outbox", list[OutboxRow], {"keys": asked.key, "drop": drop})
+    done = "dropped" if drop else "tried again" if place.running else "tried again at the next start"
     console.line(f"{len(rows)} {'message is' if len(rows) == 1 else 'messages are'} {done}.")
     return 0
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 10_000):
-        raise argparse.ArgumentTypeError(f"“{text}” is not a number from 1 to 10000")
-    return int(text)
-
-
-def _list(asked: argparse.Namespace, room: PostRoom, console: Console) -> int:
-    rows = room.waiting(asked.limit)
+def _list(asked: argparse.Namespace, rows: Sequence[OutboxRow], console: Console) -> int:
     if asked.json:
         console.json([_facts(row) for row in rows])
     elif not rows:
@@ -75,14 +65,6 @@ def _list(asked: argparse.Namespace, room: PostRoom, console: Console) -> int:
 
 
 def _facts(row: OutboxRow) -> dict[str, object]:
-    return {
-        "key": row.key,
-        "to": str(row.to),
-        "state": row.state.value,
-        "attempts": row.attempts,
-        "created_at": row.created_at.isoformat(),
-        "next_at": None if row.next_at is None else row.next_at.isoformat(),
-        "error": row.error,
-        "text": row.body.text,
-        "attachments": [file.name or file.ref for file in row.body.attachments],
-    }
+    told = facts(row, "key", "to", "state", "attempts", "created_at", "next_at", "error")
+    files = [file.name or file.ref for file in row.body.attachments]
+    return {**told, "text": row.body.text, "attachments": files}

@@ -8,9 +8,10 @@ import io
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Any, NoReturn, TextIO
 
 from hermes.domain.errors import UserError
@@ -124,6 +125,43 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise Usage(f"{showable(message)}\n{self.format_usage().strip()}\nSee: {self.prog} --help")
+
+
+class Commands:
+    """The commands below one. What a command does is its help and its description."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._added = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(self, name: str, told: str, *, json: bool = False) -> argparse.ArgumentParser:
+        parser = self._added.add_parser(name, help=told, description=told)
+        if json:
+            parser.add_argument("--json", action="store_true", help="print JSON")
+        return parser
+
+
+def number_to(most: int) -> Callable[[str], int]:
+    """Reads an argument that is a number from 1 on."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"“{text}” is not a number from 1 to {most}")
+        return int(text)
+
+    return read
+
+
+def facts(value: object, *names: str) -> dict[str, Any]:
+    """These of its fields, as JSON can tell them."""
+    return {name: _plain(getattr(value, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def ago(at: datetime, now: datetime) -> str:

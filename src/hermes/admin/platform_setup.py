@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from hermes.admin.gateway import GATEWAY, home_holder
 from hermes.admin.output import Console
 from hermes.admin.platforms import findings_of, tell_findings
-from hermes.domain.capabilities import Manifest, SettingField
+from hermes.app.accounts import Declared
+from hermes.domain.capabilities import SettingField
 from hermes.domain.errors import UserError
-from hermes.domain.platform_settings import PlatformSettings
 from hermes.state.profiles import prepare_home
 from hermes.state.setting_reader import looks_like_placeholder
-from hermes.state.settings import Loaded, load_settings
+from hermes.state.settings import load_settings
 from hermes.state.settings_write import set_setting
 
 _NEEDS_CODE = "empty: nobody but people to whom you give a code"
@@ -23,10 +24,11 @@ _NOBODY = "empty: nobody"
 
 
 class Questions:
-    """One platform, asked about at one terminal; `_said` is what was answered and is not written yet."""
+    """One account, asked about at one terminal; `_said` is what was answered and is not written yet."""
 
-    def __init__(self, manifest: Manifest, home: Path, environ: Mapping[str, str], console: Console) -> None:
-        self._manifest = manifest
+    def __init__(self, declared: Declared, home: Path, environ: Mapping[str, str], console: Console) -> None:
+        self._declared = declared
+        self._manifest = declared.manifest
         self._home = home
         self._environ = environ
         self._console = console
@@ -35,16 +37,15 @@ class Questions:
     def run(self, *, everything: bool) -> int:
         if not self._console.interactive:
             raise UserError("Nobody is here to answer questions.", hint=self._commands())
-        title = self._manifest.title
+        title = self._declared.title
         self._console.strong(title)
         self._console.line(f"Step by step: {self._manifest.docs}. Ctrl-C leaves everything as it was.")
         while True:
             for field in self._fields(everything):
                 self._ask(field)
             self._console.line(f"\nAsking {title} …")
-            if tell_findings(
-                asyncio.run(findings_of(self._manifest, self._loaded(), self._home)), self._console
-            ):
+            findings = asyncio.run(findings_of(self._now(), self._home))
+            if tell_findings(findings, self._console):
                 break
             again = self._console.ask("\nEnter asks again, “keep” writes it down as it is:")
             if again.lower() == "keep":
@@ -56,30 +57,30 @@ class Questions:
     def _fields(self, everything: bool) -> Iterator[SettingField]:
         """What is to be asked; one answer may make a later question needless."""
         for field in self._manifest.settings:
-            if field.unless and self._loaded().find(self._manifest.name, field.unless):
+            if field.unless and self._now().find(field.unless):
                 continue
             if everything or field.required or field.asked or field.unless:
                 yield field
 
     def _ask(self, field: SettingField) -> None:
-        known = self._loaded().find(self._manifest.name, field.env)
+        known, variable = self._now().find(field.env), self._declared.variable(field.env)
         need = "Enter keeps what is set" if known else "" if field.required else "Enter leaves it out"
         self._console.line(f"\n{field.title}. {field.hint}".rstrip())
         while True:
-            answer = self._console.ask(f"{field.env}{f' ({need})' if need else ''}:", secret=field.secret)
+            answer = self._console.ask(f"{variable}{f' ({need})' if need else ''}:", secret=field.secret)
             if answer and looks_like_placeholder(answer):
                 self._console.line("That is a placeholder; the real value is wanted.")
             elif answer:
-                self._said[field.env] = answer
+                self._said[variable] = answer
                 return
             elif need:
                 return
             else:
-                self._console.line(f"{self._manifest.title} cannot be used without it.")
+                self._console.line(f"{self._declared.title} cannot be used without it.")
 
     def _people(self) -> str:
         """Who may write to it, if nobody has said so yet."""
-        block = self._loaded().settings.platforms.get(self._manifest.name, PlatformSettings())
+        block = self._now().block
         if block.allowed_users or block.allow_all_users or self._manifest.capabilities.knows_people:
             return ""
         told = _NEEDS_CODE if self._manifest.capabilities.answers_strangers else _NOBODY
@@ -89,10 +90,10 @@ class Questions:
     def _write(self, people: str) -> None:
         prepare_home(self._home)
         for variable, value in self._said.items():
-            set_setting(self._home, variable, value, self._said)
+            set_setting(self._home, variable, value, [field.env for field in self._manifest.settings])
         if people:
-            set_setting(self._home, f"platforms.{self._manifest.name}.allowed_users", people)
-        self._console.line(f"\n{self._manifest.title} is set up. Its secrets are in {self._home / '.env'}.")
+            set_setting(self._home, f"platforms.{self._declared.name}.allowed_users", people)
+        self._console.line(f"\n{self._declared.title} is set up. Its secrets are in {self._home / '.env'}.")
         overruled = [name for name, value in self._said.items() if self._environ.get(name, value) != value]
         for name in overruled:
             self._console.line(f"{name} is also set in the environment, which counts.")
@@ -100,12 +101,13 @@ class Questions:
         running = holder is not None and holder.what == GATEWAY
         self._console.line(f"Next: hermes gateway {'restart' if running else 'run'}")
 
-    def _loaded(self) -> Loaded:
-        """The settings as they would be, with what was answered."""
+    def _now(self) -> Declared:
+        """The account as it would be, with what was answered."""
         around = {**self._environ, **self._said}
-        return load_settings(self._home, around, platforms=[self._manifest.name])
+        loaded = load_settings(self._home, around, platforms=[self._manifest.name])
+        return replace(self._declared, loaded=loaded)
 
     def _commands(self) -> str:
-        wanted = [field.env for field in self._manifest.settings if field.required]
+        wanted = [self._declared.variable(field.env) for field in self._manifest.settings if field.required]
         commands = [f"hermes config set {name} …" for name in wanted]
-        return "; ".join([*commands, f"hermes platforms test {self._manifest.name}"])
+        return "; ".join([*commands, f"hermes platforms test {self._declared.name}"])

@@ -9,14 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hermes.admin.output import Console
+from hermes.admin.output import Commands, Console, facts
 from hermes.admin.status import read_state
-from hermes.app.accounts import adapter_maker, is_enabled, missing_settings
+from hermes.app.accounts import Declared, adapter_maker, declared_accounts
+from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.capabilities import Capabilities, Manifest
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.outfit import Checks, Finding, Outfit
-from hermes.domain.platform_settings import PlatformSettings
 from hermes.domain.text import one_line
 from hermes.plugins import load_login, platform_manifests
 from hermes.state.findings import nearest
@@ -29,25 +29,23 @@ _GOOD, _WRONG = "✓", "✗"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    told = "The platforms there are, and which of them are used."
-    listed = commands.add_parser("list", help=told, description=told)
-    listed.add_argument("--json", action="store_true", help="print JSON")
-    told = "What a platform can do, what it needs, and what of that is set."
-    shown = commands.add_parser("show", help=told, description=told)
-    shown.add_argument("name", help="the platform, like telegram")
-    shown.add_argument("--json", action="store_true", help="print JSON")
-    told = "Asks for what a platform needs, tries it at the platform, and keeps it."
-    asked = commands.add_parser("setup", help=told, description=told)
-    asked.add_argument("name", nargs="?", help="the platform, like telegram (it is asked for)")
+    command = Commands(parser).add
+    command("list", "The platforms there are, and which of them are used.", json=True)
+    shown = command("show", "What a platform can do, what it needs, and what of that is set.", json=True)
+    shown.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
+    asked = command("setup", "Asks for what a platform needs, tries it at the platform, and keeps it.")
+    asked.add_argument(
+        "name",
+        nargs="?",
+        help="the platform, like telegram, or an account, like telegram@work (it is asked for)",
+    )
     asked.add_argument("--all", action="store_true", help="ask for everything that may be said, too")
-    told = "Has you let the gateway into a platform that gives no token by itself, and keeps what it gets."
-    logged = commands.add_parser("login", help=told, description=told)
-    logged.add_argument("name", help="the platform, like email")
-    told = "Ask the platform itself whether the credentials work; nothing is sent to anybody."
-    tested = commands.add_parser("test", help=told, description=told)
-    tested.add_argument("name", help="the platform, like telegram")
-    tested.add_argument("--json", action="store_true", help="print JSON")
+    logged = command("login", "Has you let the gateway into a platform by hand, and keeps what it gets.")
+    logged.add_argument("name", help="the platform, like email, or an account of it, like email@work")
+    tested = command(
+        "test", "Ask the platform itself whether the credentials work; nothing is sent to anybody.", json=True
+    )
+    tested.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
@@ -55,16 +53,16 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
     loaded = load_settings(home, environ, platforms=[one.name for one in manifests])
     if asked.command == "list":
         return _list(asked, manifests, loaded, read_state(home), console)
-    manifest = _find(asked.name or _chosen(manifests, console), manifests)
+    declared = _find(asked.name or _chosen(manifests, console), manifests, loaded)
     if asked.command == "show":
-        return _show(asked, manifest, loaded, console)
+        return _show(asked, declared, console)
     if asked.command == "setup":
         from hermes.admin.platform_setup import Questions
 
-        return Questions(manifest, home, environ, console).run(everything=asked.all)
+        return Questions(declared, home, environ, console).run(everything=asked.all)
     if asked.command == "login":
-        return _login(manifest, loaded, home, console)
-    return _test(asked, manifest, loaded, home, console)
+        return _login(declared, home, console)
+    return _test(asked, declared, home, console)
 
 
 def _list(
@@ -78,12 +76,12 @@ def _list(
         {
             "name": one.name,
             "title": one.title,
-            "enabled": is_enabled(one, loaded),
-            "missing": missing_settings(one, loaded),
+            "enabled": one.enabled,
+            "missing": one.missing,
             "state": _last_heard(state, one.name),
-            "evidence": one.evidence,
+            "evidence": one.manifest.evidence,
         }
-        for one in manifests
+        for one in declared_accounts(manifests, loaded)
     ]
     if asked.json:
         console.json(rows)
@@ -102,22 +100,23 @@ def _list(
     return 0
 
 
-def _show(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console: Console) -> int:
+def _show(asked: argparse.Namespace, declared: Declared, console: Console) -> int:
+    manifest = declared.manifest
     packages = {name: _is_there(name) for name in manifest.requires}
     settings = [
         {
-            "variable": field.env,
+            "variable": declared.variable(field.env),
             "what": field.title,
             "required": field.required,
-            "set": bool(loaded.find(manifest.name, field.env)),
+            "set": bool(declared.find(field.env)),
             "where": field.hint,
         }
         for field in manifest.settings
     ]
     facts = {
-        "name": manifest.name,
-        "title": manifest.title,
-        "enabled": is_enabled(manifest, loaded),
+        "name": declared.name,
+        "title": declared.title,
+        "enabled": declared.enabled,
         "packages": packages,
         "settings": settings,
         "capabilities": _able(manifest.capabilities),
@@ -127,7 +126,7 @@ def _show(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console
     if asked.json:
         console.json(facts)
         return 0
-    console.strong(manifest.title)
+    console.strong(declared.title)
     pairs = [("Used", "yes" if facts["enabled"] else "no")]
     pairs += [("Package", f"{name}{'' if there else ' (missing)'}") for name, there in packages.items()]
     pairs += list(_able(manifest.capabilities).items())
@@ -146,11 +145,11 @@ def _show(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, console
     return 0
 
 
-def _login(manifest: Manifest, loaded: Loaded, home: Path, console: Console) -> int:
+def _login(declared: Declared, home: Path, console: Console) -> int:
+    manifest = declared.manifest
     if not manifest.login:
-        raise UserError(f"{manifest.title} has no such login.", hint=f"{manifest.docs} says what it needs.")
-    block = loaded.settings.platforms.get(manifest.name, PlatformSettings())
-    outfit = Outfit(settings=block, find=lambda variable: loaded.find(manifest.name, variable))
+        raise UserError(f"{declared.title} has no such login.", hint=f"{manifest.docs} says what it needs.")
+    outfit = Outfit(settings=declared.block, find=declared.find, account=declared.account)
     log_in = load_login(manifest)
 
     async def ask() -> Mapping[str, str]:
@@ -159,24 +158,23 @@ def _login(manifest: Manifest, loaded: Loaded, home: Path, console: Console) -> 
     try:
         kept = asyncio.run(ask())
     except (NeedsLogin, Unreachable) as error:
-        raise UserError(
-            f"{loaded.secrets.redact(one_line(str(error), 300))}.", hint="Nothing was kept."
-        ) from None
+        told = declared.loaded.secrets.redact(declared.worded(one_line(str(error), 300)))
+        raise UserError(f"{told}.", hint="Nothing was kept.") from None
     prepare_home(home)
     for name, value in kept.items():
-        written = set_setting(home, name, value, kept)
+        written = set_setting(home, declared.variable(name), value, kept)
         console.line(f"{written.name} is kept in {written.file}.")
-    console.line(f"Next: hermes platforms test {manifest.name}")
+    console.line(f"Next: hermes platforms test {declared.name}")
     return 0
 
 
-def _test(asked: argparse.Namespace, manifest: Manifest, loaded: Loaded, home: Path, console: Console) -> int:
-    findings = asyncio.run(findings_of(manifest, loaded, home))
+def _test(asked: argparse.Namespace, declared: Declared, home: Path, console: Console) -> int:
+    findings = asyncio.run(findings_of(declared, home))
     if not asked.json:
         return 0 if tell_findings(findings, console) else 1
     good = all(finding.good for finding in findings)
-    told = [{"good": one.good, "text": one.text, "hint": one.hint} for one in findings]
-    console.json({"name": manifest.name, "good": good, "findings": told})
+    told = [facts(one, "good", "text", "hint") for one in findings]
+    console.json({"name": declared.name, "good": good, "findings": told})
     return 0 if good else 1
 
 
@@ -189,23 +187,26 @@ def tell_findings(findings: Sequence[Finding], console: Console) -> bool:
     return all(finding.good for finding in findings)
 
 
-async def findings_of(manifest: Manifest, loaded: Loaded, home: Path) -> list[Finding]:
+async def findings_of(declared: Declared, home: Path) -> list[Finding]:
     """What the platform itself says of the credentials."""
-    hide = loaded.secrets.redact
+
+    def hide(text: str) -> str:
+        return declared.loaded.secrets.redact(declared.worded(text))
+
     try:
         async with asyncio.timeout(_SECONDS):
-            platform = await adapter_maker(manifest, loaded, SystemClock(), home=home)()
+            platform = await adapter_maker(declared, SystemClock(), home=home)()
             if not isinstance(platform, Checks):
-                return [Finding(good=True, text=f"{manifest.title} has nothing that could be tested.")]
+                return [Finding(good=True, text=f"{declared.title} has nothing that could be tested.")]
             found = await platform.check()
             return [Finding(good=one.good, text=hide(one.text), hint=hide(one.hint)) for one in found]
     except UserError as error:
         return [Finding(good=False, text=hide(error.message), hint=hide(error.hint))]
     except HermesError as error:
-        hint = f"See {manifest.docs}." if isinstance(error, NeedsLogin) else ""
+        hint = f"See {declared.manifest.docs}." if isinstance(error, NeedsLogin) else ""
         return [Finding(good=False, text=hide(one_line(str(error), 300)), hint=hint)]
     except TimeoutError:
-        return [Finding(good=False, text=f"{manifest.title} did not answer within {_SECONDS:.0f} s.")]
+        return [Finding(good=False, text=f"{declared.title} did not answer within {_SECONDS:.0f} s.")]
 
 
 def _chosen(manifests: Sequence[Manifest], console: Console) -> str:
@@ -215,11 +216,16 @@ def _chosen(manifests: Sequence[Manifest], console: Console) -> str:
     return console.ask("Which one?")
 
 
-def _find(name: str, manifests: Sequence[Manifest]) -> Manifest:
+def _find(name: str, manifests: Sequence[Manifest], loaded: Loaded) -> Declared:
+    """A platform, or an account of it, which may be one that nobody has told of yet."""
+    platform, account = read_platform(name)
+    problem = None if account == DEFAULT_ACCOUNT else account_problem(platform, account)
     for manifest in manifests:
-        if manifest.name == name.lower():
-            return manifest
-    meant = nearest(name.lower(), [one.name for one in manifests])
+        if manifest.name == platform:
+            if problem is not None:
+                raise problem
+            return Declared(manifest=manifest, loaded=loaded, account=account)
+    meant = nearest(platform, [one.name for one in manifests])
     hint = f"Did you mean {meant}?" if meant else "`hermes platforms list` names them."
     raise UserError(f"There is no platform “{one_line(name, 40)}”.", hint=hint)
 

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from hermes.admin.gateway import GATEWAY, LOG_FILE, Holder, held, home_holder
-from hermes.domain.errors import UserError
+from hermes.domain.errors import Refused, UserError
 from hermes.entry.http.owner_socket import listening
+from hermes.stream.wire import decode, encode
 
 T = TypeVar("T")
 _START_SECONDS = 5.0
@@ -30,6 +31,8 @@ class Running:
 
     socket: Path
     holder: Holder
+    running = True
+    empty = False
 
     def get(self, path: str, kind: type[T], **query: Any) -> T:
         return self._ask("GET", path, kind, query)
@@ -38,30 +41,21 @@ class Running:
         return self._ask("DELETE", path, kind, query)
 
     def post(self, path: str, kind: type[T], body: object) -> T:
-        from hermes.stream.wire import encode
-
         return self._ask("POST", path, kind, {}, encode(body))
 
     def _ask(
         self, method: str, path: str, kind: type[T], query: Mapping[str, Any], body: bytes | None = None
     ) -> T:
-        from hermes.stream.wire import decode
-
         given = {name: value for name, value in query.items() if value is not None}
-        connection = _Connection(self.socket)
+        headers = {} if body is None else {"Content-Type": "application/json"}
         try:
-            headers = {} if body is None else {"Content-Type": "application/json"}
             target = f"{path}?{urlencode(given, errors='replace')}"
-            connection.request(method, target, body=body, headers=headers)
-            response = connection.getresponse()
-            status, data = response.status, response.read()
-        except (OSError, http.client.HTTPException) as error:
+            status, data = ask_socket(self.socket, method, target, body, headers)
+        except OSError as error:
             raise UserError(
                 f"The gateway ({self.holder}) went away before it answered.", hint="Try again."
             ) from error
-        finally:
-            connection.close()
-        if status == 200:
+        if status < 300:
             return decode(kind, data)
         raise UserError(_told(data) or f"The gateway could not do it ({status}); its log has the details.")
 
@@ -92,13 +86,25 @@ def _silent(home: Path, holder: Holder) -> UserError:
 
 
 def _told(data: bytes) -> str:
-    from hermes.domain.errors import Refused
-    from hermes.stream.wire import decode
-
     try:
         return str(decode(dict[str, Any], data)["error"]["message"])
     except (Refused, LookupError, TypeError):
         return ""
+
+
+def ask_socket(
+    socket: Path, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+) -> tuple[int, bytes]:
+    """The status and the words of an answer; `OSError` if there is none."""
+    connection = _Connection(socket)
+    try:
+        connection.request(method, target, body=body, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+    except http.client.HTTPException as error:
+        raise ConnectionError("the answer breaks off") from error
+    finally:
+        connection.close()
 
 
 class _Connection(http.client.HTTPConnection):

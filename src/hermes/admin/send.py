@@ -8,12 +8,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from hermes.admin.home import open_home
 from hermes.admin.output import Console
-from hermes.admin.post import PostRoom, open_post
-from hermes.control.courier import Letter
+from hermes.domain.address import Address
 from hermes.domain.errors import UserError
-from hermes.domain.message import Body
 from hermes.domain.text import one_line, storable
+from hermes.entry.desk import PlacesAnswer, SendRequest
 
 _MOST_BYTES = 1 << 20
 
@@ -47,20 +47,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
     if asked.list is not None:
-        return _list(asked, open_post(home, environ, "hermes send"), console)
+        places = open_home(home, environ, "hermes send").get("/control/places", PlacesAnswer)
+        return _list(asked, places, console)
     if not asked.to:
         raise UserError(
             "Nobody was named to send to.", hint="hermes send -t TARGET MESSAGE; -l lists targets"
         )
     text = _text(asked)
-    room = open_post(home, environ, "hermes send")
-    letter = Letter(key=f"cli-{secrets.token_hex(8)}", target=asked.to, body=Body(text=text))
-    to = [str(address) for address in room.send(letter)]
+    place = open_home(home, environ, "hermes send", creating=True)
+    letter = SendRequest(target=asked.to, text=text, key=f"cli-{secrets.token_hex(8)}")
+    to = [str(address) for address in place.post("/control/send", list[Address], letter)]
     if asked.json:
-        console.json({"to": to, "key": letter.key, "gateway": room.running is not None})
+        console.json({"to": to, "key": letter.key, "gateway": place.running})
     elif not asked.quiet:
         console.line(f"On its way to {', '.join(to)}.")
-        if room.running is None:
+        if not place.running:
             console.note("No gateway runs: it is sent when one is started (hermes gateway run).")
     return 0
 
@@ -89,11 +90,14 @@ def _read(place: str) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _list(asked: argparse.Namespace, room: PostRoom, console: Console) -> int:
-    places = room.places()
+def _list(asked: argparse.Namespace, places: PlacesAnswer, console: Console) -> int:
     wanted = asked.list.lower()
-    homes = {name: to for name, to in places.homes.items() if wanted in ("", to.platform)}
-    channels = [one for one in places.channels if wanted in ("", one.address.platform)]
+
+    def fits(to: Address) -> bool:
+        return wanted in ("", to.platform, to.credential)
+
+    homes = {name: to for name, to in places.homes.items() if fits(to)}
+    channels = [one for one in places.channels if fits(one.address)]
     if asked.json:
         told = [{"target": str(one.address), "name": one.name, "guild": one.guild} for one in channels]
         console.json({"homes": {name: str(to) for name, to in homes.items()}, "channels": told})

@@ -7,10 +7,11 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
-from hermes.admin.output import Console, ago
-from hermes.admin.shelf import Shelf, open_shelf
+from hermes.admin.home import Place, agents_of, open_home
+from hermes.admin.output import Commands, Console, ago, facts, number_to
 from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
@@ -27,14 +28,14 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
 )
-from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.rows import Hit
 from hermes.domain.session import Session
-from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
+from hermes.entry.desk import FoundSession
 from hermes.state.session_log import FOLDER, log_path
 from hermes.state.settings import load_settings
 from hermes.state.textfile import replace_text
+from hermes.stream.wire import read_entry
 
 _NONE_YET = "No sessions yet. A chat with the gateway begins one."
 _RESULT_SHOWN = 200
@@ -44,23 +45,24 @@ _RESULT_SHOWN = 200
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = Commands(parser)
 
-    def command(name: str, told: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=told, description=told)
+    def command(name: str, told: str, *, json: bool = False) -> argparse.ArgumentParser:
+        added = commands.add(name, told, json=json)
         added.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
         return added
 
-    listed = command("list", "List the sessions, the latest first.")
-    listed.add_argument("-n", "--limit", type=_count, default=20, metavar="N", help="how many (20)")
-    listed.add_argument("--json", action="store_true", help="print JSON")
-    searched = command("search", "Find what was said, in all sessions.")
+    listed = command("list", "List the sessions, the latest first.", json=True)
+    listed.add_argument(
+        "-n", "--limit", type=number_to(100_000), default=20, metavar="N", help="how many (20)"
+    )
+    searched = command("search", "Find what was said, in all sessions.", json=True)
     searched.add_argument("words", nargs="+", help='words that must occur; "a phrase", OR, NOT and wor* work')
-    searched.add_argument("-n", "--limit", type=_count, default=20, metavar="N", help="how many (20)")
-    searched.add_argument("--json", action="store_true", help="print JSON")
-    shown = command("show", "Print a conversation.")
+    searched.add_argument(
+        "-n", "--limit", type=number_to(100_000), default=20, metavar="N", help="how many (20)"
+    )
+    shown = command("show", "Print a conversation.", json=True)
     shown.add_argument("session", help="its id, the beginning of it, or its title")
-    shown.add_argument("--json", action="store_true", help="print JSON")
     exported = command("export", "Write a conversation as JSONL, one message in OpenAI format a line.")
     exported.add_argument("session", help="its id, the beginning of it, or its title")
     exported.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of stdout")
@@ -71,35 +73,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
     agents = agents_of(load_settings(home, environ).settings)
-    if asked.agent is not None:
-        if asked.agent not in agents:
-            known = ", ".join(agents)
-            raise UserError(f"There is no agent “{one_line(asked.agent, 60)}”.", hint=f"Known: {known}.")
-        agents = [AgentId(asked.agent)]
-    what, of_all = f"hermes sessions {asked.command}", asked.agent is None
-    asked.home, asked.several = home, len(agents) > 1
-    shelf = open_shelf(home, environ, agents, what, of_all=of_all)
-    _COMMANDS[asked.command](asked, shelf, console)
+    if asked.agent is not None and asked.agent not in agents:
+        known = ", ".join(agents)
+        raise UserError(f"There is no agent “{one_line(asked.agent, 60)}”.", hint=f"Known: {known}.")
+    asked.home, asked.several = home, asked.agent is None and len(agents) > 1
+    _COMMANDS[asked.command](asked, open_home(home, environ, f"hermes sessions {asked.command}"), console)
     return 0
 
 
-def agents_of(settings: Settings) -> list[AgentId]:
-    return [MAIN_AGENT, *map(AgentId, settings.agents)]
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 100_000):
-        raise argparse.ArgumentTypeError(f"“{text}” is not a number from 1 to 100000")
-    return int(text)
-
-
-def find_one(shelf: Shelf, name: str) -> tuple[Session, list[Entry]]:
+def _find_one(asked: argparse.Namespace, place: Place) -> tuple[Session, list[Entry]]:
     """The one session that is meant, and its visible transcript."""
-    found = shelf.look_up(name)
+    name = asked.session
+    found = place.get("/control/session", list[FoundSession], agent=asked.agent, name=name)
     if len(found) == 1:
-        return found[0]
+        return found[0].session, [read_entry(entry) for entry in found[0].entries]
     if found:
-        ids = ", ".join(session.id for session, _ in found[:5])
+        ids = ", ".join(one.session.id for one in found[:5])
         raise UserError(f"“{one_line(name, 60)}” fits {len(found)} sessions.", hint=f"Write more: {ids}")
     raise UserError(
         f"There is no session “{one_line(name, 60)}”.", hint="`hermes sessions list` shows what there is."
@@ -109,8 +98,8 @@ def find_one(shelf: Shelf, name: str) -> tuple[Session, list[Entry]]:
 # --- the commands ----------------------------------------------------------------------------------
 
 
-def _list(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
-    found = shelf.latest(asked.limit)
+def _list(asked: argparse.Namespace, place: Place, console: Console) -> None:
+    found = place.get("/control/sessions", list[Session], agent=asked.agent, limit=asked.limit)
     if asked.json:
         console.json([_facts(session) for session in found])
         return
@@ -132,11 +121,11 @@ def _list(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
     console.table(["SESSION", "LAST USED", *(["AGENT"] if several else []), "TITLE", "WHERE"], rows, whole=2)
 
 
-def _search(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
+def _search(asked: argparse.Namespace, place: Place, console: Console) -> None:
     words = " ".join(asked.words)
-    hits = shelf.search(words, asked.limit)
+    hits = place.get("/control/search", list[Hit], agent=asked.agent, words=words, limit=asked.limit)
     if asked.json:
-        console.json([_hit(hit) for hit in hits])
+        console.json([facts(hit, "session", "title", "seq", "at", "who", "excerpt") for hit in hits])
         return
     if not hits:
         console.line(f"Nothing was said with “{one_line(words, 60)}”.")
@@ -146,8 +135,8 @@ def _search(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
     console.table(["SESSION", "SAID", "WHO", "WORDS"], rows, whole=3)
 
 
-def _show(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
-    session, entries = find_one(shelf, asked.session)
+def _show(asked: argparse.Namespace, place: Place, console: Console) -> None:
+    session, entries = _find_one(asked, place)
     if asked.json:
         console.json({**_facts(session), "messages": as_messages(entries)})
         return
@@ -160,8 +149,8 @@ def _show(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
             console.line(f"\n{entry.at.astimezone():%Y-%m-%d %H:%M:%S}  {told}")
 
 
-def _export(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
-    _, entries = find_one(shelf, asked.session)
+def _export(asked: argparse.Namespace, place: Place, console: Console) -> None:
+    _, entries = _find_one(asked, place)
     lines = [json.dumps(message, ensure_ascii=False) for message in as_messages(entries)]
     text = "".join(f"{line}\n" for line in lines)
     if asked.output is None:
@@ -171,17 +160,17 @@ def _export(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
     console.note(f"{len(lines)} messages are in {asked.output}.")
 
 
-def _delete(asked: argparse.Namespace, shelf: Shelf, console: Console) -> None:
-    session, entries = find_one(shelf, asked.session)
+def _delete(asked: argparse.Namespace, place: Place, console: Console) -> None:
+    session, entries = _find_one(asked, place)
     name = f"“{session.title}” ({session.id})" if session.title else session.id
     if not asked.yes:
         console.confirm(f"Delete {name} with its {len(entries)} records for good?")
-    shelf.delete(session)
+    place.delete("/control/session", NoneType, agent=session.agent, name=session.id)
     log_path(asked.home / FOLDER, session.id).unlink(missing_ok=True)
     console.line(f"{name} is deleted.")
 
 
-_COMMANDS: dict[str, Callable[[argparse.Namespace, Shelf, Console], None]] = {
+_COMMANDS: dict[str, Callable[[argparse.Namespace, Place, Console], None]] = {
     "list": _list,
     "search": _search,
     "show": _show,
@@ -223,24 +212,5 @@ def _told(entry: Entry) -> str:
 
 
 def _facts(session: Session) -> dict[str, Any]:
-    return {
-        "id": session.id,
-        "agent": session.agent,
-        "title": session.title,
-        "place": session.place,
-        "owner": session.owner,
-        "model": session.model,
-        "created_at": session.created_at.isoformat(),
-        "updated_at": session.updated_at.isoformat(),
-    }
-
-
-def _hit(hit: Hit) -> dict[str, Any]:
-    return {
-        "session": hit.session,
-        "title": hit.title,
-        "seq": hit.seq,
-        "at": hit.at.isoformat(),
-        "who": hit.who,
-        "excerpt": hit.excerpt,
-    }
+    names = ("id", "agent", "title", "place", "owner", "model", "created_at", "updated_at")
+    return facts(session, *names)

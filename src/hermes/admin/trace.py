@@ -6,12 +6,10 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
+from hermes.admin.home import open_home
 from hermes.admin.output import Console
-from hermes.admin.sessions import agents_of
-from hermes.admin.shelf import open_shelf
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
-from hermes.state.settings import load_settings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +18,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    agents = agents_of(load_settings(home, environ).settings)
-    lines = open_shelf(home, environ, agents, "hermes trace").trace(asked.message)
+    place = open_home(home, environ, "hermes trace")
+    lines = place.get("/control/trace", list[str], message=asked.message)
     if not lines:
         raise UserError(
             f"There is no message or turn “{one_line(asked.message, 60)}”.",

@@ -4,15 +4,16 @@ a running gateway reads again by itself; routes of the settings are listed, and 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hermes.admin.output import Console
+from hermes.admin.output import Commands, Console
+from hermes.admin.running import ask_socket
 from hermes.admin.status import read_state
 from hermes.app.webhooks import DEFAULT_HOST, DEFAULT_PORT, shared_secret, static_routes
 from hermes.domain.errors import UserError
@@ -29,11 +30,7 @@ _TEST_PAYLOAD = '{"type": "test", "message": "Hello from hermes webhook test"}'
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name: str, told: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=told, description=told)
-
+    command = Commands(parser).add
     made = command("subscribe", "Make a route, or change it: name it again with what it is to be.")
     made.add_argument("name", help="the last part of its address: letters, digits, - _ .")
     made.add_argument(
@@ -61,8 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--script", default="", metavar="FILE", help="in the home's scripts folder; sees it first"
     )
     made.add_argument("--description", default="", metavar="TEXT", help="a note for people")
-    listed = command("list", "List the routes.")
-    listed.add_argument("--json", action="store_true", help="print JSON")
+    command("list", "List the routes.", json=True)
     removed = command("remove", "Remove a route that was made by command.")
     removed.add_argument("name", help="its name")
     tried = command("test", "Send a signed event to the running gateway, and print its answer.")
@@ -231,33 +227,24 @@ def _test(asked: argparse.Namespace, home: Path, loaded: Loaded, console: Consol
         json.loads(asked.payload)
     except ValueError as error:
         raise UserError(f"The payload is not JSON ({error}).") from error
-    status, text = asyncio.run(_send(home, loaded, found[0], asked.payload.encode()))
+    status, text = _send(home, loaded, found[0], asked.payload.encode())
     console.line(f"{status} {text}")
     return 0 if status < 300 else 1
 
 
-async def _send(home: Path, loaded: Loaded, route: WebhookRoute, body: bytes) -> tuple[int, str]:
+def _send(home: Path, loaded: Loaded, route: WebhookRoute, body: bytes) -> tuple[int, str]:
     """Through the owner's socket, so it works wherever the port is; the signature counts all the same."""
-    import time
-
-    import aiohttp
-
     path = listening(home, loaded.variables)
     if path is None:
         raise _nobody()
     headers = {"Content-Type": "application/json", "X-Request-ID": f"test-{secrets.token_hex(8)}"}
     if route.secret.reveal() != NO_AUTH:
         headers |= sign(body, route.secret, now=time.time())
-    connector = aiohttp.UnixConnector(str(path))
-    timeout = aiohttp.ClientTimeout(total=60)
     try:
-        async with (
-            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-            session.post(f"http://localhost/webhooks/{route.name}", data=body, headers=headers) as answer,
-        ):
-            return answer.status, await answer.text()
-    except (aiohttp.ClientError, OSError) as error:
+        status, answer = ask_socket(path, "POST", f"/webhooks/{route.name}", body, headers)
+    except OSError as error:
         raise _nobody() from error
+    return status, answer.decode("utf-8", "replace")
 
 
 def _nobody() -> UserError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,15 +24,7 @@ from hermes.agent.models import Models
 from hermes.agent.pictures import Illustrated
 from hermes.agent.routes import Route, RoutedProvider
 from hermes.agent.tools import Workbench
-from hermes.app.accounts import (
-    StoreLease,
-    adapter_maker,
-    credential,
-    is_enabled,
-    ready_maker,
-    told_apart,
-    welcome,
-)
+from hermes.app.accounts import AccountDesk, told_apart
 from hermes.app.commands import commands_around
 from hermes.app.hooks import HookPart
 from hermes.app.http import Around, HttpPart
@@ -48,6 +40,7 @@ from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
 from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
 from hermes.control.upkeep import HOURLY, Chore
+from hermes.domain.address import read_platform
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import UserError
@@ -70,7 +63,6 @@ from hermes.entry.http.door import AgentFacts
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 from hermes.state.aliases import ChannelAliases
 from hermes.state.engine import StoreOptions
-from hermes.state.locks import MachineLock, lock_folder
 from hermes.state.media import MediaFiles
 from hermes.state.model_settings import model_of, model_routes
 from hermes.state.profiles import DATABASE_FILE, INSIDE, agent_home
@@ -130,7 +122,8 @@ class App:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._manifests = plugins.platform_manifests() if self._given.platforms is None else ()
-        names = [manifest.name for manifest in self._manifests] + list(self._given.platforms or ())
+        names = [manifest.name for manifest in self._manifests]
+        names += [read_platform(name)[0] for name in self._given.platforms or ()]
         self.loaded: Loaded = load_settings(home, environ, platforms=names)
         if self._given.change is not None:
             self.loaded = replace(self.loaded, settings=self._given.change(self.loaded.settings))
@@ -235,6 +228,7 @@ class App:
         if not self._given.in_memory:
             self._hooks = await asyncio.to_thread(HookPart, self._home, self._environ, clock)
         runtimes = await asyncio.to_thread(self._runtimes, store, settings)
+        accounts = self._accounts(store)
         self._gateway = gateway = Gateway(
             Parts(
                 store=store,
@@ -253,7 +247,7 @@ class App:
                 ),
                 restart=self.restart,
                 chores=self._chores,
-                accounts=[account.name for account in self._accounts(store)],
+                accounts=[account.name for account in accounts],
                 channel_names=ChannelAliases(self._home).read,
                 committed=_tell_nobody if logs is None else logs.committed,
                 forgotten=_forget_nothing if logs is None else logs.forget,
@@ -264,7 +258,6 @@ class App:
         for runtime in runtimes.values() if not self._given.in_memory else ():
             await take_over_jobs(runtime, clock)
         await gateway.start()
-        accounts = list(self._accounts(store))
         http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
         if not self._given.in_memory:
             await http.open(self._around_http(gateway, runtimes), vitals.facts)
@@ -469,27 +462,19 @@ class App:
 
     def _capabilities(self) -> dict[str, Capabilities]:
         if self._given.platforms is not None:
-            return {name.partition("@")[0]: one.capabilities for name, one in self._given.platforms.items()}
+            return {read_platform(name)[0]: one.capabilities for name, one in self._given.platforms.items()}
         return {manifest.name: manifest.capabilities for manifest in self._manifests}
 
-    def _accounts(self, store: Store) -> Iterator[Account]:
-        for name, platform in (self._given.platforms or {}).items():
-            yield Account(name=name, make=ready_maker(platform), lease=self._lease(store, name))
-        for manifest in self._manifests:
-            if is_enabled(manifest, self.loaded):
-                known, open_file = welcome(store, manifest, self.loaded), self._messaging.open
-                clock = self._given.clock
-                make = adapter_maker(manifest, self.loaded, clock, open_file, known, self._home)
-                lease = self._lease(store, manifest.name, credential(manifest, self.loaded))
-                yield Account(name=manifest.name, make=make, lease=lease)
-
-    def _lease(self, store: Store, account: str, secret: str = "") -> StoreLease:
-        owner, lock = str(self._home), None
-        if secret:
-            folder, told = lock_folder(self._environ), {"home": owner}
-            lock = MachineLock(folder=folder, scope=account, identity=secret, owner=told)
-        name = f"account:{account}"
-        return StoreLease(store=store, clock=self._given.clock, name=name, owner=owner, lock=lock)
+    def _accounts(self, store: Store) -> list[Account]:
+        desk = AccountDesk(
+            home=self._home,
+            environ=self._environ,
+            clock=self._given.clock,
+            open_file=self._messaging.open,
+        )
+        if self._given.platforms is not None:
+            return desk.given(store, self._given.platforms)
+        return desk.declared(store, self._manifests, self.loaded)
 
 
 async def _forget_nothing(agent: AgentId, session: SessionId) -> None:

@@ -4,23 +4,27 @@ in the store, and for a credential the lock that all homes on this machine share
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hermes import plugins
 from hermes.control.access import Knock, Outcome, decide
 from hermes.control.pairing import is_paired
-from hermes.domain.address import Source
-from hermes.domain.capabilities import Manifest
+from hermes.domain.address import DEFAULT_ACCOUNT, Source, read_platform, spell_platform
+from hermes.domain.capabilities import Manifest, SettingField
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.outfit import OpenFile, Outfit, Welcomes, no_files, nobody
 from hermes.domain.ports import Platform, Store
 from hermes.domain.settings import PlatformSettings, Secret
-from hermes.entry.host import HostState, Report
-from hermes.state.locks import MachineLock
+from hermes.entry.host import Account, HostState, Report
+from hermes.state.locks import MachineLock, lock_folder
+from hermes.state.setting_names import with_account
 from hermes.state.settings import Loaded
+
+ONE_EACH = "Each account needs one of its own."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,77 +59,185 @@ class StoreLease:
         return f"the gateway of {said['home']} (process {said.get('pid')}) uses the same credential"
 
 
-def is_enabled(manifest: Manifest, loaded: Loaded) -> bool:
-    """Said so, or not said otherwise and everything it requires is there; where it requires nothing, anything
-    of what it may be told."""
-    block = loaded.settings.platforms.get(manifest.name)
-    if block is not None and block.enabled is not None:
-        return block.enabled
-    if any(field.required for field in manifest.settings):
-        return not missing_settings(manifest, loaded)
-    trees = {} if block is None else block.trees
-    return any(
-        loaded.find(manifest.name, field.env)
-        or trees.get(field.env.lower().removeprefix(f"{manifest.name}_"))
-        for field in manifest.settings
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """An account of a platform as the settings tell of it: the platform's own, or a further one."""
+
+    manifest: Manifest
+    loaded: Loaded
+    account: str = DEFAULT_ACCOUNT
+
+    @property
+    def name(self) -> str:
+        return spell_platform(self.manifest.name, self.account)
+
+    @property
+    def title(self) -> str:
+        return self.manifest.title + ("" if self.account == DEFAULT_ACCOUNT else f" ({self.account})")
+
+    @property
+    def block(self) -> PlatformSettings:
+        return self.loaded.settings.platforms.get(self.name) or PlatformSettings()
+
+    @property
+    def enabled(self) -> bool:
+        """Said so, or not said otherwise and everything it requires is there; where it requires nothing,
+        anything of what it may be told."""
+        if self.block.enabled is not None:
+            return self.block.enabled
+        if any(field.required for field in self.manifest.settings):
+            return not self.missing
+        prefix = f"{self.manifest.name}_"
+        return any(
+            self.find(field.env) or self.block.trees.get(field.env.lower().removeprefix(prefix))
+            for field in self.manifest.settings
+        )
+
+    @property
+    def missing(self) -> list[str]:
+        """The variables that it requires and nobody has set."""
+        wanted = (field.env for field in self.manifest.settings if field.required)
+        return [self.variable(name) for name in wanted if not self.find(name)]
+
+    @property
+    def credential(self) -> str:
+        """What nobody else may use at the same time; empty if it was told no secret."""
+        fields = self.manifest.settings
+        telling = [field for field in fields if field.required or field.identifies]
+        if not any(field.secret for field in telling):
+            telling += [field for field in fields if field.secret]
+        told = [(field, said) for field in telling if (said := self._told(field))]
+        return "\0".join(said for _, said in told) if any(field.secret for field, _ in told) else ""
+
+    def find(self, variable: str) -> Secret | None:
+        return self.loaded.find(self.name, variable)
+
+    def variable(self, name: str) -> str:
+        """A variable of the platform as it is called for this account."""
+        return with_account(name, self.account)
+
+    def worded(self, text: str) -> str:
+        """A sentence of its adapter, which knows the variables by their plain names."""
+        if self.account == DEFAULT_ACCOUNT or not self.manifest.settings:
+            return text
+        names = "|".join(re.escape(field.env) for field in self.manifest.settings)
+        return re.sub(rf"\b(?:{names})\b", lambda found: self.variable(found[0]), text)
+
+    def _told(self, field: SettingField) -> str:
+        secret = self.find(field.env)
+        return "" if secret is None else secret.reveal()
 
 
-def missing_settings(manifest: Manifest, loaded: Loaded) -> list[str]:
-    """The variables that a platform requires and nobody has set."""
-    wanted = (field.env for field in manifest.settings if field.required)
-    return [name for name in wanted if not loaded.find(manifest.name, name)]
+def declared_accounts(manifests: Iterable[Manifest], loaded: Loaded) -> Iterator[Declared]:
+    """The accounts of each platform, its own first; also those that are not enabled."""
+    for manifest in manifests:
+        yield Declared(manifest=manifest, loaded=loaded)
+        for name in sorted(loaded.settings.platforms):
+            platform, account = read_platform(name)
+            if platform == manifest.name and account != DEFAULT_ACCOUNT:
+                yield Declared(manifest=manifest, loaded=loaded, account=account)
 
 
-def credential(manifest: Manifest, loaded: Loaded) -> str:
-    """What no two gateways may use at once; empty if the platform was told no secret."""
-    found = [loaded.find(manifest.name, field.env) for field in manifest.settings if field.secret]
-    return "\0".join(secret.reveal() for secret in found if secret is not None)
+def same_credentials(accounts: Iterable[Declared]) -> dict[str, str]:
+    """The accounts whose credential an earlier one has, and which."""
+    users: dict[tuple[str, str], str] = {}
+    found: dict[str, str] = {}
+    for one in accounts:
+        if one.credential:
+            first = users.setdefault((one.manifest.name, one.credential), one.name)
+            found |= {one.name: first} if first != one.name else {}
+    return found
 
 
-def welcome(store: Store, manifest: Manifest, loaded: Loaded) -> Welcomes:
+def welcome(store: Store, declared: Declared) -> Welcomes:
     """Who may ask an account into a chat: whoever may speak to it there, or would be given a code."""
 
     async def welcomes(source: Source) -> bool:
         paired = await store.read(lambda tx: is_paired(tx, source))
-        knock = Knock(source=source, paired=paired, mentioned=True, able=manifest.capabilities)
-        return decide(knock, loaded.settings).outcome in (Outcome.ALLOWED, Outcome.NEEDS_PAIRING)
+        able = declared.manifest.capabilities
+        knock = Knock(source=source, paired=paired, mentioned=True, able=able)
+        verdict = decide(knock, declared.loaded.settings)
+        return verdict.outcome in (Outcome.ALLOWED, Outcome.NEEDS_PAIRING)
 
     return welcomes
 
 
 def adapter_maker(
-    manifest: Manifest,
-    loaded: Loaded,
+    declared: Declared,
     clock: Clock,
     open_file: OpenFile = no_files,
     welcomes: Welcomes = nobody,
     home: Path | None = None,
 ) -> Callable[[], Awaitable[Platform]]:
-    folder = None if home is None else home / "platforms" / manifest.name
+    folder = None if home is None else home / "platforms" / declared.name
 
     async def make() -> Platform:
-        missing = missing_settings(manifest, loaded)
+        missing = declared.missing
         if missing:
             raise UserError(
-                f"{manifest.title} needs {', '.join(missing)}.", hint=f"hermes config set {missing[0]} …"
+                f"{declared.title} needs {', '.join(missing)}.", hint=f"hermes config set {missing[0]} …"
             )
-        adapter = await asyncio.to_thread(plugins.load_adapter, manifest)
-        block = loaded.settings.platforms.get(manifest.name, PlatformSettings())
-
-        def find(variable: str) -> Secret | None:
-            return loaded.find(manifest.name, variable)
-
+        adapter = await asyncio.to_thread(plugins.load_adapter, declared.manifest)
         return adapter(
             Outfit(
-                settings=block,
-                find=find,
+                settings=declared.block,
+                find=declared.find,
+                account=declared.account,
                 open_file=open_file,
                 clock=clock,
                 welcomes=welcomes,
                 folder=folder,
             )
         )
+
+    return make
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountDesk:
+    """Makes the accounts of a gateway ready for their hosts."""
+
+    home: Path
+    environ: Mapping[str, str]
+    clock: Clock
+    open_file: OpenFile
+
+    def given(self, store: Store, platforms: Mapping[str, Platform]) -> list[Account]:
+        """Accounts whose adapters are there already."""
+        return [
+            Account(name=name, make=ready_maker(platform), lease=self._lease(store, name))
+            for name, platform in platforms.items()
+        ]
+
+    def declared(self, store: Store, manifests: Iterable[Manifest], loaded: Loaded) -> list[Account]:
+        """Those that are enabled; one with the credential of an earlier one only says so."""
+        enabled = [one for one in declared_accounts(manifests, loaded) if one.enabled]
+        doubles = same_credentials(enabled)
+        return [self._ready(store, one, doubles.get(one.name)) for one in enabled]
+
+    def _ready(self, store: Store, one: Declared, first: str | None) -> Account:
+        if first is not None:
+            make, lock = _refusal(f"{one.name} has the same credential as {first}."), None
+        else:
+            make = adapter_maker(one, self.clock, self.open_file, welcome(store, one), self.home)
+            lock = self._lock(one.manifest.name, one.credential)
+        return Account(name=one.name, make=make, lease=self._lease(store, one.name, lock), worded=one.worded)
+
+    def _lock(self, platform: str, secret: str) -> MachineLock | None:
+        """One credential is one lock, whatever the account is called in the home that uses it."""
+        if not secret:
+            return None
+        folder, owner = lock_folder(self.environ), {"home": str(self.home)}
+        return MachineLock(folder=folder, scope=platform, identity=secret, owner=owner)
+
+    def _lease(self, store: Store, account: str, lock: MachineLock | None = None) -> StoreLease:
+        name = f"account:{account}"
+        return StoreLease(store=store, clock=self.clock, name=name, owner=str(self.home), lock=lock)
+
+
+def _refusal(why: str) -> Callable[[], Awaitable[Platform]]:
+    async def make() -> Platform:
+        raise UserError(why, hint=ONE_EACH)
 
     return make
 

@@ -31,14 +31,15 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knock:
-    """What is known of a message when it is decided on. `joined` is a thread in which we already speak;
-    `called` a command of ours or a button under a message of ours, `continued` the next piece of a message
-    to us."""
+    """What is known of a message when it is decided on. `for_others` is one that calls other bots by name and
+    not us; `joined` is a thread in which we already speak; `called` a command of ours or a button under a
+    message of ours, `continued` the next piece of a message to us."""
 
     source: Source
     text: str = ""
     paired: bool = False
     mentioned: bool = False
+    for_others: bool = False
     replied: bool = False
     joined: bool = False
     called: bool = False
@@ -89,6 +90,10 @@ class _Case:
         return self.source.address.platform
 
     @property
+    def account(self) -> str:
+        return self.source.address.credential
+
+    @property
     def private(self) -> bool:
         return self.source.kind is Kind.PRIVATE
 
@@ -98,12 +103,12 @@ class _Case:
         return {one for one in (self.source.address.chat, self.source.parent_chat) if one}
 
     def key(self, name: str) -> str:
-        return f"{self.platform}.{name}"
+        return f"{self.account}.{name}"
 
 
 def decide(knock: Knock, settings: Settings) -> Verdict:
     source = knock.source
-    block = settings.platforms.get(source.address.platform, PlatformSettings())
+    block = settings.block(source.address)
     case = _Case(knock=knock, settings=settings, block=block)
     steps: list[Step] = []
     unaddressed = False
@@ -144,7 +149,7 @@ def _own_doors(case: _Case) -> Step | None:
     if case.source.kind in _CHECKED_AT_THEIR_DOOR:
         return Step(rule="door", said="its door has checked who it is", outcome=Outcome.ALLOWED)
     if case.knock.able.knows_people:
-        said = f"{case.platform} itself lets in only whom the operator let in there"
+        said = f"{case.account} itself lets in only whom the operator let in there"
         return Step(rule="door", said=said, outcome=Outcome.ALLOWED)
     return None
 
@@ -193,6 +198,8 @@ def _chats(case: _Case) -> Step | None:
     rule = case.key("allowed_chats")
     if _listed(case.chats, case.block.allowed_chats):
         return Step(rule=rule, said="this chat is listed")
+    if case.block.guest_mode and case.knock.mentioned:
+        return Step(rule=case.key("guest_mode"), said="this chat is not listed, but it mentions us")
     return Step(rule=rule, said="this chat is not listed", outcome=Outcome.NOT_FOR_US)
 
 
@@ -252,19 +259,19 @@ def _identity(case: _Case) -> Step | None:
 def _everybody(case: _Case) -> Step:
     rule = case.key("allow_all_users")
     if case.block.allow_all_users:
-        return Step(rule=rule, said=f"{case.platform} allows everybody", outcome=Outcome.ALLOWED)
+        return Step(rule=rule, said=f"{case.account} allows everybody", outcome=Outcome.ALLOWED)
     return Step(rule=rule, said="not set")
 
 
 def _list(case: _Case) -> Step:
-    said = f"on the list of {case.platform}"
+    said = f"on the list of {case.account}"
     return _list_step(case, case.key("allowed_users"), case.block.allowed_users, said)
 
 
 def _group_list(case: _Case) -> Step | None:
     if case.private:
         return None
-    said = f"on the group list of {case.platform}"
+    said = f"on the group list of {case.account}"
     return _list_step(case, case.key("group_allowed_users"), case.block.group_allowed_users, said)
 
 
@@ -316,7 +323,7 @@ def _reaction(case: _Case) -> tuple[bool, str]:
     if block.unauthorized_dm_behavior:
         return block.unauthorized_dm_behavior == "pair", f"{case.key(_STRANGERS)} says so"
     if not case.knock.able.answers_strangers:
-        return False, f"strangers on {case.platform} are not answered"
+        return False, f"strangers on {case.account} are not answered"
     if everywhere != "pair":
         return False, f"{_STRANGERS} says so"
     if block.dm_policy:
@@ -340,6 +347,9 @@ def _spoken_to(case: _Case) -> Step | None:
     block, knock = case.block, case.knock
     if case.platform == LOCAL_DOOR or case.source.kind in _CHECKED_AT_THEIR_DOOR:
         return None
+    if knock.for_others and block.exclusive_bot_mentions:
+        said = "it calls another bot by name, and not us"
+        return Step(rule=case.key("exclusive_bot_mentions"), said=said, outcome=Outcome.NOT_FOR_US)
     wanted = knock.able.called_by_name if block.require_mention is None else block.require_mention
     rule = case.key("require_mention")
     if not wanted:

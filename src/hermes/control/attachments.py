@@ -3,10 +3,10 @@ that cannot go. Which places files may come from is decided by who takes them (`
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.capabilities import Album, Capabilities
 from hermes.domain.errors import UserError
 from hermes.domain.message import Attachment, Body, MediaKind, media_kind
 from hermes.domain.rows import MediaItem
@@ -60,6 +60,25 @@ def fit_files(body: Body, able: Capabilities) -> Body:
     ]
     kept = tuple(file for file in fitting if file is not None)
     return replace(body, text=_joined(body.text, left), attachments=kept)
+
+
+def group_files(files: Sequence[Attachment], able: Capabilities) -> list[tuple[Attachment, ...]]:
+    """Files as messages: neighbours that may stand together do."""
+    groups: list[list[Attachment]] = []
+    for file in files:
+        if groups and _joins(groups[-1], file, able.albums):
+            groups[-1].append(file)
+        else:
+            groups.append([file])
+    return [tuple(group) for group in groups]
+
+
+def _joins(group: list[Attachment], file: Attachment, albums: Sequence[Album]) -> bool:
+    together = [*group, file]
+    kinds, size = {one.kind for one in together}, sum(one.size or 0 for one in together)
+    return any(
+        kinds <= album.kinds and len(together) <= album.most and size <= album.max_bytes for album in albums
+    )
 
 
 def _as_asked(file: Attachment, flags: frozenset[str]) -> Attachment:

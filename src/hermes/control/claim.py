@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from hermes.control.prompts import close_question
 from hermes.domain.address import Source
 from hermes.domain.errors import Lost
 from hermes.domain.event import (
@@ -85,8 +86,8 @@ class Claiming:
     suspects_too: bool = False
     born: datetime | None = None
     gated: Callable[[Turn], bool] = lambda turn: False
-    rulings: Mapping[TurnId, str] = field(default_factory=dict)
-    """Why a turn that was asked about may not run; an empty reason is consent."""
+    rulings: Mapping[tuple[TurnId, str], str] = field(default_factory=dict)
+    """Why a turn with this text may not run; an empty reason is consent. Other words are asked about anew."""
 
     def unit(self, tx: Tx) -> Claim:
         turns = tx.turns.open_of(self.session)
@@ -109,7 +110,7 @@ class Claiming:
     def _begin(self, tx: Tx, session: Session, turn: Turn, behind: list[Turn]) -> Claim:
         if turn.ready_at is not None and turn.ready_at > self.now and turn.stop is None:
             return Claim(next=Next.WAIT, seconds=(turn.ready_at - self.now).total_seconds())
-        denied = self.rulings.get(turn.id)
+        denied = self.rulings.get((turn.id, turn.input.text))
         if denied is None and turn.stop is None and self.gated(turn):
             return Claim(next=Next.ASK, turn=turn)
         if not denied and turn.stop is None and any(file.pending for file in turn.input.attachments):
@@ -197,7 +198,7 @@ class Claiming:
         if not (_interrupts(behind) or _steers(behind)):
             return False
         for question in tx.questions.of_turn(turn.id):
-            tx.questions.close(Answer(question=question.id, verdict=Verdict.WITHDRAWN))
+            close_question(tx, Answer(question=question.id, verdict=Verdict.WITHDRAWN), self.now)
         return True
 
     def _opening(self, turn: Turn) -> list[Record]:

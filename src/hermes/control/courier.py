@@ -91,7 +91,8 @@ class Posting:
         return known_targets(tx, self.map.settings, self.map.accounts, self.map.aliases, origin)
 
     def _write(self, tx: Tx, key: str, to: Address) -> None:
-        for part, body in enumerate(cut_body(self.letter.body, self.map.capabilities(to))):
+        bodies = cut_body(self.letter.body, self.map.capabilities(to), captioned=True)
+        for part, body in enumerate(bodies):
             tx.outbox.add(OutboxRow(key=f"{key}:{part}", to=to, body=body, created_at=self.now))
 
 

@@ -13,7 +13,7 @@ from hermes.control.signs import Signs
 from hermes.control.tally import Tally
 from hermes.control.targets import home_channel
 from hermes.control.workers import Workers
-from hermes.domain.address import Address
+from hermes.domain.address import Address, Kind
 from hermes.domain.clock import Clock
 from hermes.domain.hooks import GATE_SEND
 from hermes.domain.message import Body
@@ -102,7 +102,10 @@ class Delivery:
         if self._hooks.follows(GATE_SEND):  # nothing is shown before it was asked about
             return
         platform = self._platforms.get(turn.reply.to.credential)
-        pace = None if platform is None else draft_pace(self._settings.streaming, platform.capabilities)
+        if platform is None:
+            return
+        kind = Kind.GROUP if turn.source is None else turn.source.kind
+        pace = draft_pace(self._settings.streaming, platform.capabilities, kind)
         if pace is None:
             return
         self._lanes.ring(turn.reply.to)

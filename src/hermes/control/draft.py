@@ -2,14 +2,18 @@
 
 Each part of a draft is a row before it is posted (`attempting`) and after (`shown`, with its receipt), so
 that after a crash the final edits what is there and never what is uncertain. The words between two edits are
-only in memory: they are in the records, or will be said again."""
+only in memory: they are in the records, or will be said again.
+
+Where the platform has previews and the settings want them there is no message and no row: nothing has to be
+remembered, nothing can be left behind, and the final is a new message."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 from hermes.control.feed import Feed
 from hermes.control.outcome import PARTS_PER_SEGMENT
@@ -17,14 +21,14 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.event import Asked, Entry, Seen, TextDelta
 from hermes.domain.message import Body, Receipt
-from hermes.domain.ports import Deletes, Edits, Platform, Store, Tx
+from hermes.domain.ports import Deletes, Edits, Platform, Previews, Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.turn import ReplyPlace, Turn
 from hermes.stream.drafts import DraftPace, draft_text
 from hermes.stream.fold import Fold
 from hermes.stream.markdown import parse
 from hermes.stream.print import print_markdown
-from hermes.stream.split import split
+from hermes.stream.split import Part, split
 
 log = logging.getLogger("hermes.draft")
 
@@ -82,7 +86,8 @@ class Draft:
             self._segment += 1
             self._parts = {}
             self._fold = Fold()
-            self._pace = DraftPace(self._pace.interval, self._pace.threshold, self._pace.cursor)
+            pace = self._pace
+            self._pace = DraftPace(pace.interval, pace.threshold, pace.cursor, pace.keep)
 
     async def step(self, platform: Platform) -> float | None:
         """Post or edit if it is time; seconds until it may be, None if there is nothing to show."""
@@ -103,7 +108,7 @@ class Draft:
             await self._show(platform, text)
         except Unreachable as error:
             self._pace.flooded(self._clock.monotonic(), error.after)
-            self._broken = self._broken or error.maybe_done
+            self._broken = self._broken or (error.maybe_done and not self._pace.keep)
         except Refused as error:
             log.info("draft.refused turn=%s why=%s", self._turn.id, error)
             self._broken = True
@@ -127,6 +132,8 @@ class Draft:
         pieces = split(
             draft_text(text, self._pace.cursor), limit=able.max_text, unit=able.unit, flavour=able.flavour
         )
+        if self._pace.keep and await self._preview(platform, pieces):
+            return
         for place, piece in enumerate(pieces):
             number = self._segment * PARTS_PER_SEGMENT + place
             part = self._parts.get(number)
@@ -136,6 +143,20 @@ class Draft:
             elif part.text != body.text and part.row.receipt is not None and isinstance(platform, Edits):
                 await platform.edit(part.row.receipt, body)
                 part.text = body.text
+
+    async def _preview(self, platform: Platform, pieces: Sequence[Part]) -> bool:
+        """Show where the words have come to; False if it has to be done by a message after all."""
+        if not pieces or not isinstance(platform, Previews):
+            return False
+        place = f"{self._turn.id}:{self._segment}:{len(pieces)}"
+        body = Body(text=print_markdown(parse(pieces[-1].text), platform.capabilities.flavour))
+        try:
+            await platform.preview(self._reply.to, crc32(place.encode()), body)
+        except Refused as error:
+            log.info("draft.no_preview turn=%s why=%s", self._turn.id, error)
+            self._pace.keep = 0.0
+            return False
+        return True
 
     async def _post(self, platform: Platform, number: int, body: Body) -> _Part:
         row = OutboxRow(

@@ -18,7 +18,7 @@ from hermes.domain.text import one_line
 
 EXAMPLE = "telegram:-100123 user=42 kind=group role=helpers mention"
 VALUES = ("user", "alt", "name", "kind", "role", "guild", "parent", "text")
-FLAGS = ("bot", "mention", "reply", "joined", "command")
+FLAGS = ("bot", "mention", "others", "reply", "joined", "command")
 
 
 def read_knock(words: Sequence[str]) -> Knock:
@@ -47,6 +47,7 @@ def read_knock(words: Sequence[str]) -> Knock:
         source=source,
         text=one.get("text", ""),
         mentioned="mention" in told,
+        for_others="others" in told and "mention" not in told,
         replied="reply" in told,
         joined="joined" in told,
         called="command" in told,

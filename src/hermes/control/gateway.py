@@ -57,7 +57,7 @@ from hermes.control.upkeep import Chores, forgetting, tidying
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.watching import watch_turn
 from hermes.control.workers import Workers
-from hermes.domain.address import Address
+from hermes.domain.address import DEFAULT_ACCOUNT, Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Seen
@@ -111,7 +111,7 @@ class Gateway:
         )
         self.sends = self._delivery.sends
         self.resting = Resting(parts.store)
-        self._job_targets = named_targets(parts.channel_names)
+        self._job_targets = named_targets(parts.channel_names, parts.accounts or ())
         self.cron = self._make_cron(parts)
         self.handoffs = self._make_carriers(parts)
         forget, tidy = forgetting(parts.store, parts.clock, self.keeps), tidying(parts.runtimes, parts.clock)
@@ -258,8 +258,9 @@ class Gateway:
         return self._parts.capabilities.get(to.platform) or _NO_ABILITIES
 
     def knows(self, to: Address) -> bool:
-        """Whether there is such a platform at all."""
-        return to.platform in self._parts.capabilities
+        """Whether there is such a platform at all, and such an account of it."""
+        named = to.account != DEFAULT_ACCOUNT
+        return to.platform in self._parts.capabilities and (not named or to.credential in self._accounts())
 
     def reaches(self, to: Address) -> bool:
         """Whether its account is up now; if not, what is sent there waits."""

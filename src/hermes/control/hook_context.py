@@ -23,8 +23,10 @@ Told = tuple[str, Context]
 
 def about_source(source: Source | None, agent: AgentId) -> dict[str, object]:
     if source is None:
-        return {"platform": "", "user_id": None, "agent_id": agent}
-    return {"platform": source.address.platform, "user_id": source.user, "agent_id": agent}
+        return {"platform": "", "account": "", "user_id": None, "agent_id": agent}
+    address = source.address
+    told = {"platform": address.platform, "account": address.account}
+    return told | {"user_id": source.user, "agent_id": agent}
 
 
 def about_chat(source: Source | None, agent: AgentId) -> dict[str, object]:
@@ -42,7 +44,6 @@ def about_inbound(inbound: Inbound) -> dict[str, object]:
     told = about_chat(source, AgentId(""))
     del told["agent_id"]
     return told | {
-        "account": source.address.account,
         "user_id_alt": source.user_alt,
         "user_name": source.user_name,
         "chat_name": source.chat_name,

@@ -22,9 +22,11 @@ from hermes.control.commands.registry import (
     perform,
     read_command,
 )
+from hermes.control.edits import TURN, WITH_ITS_MESSAGE, amended, edits_of, reword
 from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_command
 from hermes.control.hook_context import Told, session_began, session_replaced
 from hermes.control.hooks import Hooks
+from hermes.control.moves import move_chat, words_on_settings
 from hermes.control.pairing import is_paired, meet
 from hermes.control.prepare import Preparing, as_pending, busy_mode, overhear, speaker
 from hermes.control.questions import answer, as_answer, pressed, questions_here, was_asked_at
@@ -132,9 +134,11 @@ class Intake:
         queue = self._queues[chat]
         try:
             while queue:
-                await self._take(queue[0])
-                queue.pop(0)
-                self._ahead -= 1
+                edits = edits_of(queue[0], queue[1:])
+                await self._take(queue[0], edits)
+                taken = {queue[0].n, *(edit.n for edit in edits)}
+                queue[:] = [row for row in queue if row.n not in taken]
+                self._ahead -= len(taken)
                 if self._ahead <= _AHEAD:
                     self._room.set()
         finally:
@@ -145,11 +149,12 @@ class Intake:
             for row in queue[1:] if not self._closing else ():
                 self._queue(row)
 
-    async def _take(self, row: InboxRow) -> None:
+    async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...]) -> None:
         world = self._world
+        row = amended(row, edits)
         routed = await route(row.inbound, world.settings, world.runtimes, world.select)
         runtime = world.runtimes[routed.agent]
-        taking = Taking(row=row, agent=routed.agent, world=world)
+        taking = Taking(row=row, edits=edits, agent=routed.agent, world=world)
         if await self._has_processes(taking, runtime):
             taking = replace(taking, lively=True)
         try:
@@ -183,11 +188,13 @@ class Intake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taking:
-    """The transaction that ends a row. `lively` says that its session has background processes."""
+    """The transaction that ends a row, and with it the rows of the edits that are already in its text.
+    `lively` says that its session has background processes."""
 
     row: InboxRow
     agent: AgentId
     world: IntakeWorld
+    edits: tuple[InboxRow, ...] = ()
     ruling: CommandRuling | None = None
     lively: bool = False
 
@@ -199,16 +206,22 @@ class Taking:
         taken = self._taken(tx)
         if taken.outcome:
             tx.inbox.finish(self.row.n, taken.outcome)
+        for edit in self.edits:
+            tx.inbox.finish(edit.n, WITH_ITS_MESSAGE)
         return taken
 
     def _taken(self, tx: Tx) -> Taken:
         inbound = self.inbound
+        if inbound.what is What.MOVED:
+            move_chat(tx, inbound.source, inbound.text, self.world.clock.now())
+            words = words_on_settings(inbound.source, inbound.text, self.world.settings)
+            return self._say(tx, Taken(outcome="moved"), words)
         verdict = decide(self._knock(tx), self.world.settings)
         if not verdict.allowed:
             return self._turn_away(tx, verdict)
         if inbound.what is What.BUTTON:
             return self._press(tx)
-        if inbound.what is not What.MESSAGE:
+        if inbound.what not in (What.MESSAGE, What.EDIT):
             return Taken(outcome=f"ignored: {inbound.what.value}")
         if not inbound.text.strip() and not inbound.attachments:
             return Taken(outcome="ignored: empty")
@@ -217,7 +230,7 @@ class Taking:
             size = f"{len(inbound.text):,} characters; {most:,} are the most"
             text = f"Your message has {size}. Send it as a file."
             return self._say(tx, Taken(outcome="refused: too long"), text)
-        return self._message(tx)
+        return self._message(tx) if inbound.what is What.MESSAGE else self._edit(tx)
 
     @property
     def key(self) -> SessionKey:
@@ -237,6 +250,7 @@ class Taking:
             text=inbound.text,
             paired=is_paired(tx, source),
             mentioned=inbound.mentions_me,
+            for_others=inbound.mentions_others and not inbound.mentions_me,
             replied=inbound.reply_to is not None and inbound.reply_to.mine,
             joined=source.kind is Kind.THREAD and tx.bindings.get(self.key) is not None,
             called=inbound.what is What.BUTTON or (line is not None and is_command(line[0])),
@@ -261,6 +275,13 @@ class Taking:
         if met is None:
             return Taken(outcome=str(verdict))
         return self._say(tx, Taken(outcome=met.outcome), met.text, fleeting=met.fleeting)
+
+    def _edit(self, tx: Tx) -> Taken:
+        prefix = self.world.capabilities(self.inbound.source.address).command_prefix
+        command = read_command(self.inbound.text, prefix) is not None
+        outcome, turn = reword(tx, self.row, command=command)
+        tx.inbox.finish(self.row.n, outcome, turn)
+        return Taken(outcome="")
 
     def _message(self, tx: Tx) -> Taken:
         key = self.key
@@ -344,10 +365,13 @@ class Taking:
             return Taken(outcome="ignored: unknown button")
         if not was_asked_at(tx, given.question, self.inbound.source.address):
             return self._say(tx, Taken(outcome="button: refused"), "Nothing was asked in this chat by that.")
-        outcome = answer(tx, given, self.world.clock.now())
+        outcome = answer(tx, given, self.world.clock.now(), self.inbound.source.user_name)
         taken = Taken(
             outcome=f"button: {'accepted' if outcome.closed else 'refused'}", session=outcome.session
         )
+        if outcome.closed and self.world.capabilities(self.inbound.source.address).edits:
+            # The message with the button says it from now on.
+            return replace(taken, replied=True)
         return self._say(tx, taken, outcome.text)
 
     def _answer(self, tx: Tx, session: Session) -> Taken | None:
@@ -363,7 +387,7 @@ class Taking:
         )
         if given is None:
             return None
-        outcome = answer(tx, given, self.world.clock.now())
+        outcome = answer(tx, given, self.world.clock.now(), self.inbound.source.user_name)
         if not outcome.closed:
             return None
         clarified = any(q.id == given.question and q.kind is QuestionKind.CLARIFY for q in questions)
@@ -394,7 +418,7 @@ class Taking:
             turn = self._new_turn(session, piece)
             tx.turns.add(replace(turn, ready_at=ready))
             turn_id = turn.id
-        tx.inbox.finish(self.row.n, "turn", turn_id)
+        tx.inbox.finish(self.row.n, TURN, turn_id)
         return Taken(outcome="", session=session.id, fresh=fresh)
 
     def _new_turn(self, session: Session, piece: TurnInput) -> Turn:

@@ -3,7 +3,7 @@ its own that says `origin` goes to the first home channel there is, and else sta
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from hermes.control.targets import LOCAL, ORIGIN, Aliases, known_targets
 from hermes.control.targets import resolve_targets as resolve
@@ -23,20 +23,26 @@ def resolve_targets(tx: Tx, deliver: str, origin: Source | None, settings: Setti
     return _resolve(tx, deliver, origin, settings, {})
 
 
-def named_targets(names: Callable[[], Aliases]) -> ResolveTargets:
-    """With the names of a file, too. Jobs are looked at in the store's own thread, where that may wait."""
+def named_targets(names: Callable[[], Aliases], accounts: Collection[str] = ()) -> ResolveTargets:
+    """With the names of a file, too, and the accounts of which only a token was told. Jobs are looked at in
+    the store's own thread, where that may wait."""
 
     def look_up(tx: Tx, deliver: str, origin: Source | None, settings: Settings) -> tuple[Address, ...]:
-        return _resolve(tx, deliver, origin, settings, names())
+        return _resolve(tx, deliver, origin, settings, names(), accounts)
 
     return look_up
 
 
 def _resolve(
-    tx: Tx, deliver: str, origin: Source | None, settings: Settings, names: Aliases
+    tx: Tx,
+    deliver: str,
+    origin: Source | None,
+    settings: Settings,
+    names: Aliases,
+    accounts: Collection[str] = (),
 ) -> tuple[Address, ...]:
     chat = _chat(origin)
-    known = known_targets(tx, settings, frozenset(settings.platforms), names, chat)
+    known = known_targets(tx, settings, {*settings.platforms, *accounts}, names, chat)
     words = [word.strip() for word in deliver.split(",") if word.strip()]
     if chat is None and any(word.lower() == ORIGIN for word in words):
         words = [word for word in words if word.lower() != ORIGIN] or [LOCAL]

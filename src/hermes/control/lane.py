@@ -20,6 +20,7 @@ from hermes.control.draft import Draft
 from hermes.control.gates import rule_message
 from hermes.control.hooks import Hooks
 from hermes.control.outcome import PARTS_PER_SEGMENT, REPEAT_MARK
+from hermes.control.prompts import closed_body
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
@@ -27,6 +28,7 @@ from hermes.domain.message import Body, Receipt
 from hermes.domain.ports import Deletes, Edits, History, Platform, Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.settings import Settings
+from hermes.domain.text import one_line
 from hermes.stream.markdown import parse
 from hermes.stream.print import print_markdown
 
@@ -34,6 +36,7 @@ log = logging.getLogger("hermes.lane")
 SEND_SECONDS = 60.0
 _FIRST_DELAY = 1.0
 _LONGEST_DELAY = 300.0
+_NOT_SENT = "📎 What belongs to this could not be sent: {why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,8 @@ class _Head:
     doubtful: bool = False
     seconds: float = 0.0
     siblings: tuple[OutboxRow, ...] = ()
+    replaced: OutboxRow | None = None
+    """The earlier message of which it takes the place."""
     dead: bool = False
     reported: Address | None = None
 
@@ -146,9 +151,10 @@ class Lane:
                 return _Head(seconds=(row.next_at - now).total_seconds())
             doubtful = row.state is not OutState.DUE
             siblings = tuple(tx.outbox.of_turn(row.turn)) if drafts and row.turn is not None else ()
+            replaced = None if row.body.replaces is None else tx.post.get(row.body.replaces)
             row = replace(row, state=OutState.ATTEMPTING, attempts=row.attempts + 1, next_at=None)
             tx.outbox.save(row)
-            return _Head(row=row, doubtful=doubtful, siblings=siblings)
+            return _Head(row=row, doubtful=doubtful, siblings=siblings, replaced=replaced)
 
         return attempt
 
@@ -156,6 +162,8 @@ class Lane:
         """Send one row; the row as it is to be stored afterwards."""
         row = head.row
         assert row is not None
+        if head.replaced is not None:
+            row = replace(row, body=closed_body(head.replaced, row.body, platform.capabilities))
         try:
             body = await rule_message(self._world.hooks, row, platform.capabilities)
         except Refused as error:
@@ -179,12 +187,18 @@ class Lane:
         log.debug("lane.sent to=%s key=%s attempts=%d", self._to, row.key, row.attempts)
         return replace(row, state=OutState.SENT, receipt=receipt, error="")
 
-    async def _put(self, platform: Platform, row: OutboxRow, head: _Head) -> Receipt:
-        body = printed(row.body, platform)
+    async def _put(self, platform: Platform, row: OutboxRow, head: _Head) -> Receipt | None:
+        body = row.body
+        if body.replaces is not None:
+            # The receipt stays with the message that was sent: what was asked is found by it.
+            over = None if head.replaced is None else head.replaced.receipt
+            if over is not None and isinstance(platform, Edits):
+                await platform.edit(over, printed(body, platform))
+            return None
         shown = _draft_of(row, head.siblings)
         if shown is not None and isinstance(platform, Edits):
             try:
-                await platform.edit(shown, body)
+                await platform.edit(shown, printed(body, platform))
                 return shown
             except Refused:
                 # The draft is gone (deleted, too old): the final goes out as a message of its own.
@@ -194,8 +208,16 @@ class Lane:
             if found is not None:
                 return found
             if not self._keyed(platform, row):
-                body = printed(row.body.with_text(f"{REPEAT_MARK}\n\n{row.body.text}"), platform)
-        return await platform.send(self._to, body, key=row.key, reply_to=row.reply_to)
+                body = body.with_text(f"{REPEAT_MARK}\n\n{body.text}")
+        try:
+            return await platform.send(self._to, printed(body, platform), key=row.key, reply_to=row.reply_to)
+        except Refused as error:
+            if not (body.attachments and row.body.text):
+                raise
+            # The files cannot go, the words under them can.
+            log.warning("lane.words_alone to=%s key=%s why=%s", self._to, row.key, error)
+            words = Body(text=f"{body.text}\n\n{_NOT_SENT.format(why=one_line(str(error), 120))}")
+            return await platform.send(self._to, printed(words, platform), key=row.key, reply_to=row.reply_to)
 
     async def _find(self, platform: Platform, row: OutboxRow) -> Receipt | None:
         if isinstance(platform, History) and platform.capabilities.history:
@@ -254,6 +276,10 @@ class Lane:
         )
 
     def _dead(self, row: OutboxRow, why: str) -> OutboxRow:
+        if row.body.replaces is not None:
+            # A finishing touch: nobody misses anything.
+            log.info("lane.not_replaced to=%s key=%s why=%s", self._to, row.key, why)
+            return replace(row, state=OutState.GONE, error=why)
         log.warning("lane.dead to=%s key=%s why=%s", self._to, row.key, why)
         return replace(row, state=OutState.DEAD, error=why)
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from hermes.control.attachments import fit_files
+from hermes.control.attachments import fit_files, group_files
 from hermes.control.feed import Feed
+from hermes.control.prompts import close_question
 from hermes.domain.address import LOCAL_DOOR, Address
 from hermes.domain.capabilities import Capabilities, Grade
 from hermes.domain.clock import Clock
@@ -21,15 +22,17 @@ from hermes.domain.rows import OutboxRow
 from hermes.domain.settings import Settings
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
-from hermes.stream.drafts import is_silence
+from hermes.stream.drafts import is_silence, is_streamed
 from hermes.stream.fold import Fold, answer_text, choices, for_people, question_text
-from hermes.stream.split import split
+from hermes.stream.split import MIN_LIMIT, split
 
 STOPPED_HERE = "⏹ (stopped here)"
 REPEAT_MARK = "↻ (this may be a repeat)"
 PARTS_PER_SEGMENT = 1000
 CONFIRM_SECONDS = 300
 _MARK_ROOM = 2 * len(REPEAT_MARK)
+_CAPTION_ROOM = _MARK_ROOM + 200
+"""Room in a caption for the mark of a repeat, and for a word on files that could not go after all."""
 _QUIET_STOPS = (CLIENT_GONE,)
 
 
@@ -44,10 +47,10 @@ class Conclusion:
     questions: tuple[Question, ...] = ()
     withdraw: TurnId | None = None
 
-    def write(self, tx: Tx) -> None:
+    def write(self, tx: Tx, now: datetime) -> None:
         if self.withdraw is not None:
             for question in tx.questions.of_turn(self.withdraw):
-                tx.questions.close(Answer(question=question.id, verdict=Verdict.WITHDRAWN))
+                close_question(tx, Answer(question=question.id, verdict=Verdict.WITHDRAWN), now)
         for question in self.questions:
             tx.questions.add(question)
         said = self.rows or tuple(row for row in self.over_draft if _has_draft(tx, row))
@@ -77,7 +80,7 @@ class Outcomes:
             self._ring(turn.reply.to)
 
     def write(self, tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
-        self.of(turn, entries).write(tx)
+        self.of(turn, entries).write(tx, self._clock.now())
 
     def of(self, turn: Turn, entries: Sequence[Entry], said: Body | None = None) -> Conclusion:
         """`entries` are the turn's records up to the one that ends or parks it; `said` are its closing words
@@ -117,8 +120,10 @@ class Outcomes:
     def parts(
         self, reply: ReplyPlace, said: Body, *, turn: TurnId, segment: int = 0
     ) -> tuple[OutboxRow, ...]:
-        """What was said as rows: the text in pieces that fit, and then each file."""
-        bodies = cut_body(said, self._capabilities(reply.to))
+        """What was said as rows: the text in pieces that fit, and then the files."""
+        able = self._capabilities(reply.to)
+        # Words that were shown as a draft stay where they are.
+        bodies = cut_body(said, able, captioned=not is_streamed(self._settings.streaming, able))
         now = self._clock.now()
         first = segment * PARTS_PER_SEGMENT
         return tuple(
@@ -197,12 +202,24 @@ def cut_to_fit(text: str, able: Capabilities) -> list[str]:
     return [piece.text for piece in split(text, limit=limit, unit=able.unit, flavour=able.flavour)]
 
 
-def cut_body(said: Body, able: Capabilities) -> list[Body]:
-    """What was said as messages of a platform: its text in pieces, and each file in a message of its own, so
-    that one that fails or is repeated takes no other along."""
+def cut_body(said: Body, able: Capabilities, *, captioned: bool) -> list[Body]:
+    """What was said as messages of a platform: its text in pieces, and the files in messages of their own, so
+    that one that fails or is repeated takes no other along; together only where the platform has albums, and
+    `captioned` with the text under the first of them, where it fits there."""
     fitted = fit_files(said, able)
-    words = [Body(text=text) for text in cut_to_fit(fitted.text, able)]
-    return words + [Body(attachments=(file,)) for file in fitted.attachments]
+    files = [Body(attachments=group) for group in group_files(fitted.attachments, able)]
+    if (
+        captioned
+        and files
+        and _is_caption(fitted.text, able.media[files[0].attachments[0].kind].caption, able)
+    ):
+        return [files[0].with_text(fitted.text), *files[1:]]
+    return [Body(text=text) for text in cut_to_fit(fitted.text, able)] + files
+
+
+def _is_caption(text: str, most: int, able: Capabilities) -> bool:
+    limit = most - _CAPTION_ROOM
+    return limit >= MIN_LIMIT and len(split(text, limit=limit, unit=able.unit, flavour=able.flavour)) == 1
 
 
 def _has_draft(tx: Tx, row: OutboxRow) -> bool:

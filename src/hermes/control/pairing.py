@@ -187,9 +187,9 @@ def revoke(tx: Tx, account: Account, user: str) -> None:
     raise UserError(f"“{one_line(user, 60)}” is not paired on {account}.", hint=hint)
 
 
-def clear_pending(tx: Tx, platform: str | None = None) -> int:
-    """Forget open requests and invitations, of one platform or of all; says how many."""
-    codes = [one for one in tx.pairing_codes.list() if platform in (None, one.account.platform)]
+def clear_pending(tx: Tx, account: Account | None = None) -> int:
+    """Forget open requests and invitations, of one account or of all; says how many."""
+    codes = [one for one in tx.pairing_codes.list() if account in (None, one.account)]
     return sum(tx.pairing_codes.remove(code.id) for code in codes)
 
 

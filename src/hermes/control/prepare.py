@@ -19,7 +19,7 @@ from hermes.domain.message import Attachment, Inbound
 from hermes.domain.ports import Tx
 from hermes.domain.rows import Overheard
 from hermes.domain.session import Session
-from hermes.domain.settings import PlatformSettings, Settings
+from hermes.domain.settings import Settings
 from hermes.domain.text import one_line, showable
 from hermes.domain.turn import BusyMode, Guidance, Turn
 
@@ -107,7 +107,7 @@ class Preparing:
         """What holds in this turn alone: the note, and what the operator wants said in this very channel. A
         model that was chosen in the session wins over the channel's."""
         source = self.inbound.source
-        extra = _block(source, self.settings).extra
+        extra = self.settings.block(source.address).extra
         spots = [one for one in (source.address.chat, source.address.thread, source.parent_chat) if one]
 
         def first(key: str) -> str:
@@ -141,7 +141,11 @@ class Preparing:
         if self.inbound.source.kind is Kind.PRIVATE or not observes(self.inbound.source, self.settings):
             return ""
         since = None if self.fresh else self.session.created_at
-        talk = tx.talk.take(self.session.id, self.inbound.source.address, since)
+        place = self.inbound.source.address
+        if self.inbound.ref == place.thread:
+            # It begins a thread, and was itself said in the chat.
+            place = replace(place, thread=None)
+        talk = tx.talk.take(self.session.id, place, since)
         return "\n".join(["[Said here before, and not to you:]", *_fitting(talk)]) if talk else ""
 
     def _quote(self, tx: Tx) -> str:
@@ -199,7 +203,7 @@ def _words_of(tx: Tx, inbound: Inbound) -> str:
 
 
 def observes(source: Source, settings: Settings) -> bool:
-    block = _block(source, settings)
+    block = settings.block(source.address)
     return block.observe_unmentioned_group_messages and block.history_backfill_limit > 0
 
 
@@ -209,7 +213,8 @@ def overhear(tx: Tx, inbound: Inbound, settings: Settings, now: datetime) -> Non
     if not text.strip() or not observes(inbound.source, settings):
         return
     said = Overheard(author=speaker(inbound.source), text=_cut(text, MOST_SAID), at=now)
-    tx.talk.keep(inbound.source.address, said, _block(inbound.source, settings).history_backfill_limit)
+    limit = settings.block(inbound.source.address).history_backfill_limit
+    tx.talk.keep(inbound.source.address, said, limit)
 
 
 def described(inbound: Inbound) -> str:
@@ -220,10 +225,6 @@ def described(inbound: Inbound) -> str:
 def _named(file: Attachment) -> str:
     name = one_line(file.name or "", 120).replace("[", "(").replace("]", ")")
     return f"[{file.kind.value}{': ' + name if name else ''}]"
-
-
-def _block(source: Source, settings: Settings) -> PlatformSettings:
-    return settings.platforms.get(source.address.platform, PlatformSettings())
 
 
 # --- files -----------------------------------------------------------------------------------------

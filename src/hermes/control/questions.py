@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 
 from hermes.control.grants import keep_grant
+from hermes.control.prompts import close_question
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.event import QuestionKind, Verdict
@@ -46,9 +47,9 @@ class Outcome:
     session: SessionId | None = None
 
 
-def answer(tx: Tx, given: Answer, now: datetime) -> Outcome:
+def answer(tx: Tx, given: Answer, now: datetime, name: str | None = None) -> Outcome:
     """Try to close a question. Only who may answer it can; nobody listed means nobody. What was allowed for
-    good is kept in the same transaction."""
+    good is kept in the same transaction. `name` is how people know who answers."""
     question = tx.questions.get(given.question)
     if question is None:
         return Outcome(closed=False, text="There is no such question (any more).")
@@ -61,7 +62,7 @@ def answer(tx: Tx, given: Answer, now: datetime) -> Outcome:
         return Outcome(closed=False, text=_TOO_LATE)
     if not _is_offered(question, given.verdict):
         return Outcome(closed=False, text=f"That is not offered here. Choose: {', '.join(question.options)}.")
-    if not tx.questions.close(given):
+    if not close_question(tx, given, now, name):
         return Outcome(closed=False, text=_true_state(question))
     keep_grant(tx, question, given, now)
     resume(tx, question)
@@ -194,7 +195,7 @@ class Expiry:
         now = self._clock.now()
         late = await self._store.read(lambda tx: tx.recovery.expired(now, _PAGE))
         for agent, question in late:
-            closed = await self._store.scoped(agent).write(partial(_expire, question))
+            closed = await self._store.scoped(agent).write(partial(_expire, question, now))
             if closed:
                 log.info("question.expired question=%s", question.id)
                 self._ring(agent, question.session)
@@ -202,8 +203,8 @@ class Expiry:
         return len(late)
 
 
-def _expire(question: Question, tx: Tx) -> bool:
-    if not tx.questions.close(Answer(question=question.id, verdict=Verdict.EXPIRED)):
+def _expire(question: Question, now: datetime, tx: Tx) -> bool:
+    if not close_question(tx, Answer(question=question.id, verdict=Verdict.EXPIRED), now):
         return False
     resume(tx, question)
     return True

@@ -19,7 +19,7 @@ from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.message import Body
 from hermes.domain.ports import Tx
 from hermes.domain.rows import Boot, OutboxRow
-from hermes.domain.settings import PlatformSettings, Settings
+from hermes.domain.settings import Settings
 from hermes.domain.turn import Action, TurnState
 
 RESTARTED = "⏸ The gateway was restarted before your answer was finished; it goes on by itself."
@@ -116,7 +116,7 @@ def _asked(tx: Tx) -> list[dict[str, str | None]]:
 
 
 def _is_told(to: Address, settings: Settings) -> bool:
-    return settings.platforms.get(to.platform, PlatformSettings()).gateway_restart_notification
+    return settings.block(to).gateway_restart_notification
 
 
 def _add(

@@ -88,7 +88,7 @@ class SessionActor:
         self._idle = False
         self._fetching = False
         self._prompt: str | None = None
-        self._rulings: dict[TurnId, str] = {}
+        self._rulings: dict[tuple[TurnId, str], str] = {}
 
     # --- what others may do ---
 
@@ -143,7 +143,8 @@ class SessionActor:
                 await self._around.clock.sleep(claim.seconds)
             case Next.ASK:
                 assert claim.turn is not None
-                self._rulings = {claim.turn.id: await rule_turn(self._around.hooks, claim.turn)}
+                asked = (claim.turn.id, claim.turn.input.text)
+                self._rulings = {asked: await rule_turn(self._around.hooks, claim.turn)}
             case Next.FETCH:
                 assert claim.turn is not None
                 await self._fetch(claim.turn)
@@ -330,7 +331,7 @@ class SessionActor:
             tx.turns.advance(turn.id, attempt=turn.attempt, records=len(new), state=state)
             tx.journal.append(self._id, new)
             if conclude is not None:
-                conclude.write(tx)
+                conclude.write(tx, new[-1].at)
             return state.open or bool(tx.turns.open_of(self._id, 1))
 
         # Who comes after this commit rings, so an end with nothing behind it needs no further claim.

@@ -15,7 +15,6 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError
 from hermes.domain.event import Asked, Entry, Failed, Finished
 from hermes.domain.message import Receipt
-from hermes.domain.platform_settings import PlatformSettings
 from hermes.domain.ports import Platform, Reactions, Typing
 from hermes.domain.settings import Settings
 from hermes.domain.turn import Turn
@@ -41,7 +40,7 @@ class Signs:
         if turn.reply is None or platform is None:
             return
         to, ref = turn.reply.to, turn.reply.ref
-        block, wanted = self._block(to), platform.capabilities.marks_work
+        block, wanted = self._settings.block(to), platform.capabilities.marks_work
         if isinstance(platform, Typing) and block.extra.get(_SWITCH, "").lower() not in _NO:
             self._show(self._type(to, feed), f"typing {to}")
         wanted = wanted if block.reactions is None else block.reactions
@@ -53,9 +52,6 @@ class Signs:
             task.cancel()
         if self._shown:
             await asyncio.wait(tuple(self._shown))
-
-    def _block(self, to: Address) -> PlatformSettings:
-        return self._settings.platforms.get(to.platform) or PlatformSettings()
 
     def _show(self, sign: Coroutine[object, object, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(sign, name=name)

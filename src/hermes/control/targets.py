@@ -200,10 +200,10 @@ def _what_there_is(known: Known) -> str:
 def home_channels(tx: Tx, settings: Settings) -> dict[str, Address]:
     """The home channel of each account: the one that was chosen in a chat, or else that of the settings."""
     homes: dict[str, Address] = {}
-    for platform, block in settings.platforms.items():
-        home = _home_of_settings(platform, block, settings)
+    for account, block in settings.platforms.items():
+        home = _home_of_settings(account, block, settings)
         if home is not None:
-            homes[platform] = home
+            homes[account] = home
     return {**homes, **tx.directory.homes()}
 
 
@@ -213,19 +213,21 @@ def home_channel(tx: Tx, settings: Settings, near: Address) -> Address | None:
     return homes.get(near.credential) or homes.get(near.platform)
 
 
-def _home_of_settings(platform: str, block: PlatformSettings, settings: Settings) -> Address | None:
-    """A chat of the platform, or a whole address; an id may have a colon in it, too."""
+def _home_of_settings(account: str, block: PlatformSettings, settings: Settings) -> Address | None:
+    """A chat of the account, or a whole address; an id may have a colon in it, too."""
     channel = block.home_channel.strip()
     if not channel:
         return None
+    platform, name = read_platform(account)
     first = read_platform(channel.partition(":")[0])[0]
-    if ":" in channel and (first == platform or first in settings.platforms):
+    known = {platform, *(read_platform(other)[0] for other in settings.platforms)}
+    if ":" in channel and first in known:
         try:
             return Address.parse(channel)
         except UserError as error:
-            log.warning("targets.home_channel platform=%s problem=%s", platform, error)
+            log.warning("targets.home_channel account=%s problem=%s", account, error)
             return None
-    return Address(platform=platform, chat=channel, thread=block.home_thread or None)
+    return Address(platform=platform, account=name, chat=channel, thread=block.home_thread or None)
 
 
 def seen_channel(source: Source, at: datetime) -> Channel:

@@ -24,24 +24,23 @@ class Tier:
 
 
 def tier_of(source: Source, settings: Settings) -> Tier:
-    platform = source.address.platform
-    if platform == LOCAL_DOOR:
+    if source.address.platform == LOCAL_DOOR:
         return Tier(name="admin", reason="it is this machine's terminal", owner=True)
-    block = settings.platforms.get(platform, PlatformSettings())
+    account, block = source.address.credential, settings.block(source.address)
     private = source.kind is Kind.PRIVATE
     key = "allow_admin_from" if private else "group_allow_admin_from"
     admins = block.allow_admin_from if private else block.group_allow_admin_from
     if not admins:
         owner = bool(ids_of(source) & _named(block, settings))
         why = "; the operator named you" if owner else ""
-        return Tier(name="everybody", reason=f"{platform}.{key} names no admins{why}", owner=owner)
+        return Tier(name="everybody", reason=f"{account}.{key} names no admins{why}", owner=owner)
     if is_listed(source, admins):
-        return Tier(name="admin", reason=f"{platform}.{key} names you", owner=True)
+        return Tier(name="admin", reason=f"{account}.{key} names you", owner=True)
     listed = block.group_user_allowed_commands
     if private and block.user_allowed_commands:
         listed = block.user_allowed_commands
     named = tuple(word.strip().lstrip("/").lower().replace("_", "-") for word in listed)
-    return Tier(name="user", reason=f"{platform}.{key} does not name you", commands=(*ALWAYS, *named))
+    return Tier(name="user", reason=f"{account}.{key} does not name you", commands=(*ALWAYS, *named))
 
 
 def _named(block: PlatformSettings, settings: Settings) -> set[str]:

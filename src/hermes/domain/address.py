@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote
 
 from hermes.domain.errors import UserError
+from hermes.domain.text import one_line
 
 DEFAULT_ACCOUNT = "default"
 LOCAL_DOOR = "terminal"
 """Who writes on this machine's terminal has the home in their hands; no platform may have this name."""
+SINGLE = frozenset({LOCAL_DOOR, "api_server", "webhook"})
+"""Doors of which a gateway has one: nobody gives them accounts. The API's addresses tell whose key it was."""
+ACCOUNT_RULE = "small letters and digits, with single “-” between them, at most 32"
+_ACCOUNT = re.compile(r"(?=.{1,32}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 class Kind(StrEnum):
@@ -37,6 +43,19 @@ def spell_platform(platform: str, account: str) -> str:
 def read_platform(text: str) -> tuple[str, str]:
     platform, at, account = text.partition("@")
     return platform.lower(), unquote(account) if at else DEFAULT_ACCOUNT
+
+
+def account_problem(platform: str, account: str) -> UserError | None:
+    """Why an operator cannot call an account of a platform so."""
+    if platform in SINGLE:
+        return UserError(f"{platform} has no accounts: there is one of it.", hint=f"Write {platform} alone.")
+    if account == DEFAULT_ACCOUNT:
+        named = f"{platform}@{account}"
+        return UserError(f"{named} is {platform} itself.", hint=f"Write {platform} alone.")
+    if _ACCOUNT.fullmatch(account):
+        return None
+    called = one_line(account, 40)
+    return UserError(f"An account of {platform} cannot be called “{called}”.", hint=f"Use {ACCOUNT_RULE}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

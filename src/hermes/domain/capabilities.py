@@ -51,6 +51,15 @@ class MediaLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Album:
+    """Kinds of files that may go in one message together: how many, and how large in all."""
+
+    kinds: frozenset[MediaKind]
+    most: int = 10
+    max_bytes: int = 50_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MenuLimits:
     """What a platform's menu of commands takes; `dash` is how it writes the “-” of a name."""
 
@@ -78,10 +87,17 @@ class Capabilities:
     unit: TextUnit = TextUnit.CHARS
     flavour: Flavour = Flavour.PLAIN
     edit_interval: float | None = None
+    group_edit_interval: float = 0.0
+    """The same in groups and channels, where they take fewer."""
+    preview_seconds: float = 0.0
+    """How long a preview (`Previews`, in private chats) may stand before it has to be shown again; 0 = it has
+    none."""
     deletes: bool = False
     threads: Grade = Grade.NONE
     buttons: Grade = Grade.NONE
     media: dict[MediaKind, MediaLimit] = field(default_factory=dict)
+    albums: tuple[Album, ...] = ()
+    """Which files go out together in one message; any other goes alone."""
     fetches: bool = False
     """Whether files that come with messages can be got."""
     typing: bool = False
@@ -120,6 +136,8 @@ class SettingField:
     title: str
     required: bool = True
     secret: bool = False
+    identifies: bool = False
+    """Whether it tells two accounts apart although it is not required."""
     hint: str = ""
     """Where to find it, as one sentence."""
     asked: bool = False

@@ -19,6 +19,8 @@ class What(StrEnum):
     REACTION = "reaction"
     JOINED = "joined"
     LEFT = "left"
+    MOVED = "moved"
+    """The chat has another id from now on, which is the text."""
 
 
 class MediaKind(StrEnum):
@@ -70,7 +72,8 @@ class ReplyTo:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
     """One happening on a platform. `delivery` is its dedupe key within the account; `ref` is what
-    one replies to; `group` joins the pieces of an album; `button` carries a pressed button's value."""
+    one replies to; `group` joins the pieces of an album; `button` carries a pressed button's value;
+    `mentions_others` says that it calls another bot by name."""
 
     delivery: DeliveryId
     source: Source
@@ -81,6 +84,7 @@ class Inbound:
     attachments: tuple[Attachment, ...] = ()
     reply_to: ReplyTo | None = None
     mentions_me: bool = False
+    mentions_others: bool = False
     group: str | None = None
     button: str | None = None
 
@@ -93,12 +97,14 @@ class Button:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What is said: markdown text, files, buttons. A `fleeting` one (a code) is forgotten once it is sent."""
+    """What is said: markdown text, files, buttons. A `fleeting` one (a code) is forgotten once it is sent.
+    One that `replaces` an earlier message (its key) is written over it and never sent by itself."""
 
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
     buttons: tuple[Button, ...] = ()
     fleeting: bool = False
+    replaces: str | None = None
 
     def with_text(self, text: str) -> Body:
         return replace(self, text=text)

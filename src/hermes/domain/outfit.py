@@ -3,6 +3,7 @@ be asked before anybody uses it: whether its credentials work."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Protocol, runtime_checkable
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Source
 from hermes.domain.clock import Clock, SystemClock
-from hermes.domain.errors import UserError
+from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.message import Attachment
 from hermes.domain.platform_settings import PlatformSettings
 from hermes.domain.setting_words import Secret
+from hermes.domain.text import one_line
 
 FindSecret = Callable[[str], Secret | None]
 """What the operator said for a variable, as a variable or as a key of the platform's block."""
@@ -52,6 +54,21 @@ class Outfit:
         """The text of a variable; not for secrets that are kept."""
         found = self.find(variable)
         return default if found is None else found.reveal().strip() or default
+
+    def port(self, variable: str, usual: str) -> int:
+        """The port that a variable names, for an adapter that is called by its platform."""
+        said = self.said(variable, usual)
+        if not (said.isascii() and said.isdigit() and 0 < int(said) < 65536):
+            raise UserError(f"{variable} is {one_line(said, 20)}: a port is wanted, like {usual}.")
+        return int(said)
+
+
+def no_door(host: str, port: int, variable: str, error: OSError) -> Unreachable:
+    """Why nobody can call us there; `variable` names the port."""
+    why = error.strerror or type(error).__name__
+    if error.errno == errno.EADDRINUSE:
+        why = f"another account or program has it; set {variable} to a port of its own"
+    return Unreachable(f"{one_line(host, 60)}:{port} cannot be listened on ({why})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,7 +115,28 @@ class PlatformSettings:
         ),
     )
     ignored_channels: tuple[str, ...] = field(
-        default=(), metadata=about("Chats it never answers in.", env=("<P>_IGNORED_CHANNELS",))
+        default=(),
+        metadata=about(
+            "Chats, topics and threads it never answers in.",
+            env=("<P>_IGNORED_CHANNELS", "<P>_IGNORED_THREADS"),
+        ),
+    )
+    guest_mode: bool = field(
+        default=False,
+        metadata=about(
+            "Answer who mentions it, and may write, also in groups that `allowed_chats` does not name.",
+            env=("<P>_GUEST_MODE",),
+        ),
+    )
+    exclusive_bot_mentions: bool = field(
+        default=True,
+        metadata=closed(
+            True,
+            about(
+                "In groups it leaves messages alone that call another bot by name and not it.",
+                env=("<P>_EXCLUSIVE_BOT_MENTIONS",),
+            ),
+        ),
     )
     reactions: bool | None = field(
         default=None,

@@ -83,7 +83,7 @@ class Inbox(Protocol):
 
     def cursor(self, account: str) -> str | None: ...
 
-    def find(self, text: str) -> list[InboxRow]: ...
+    def find(self, text: str, limit: int = 20) -> list[InboxRow]: ...
 
 
 class Turns(Protocol):
@@ -319,6 +319,13 @@ class Platform(Protocol):
 @runtime_checkable
 class Edits(Protocol):
     async def edit(self, receipt: Receipt, body: Body) -> None: ...
+
+
+@runtime_checkable
+class Previews(Protocol):
+    async def preview(self, to: Address, number: int, body: Body) -> None:
+        """Show words that are still being written, as something that is no message and goes by itself; those
+        with the same number are one that grows."""
 
 
 @runtime_checkable

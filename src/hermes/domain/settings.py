@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from hermes.domain.address import Kind
+from hermes.domain.address import SINGLE, Address, Kind
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.platform_settings import PlatformSettings as PlatformSettings
 from hermes.domain.setting_words import About as About
@@ -185,6 +185,14 @@ class StreamingSettings:
     """How an answer grows in a chat that can edit messages."""
 
     enabled: bool = field(default=True, metadata=about("Show the answer while it is being written."))
+    transport: str = field(
+        default="edit",
+        metadata=about(
+            "How: `edit` lets a message grow; `draft` and `auto` show a preview of the platform's own where "
+            "it has one (private chats of Telegram) and else edit; `off` shows nothing.",
+            choices=("auto", "edit", "draft", "off"),
+        ),
+    )
     edit_interval: float = field(default=0.8, metadata=about("Least seconds between two edits.", least=0))
     buffer_threshold: int = field(default=24, metadata=about("Least new characters for an edit.", least=1))
     cursor: str = field(default=" ▉", metadata=about("Shown at the end of an unfinished answer."))
@@ -390,7 +398,8 @@ class Settings:
         default=(), metadata=about("Which chats go to which agent; the first match counts.")
     )
     platforms: dict[str, PlatformSettings] = field(
-        default_factory=dict, metadata=about("What is said about each platform, by its name.")
+        default_factory=dict,
+        metadata=about("What is said about each platform, by its name; further accounts are `name@account`."),
     )
     allowed_users: tuple[str, ...] = field(
         default=(),
@@ -411,6 +420,11 @@ class Settings:
             ),
         ),
     )
+
+    def block(self, place: Address) -> PlatformSettings:
+        """What was said about the account of a place. Nothing of one account counts for another."""
+        name = place.platform if place.platform in SINGLE else place.credential
+        return self.platforms.get(name) or PlatformSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

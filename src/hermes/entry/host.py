@@ -60,11 +60,13 @@ class Lease(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """One account on one platform: its credential (`telegram@work`), and how its adapter is made."""
+    """One account on one platform: its credential (`telegram@work`), and how its adapter is made. An adapter
+    knows the variables of its platform; `worded` calls them as this account has them."""
 
     name: str
     make: Callable[[], Awaitable[Platform]]
     lease: Lease
+    worded: Callable[[str], str] = str
 
 
 Report = Callable[[str, HostState, str], None]
@@ -99,8 +101,9 @@ class Host:
             await self._connect()
             error: HermesError = Unreachable("the platform closed the connection")
         except (NeedsLogin, Refused, UserError) as problem:
-            log.warning("host.parked account=%s why=%s", self._account.name, problem)
-            self._tell(HostState.PARKED, str(problem))
+            why = self._account.worded(str(problem))
+            log.warning("host.parked account=%s why=%s", self._account.name, why)
+            self._tell(HostState.PARKED, why)
             return True
         except HermesError as problem:
             error = problem
@@ -185,8 +188,9 @@ class Host:
         self._failures += 1
         told = error.after if isinstance(error, Unreachable) else None
         seconds = told if told is not None else back_off(self._failures)
-        log.info("host.retry account=%s after=%.1f why=%s", self._account.name, seconds, error)
-        self._tell(HostState.RETRYING, f"{error}; trying again in {seconds:.0f} s")
+        why = self._account.worded(str(error))
+        log.info("host.retry account=%s after=%.1f why=%s", self._account.name, seconds, why)
+        self._tell(HostState.RETRYING, f"{why}; trying again in {seconds:.0f} s")
         await self._clock.sleep(seconds)
 
     async def _let_go(self) -> None:

@@ -60,11 +60,12 @@ class InboxTable:
         row = self._db.one("SELECT cursor FROM cursors WHERE account = ?", account)
         return None if row is None else str(row[0])
 
-    def find(self, text: str) -> list[InboxRow]:
+    def find(self, text: str, limit: int = 20) -> list[InboxRow]:
         rows = self._db.all(
             f"SELECT {_COLUMNS} FROM inbox WHERE ref = ?1 OR delivery = ?1 OR turn = ?1"
-            " ORDER BY n DESC LIMIT 20",
+            " ORDER BY n DESC LIMIT ?2",
             storable(text),
+            limit,
         )
         return [_row(row) for row in rows]
 

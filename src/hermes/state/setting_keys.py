@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from hermes.domain.address import account_problem
 from hermes.domain.errors import UserError
 from hermes.domain.settings import (
     NAME_RULE,
@@ -19,7 +20,15 @@ from hermes.domain.settings import (
 )
 from hermes.domain.text import one_line
 from hermes.state.findings import nearest
-from hermes.state.setting_names import PLATFORMS, is_key_like, is_later, platform_variable, platform_variables
+from hermes.state.setting_accounts import named_account
+from hermes.state.setting_names import (
+    ACCOUNT_MARK,
+    PLATFORMS,
+    is_key_like,
+    is_later,
+    platform_variable,
+    platform_variables,
+)
 from hermes.state.setting_places import ALSO_UNDER_GATEWAY
 from hermes.state.setting_reader import TABLES, suggestion
 from hermes.state.setting_values import Knob, knobs, sections
@@ -60,9 +69,11 @@ def find_key(key: str, provider: str = "auto", also: Collection[str] = ()) -> Ke
     the platforms have for themselves."""
     if _VARIABLE.fullmatch(key):
         known = [*known_variables(), *also]
-        if is_key_like(key) or key in known:
+        if named_account(key, PLATFORMS, also)[0] or is_key_like(key) or key in known:
             return Key(variable=key)
-        raise unknown_key(key, nearest(key, known))
+        plain, mark, account = key.partition(ACCOUNT_MARK)
+        meant = nearest(plain if mark else key, known)
+        raise unknown_key(key, meant and f"{meant}{mark}{account if mark else ''}")
     parts = _own_place(key.split("."))
     if parts[0] == "platforms" and len(parts) > 2:
         return _platform_key(key, parts)
@@ -106,28 +117,38 @@ def _own_place(parts: list[str]) -> list[str]:
         return ["model", "default"]
     if len(parts) == 1 and parts[0] in knobs(GatewaySettings):
         return ["gateway", *parts]
-    return ["platforms", *parts] if parts[0] in PLATFORMS else parts
+    return ["platforms", *parts] if parts[0].partition("@")[0] in PLATFORMS else parts
 
 
 def _platform_key(key: str, parts: list[str]) -> Key:
-    platform, name = parts[1], parts[2]
-    if platform not in PLATFORMS:
-        raise unknown_key(key, suggestion(f"platforms.{platform}", sorted(PLATFORMS)))
+    account, name = parts[1], parts[2]
+    _check_block(key, account)
     own = knobs(PlatformSettings)
     if len(parts) == 3 and name in own:
         return Key(path=tuple(parts), knob=own[name])
     if is_key_like(parts[-1]):
-        return Key(variable=platform_variable(platform, "_".join(parts[2:])), path=tuple(parts))
+        return Key(variable=platform_variable(account, "_".join(parts[2:])), path=tuple(parts))
     if nearest(name, list(own)) or not all(parts):
         raise unknown_key(key, suggestion(".".join(parts), list(own)))
     return Key(path=tuple(parts))
 
 
+def _check_block(key: str, name: str) -> None:
+    """A `UserError` if no block can have this name."""
+    platform, at, account = name.partition("@")
+    if platform not in PLATFORMS:
+        raise unknown_key(key, suggestion(f"platforms.{platform}", sorted(PLATFORMS)))
+    problem = account_problem(platform, account) if at else None
+    if problem is not None:
+        raise problem
+
+
 def value_at(settings: Settings, key: str) -> Any:
     """What a key holds now: a value, a whole section, or nothing; an unknown key is a `UserError`."""
     parts = _own_place(key.split(".")) if key != "model" else ["model"]
-    if len(parts) == 2 and parts[0] == "platforms" and parts[1] in PLATFORMS:
-        return settings.platforms.get(parts[1], PlatformSettings())
+    if len(parts) == 2 and parts[0] == "platforms" and parts[1] not in settings.platforms:
+        _check_block(key, parts[1])
+        return PlatformSettings()
     found: Any = settings
     for number, part in enumerate(parts):
         if isinstance(found, PlatformSettings) and part not in knobs(PlatformSettings):

@@ -5,6 +5,10 @@ from __future__ import annotations
 
 import re
 
+from hermes.domain.address import DEFAULT_ACCOUNT, read_platform
+
+ACCOUNT_MARK = "__"
+"""Stands before an account's name in a variable."""
 _PLATFORMS = """telegram discord slack whatsapp whatsapp_cloud signal matrix mattermost email sms dingtalk
     feishu wecom wecom_callback weixin qqbot yuanbao bluebubbles photon google_chat teams line
     irc simplex ntfy homeassistant raft relay api_server webhook msgraph_webhook github"""
@@ -27,7 +31,7 @@ _TOKENS = {
 # Keys of a platform block that every platform may have; adapters find them in `extra`.
 _PLATFORM_KEYS = """token api_key extra reply_to_mode typing_indicator
     typing_status_text channel_overrides channel_prompts channel_skill_bindings
-    cron_continuable_surface notice_delivery"""
+    cron_continuable_surface notice_delivery auto_thread no_thread_channels"""
 PLATFORM_KEYS = frozenset(_PLATFORM_KEYS.split())
 # Platforms whose “group users” are groups: the list says where it answers, or where everybody may write.
 _GROUPS_LISTED = {
@@ -59,7 +63,6 @@ _LATER_IN = {
         tool_preview_length friendly_tool_labels inline_diffs bell_on_complete show_cost resume_display
         interface timestamps final_response_markdown runtime_footer platforms
         background_process_notifications ephemeral_system_ttl""",
-    "streaming": "transport",
     "cron": "provider",
     "logging": "max_size_mb backup_count",
     "sessions": "auto_prune retention_days vacuum_after_prune min_interval_hours",
@@ -84,7 +87,11 @@ _NOT_THE_KEY_ITSELF = frozenset({"file", "path", "dir", "name", "length", "count
 
 
 def is_key_like(name: str) -> bool:
-    """Whether what has this name is a credential: it holds KEY, TOKEN, SECRET, PASSWORD or the like."""
+    """Whether what has this name is a credential: it holds KEY, TOKEN, SECRET, PASSWORD or the like. The name
+    of an account behind it changes nothing about that."""
+    plain, mark, _ = name.partition(ACCOUNT_MARK)
+    if mark and is_key_like(plain):
+        return True
     words = [word.lower() for word in _WORDS.findall(name)]
     return bool(words) and words[-1] not in _NOT_THE_KEY_ITSELF and not _KEY_WORDS.isdisjoint(words)
 
@@ -95,19 +102,31 @@ def is_later(dotted: str) -> bool:
     return any(".".join(parts[:count]) in LATER for count in range(1, len(parts) + 1))
 
 
-def _prefix(platform: str) -> str:
+def platform_prefix(platform: str) -> str:
     return _PREFIXES.get(platform, platform.upper().replace("-", "_"))
 
 
-def platform_variable(platform: str, key: str) -> str:
-    """The variable that says what `key` says in the block of a platform."""
-    if key == "token" and platform in _TOKENS:
-        return _TOKENS[platform]
-    return f"{_prefix(platform)}_{key.upper()}"
+def with_account(variable: str, account: str) -> str:
+    """The variable that says the same for an account."""
+    if account == DEFAULT_ACCOUNT:
+        return variable
+    return f"{variable}{ACCOUNT_MARK}{account.upper().replace('-', '_')}"
 
 
-def platform_variables(platform: str, env: tuple[str, ...]) -> tuple[str, ...]:
-    """The variables of a field of a platform block, from their pattern `<P>_…`."""
+def platform_variable(name: str, key: str) -> str:
+    """The variable that says what `key` says in the block of a platform or of an account."""
+    platform, account = read_platform(name)
+    own = _TOKENS.get(platform) if key == "token" else None
+    return with_account(own or f"{platform_prefix(platform)}_{key.upper()}", account)
+
+
+def platform_variables(name: str, env: tuple[str, ...]) -> tuple[str, ...]:
+    """The variables of a field of a platform's or an account's block, from their pattern `<P>_…`."""
+    platform, account = read_platform(name)
+    return tuple(with_account(variable, account) for variable in _variables(platform, env))
+
+
+def _variables(platform: str, env: tuple[str, ...]) -> tuple[str, ...]:
     if env == ("<P>_HOME_CHANNEL",) and platform in _HOMES:
         return _HOMES[platform]
     lists = {"allowed_chats": "<P>_ALLOWED_CHATS", "group_allowed_chats": "<P>_GROUP_ALLOWED_CHATS"}
@@ -116,13 +135,13 @@ def platform_variables(platform: str, env: tuple[str, ...]) -> tuple[str, ...]:
         env = (*env, "<P>_GROUP_ALLOWED_USERS")
     elif meant is not None and env == ("<P>_GROUP_ALLOWED_USERS",):
         return ()
-    return tuple(name.replace("<P>", _prefix(platform)) for name in env)
+    return tuple(name.replace("<P>", platform_prefix(platform)) for name in env)
 
 
-def own_key(platform: str, key: str) -> str:
-    """The field that a key of a platform block means: some have an older name."""
+def own_key(name: str, key: str) -> str:
+    """The field that a key of a platform's or an account's block means: some have an older name."""
     if key == "allow_from":
         return "allowed_users"
     if key == "group_allow_from":
-        return _GROUPS_LISTED.get(platform, "group_allowed_users")
+        return _GROUPS_LISTED.get(read_platform(name)[0], "group_allowed_users")
     return key

@@ -42,7 +42,7 @@ def arrange(root: Mapping, platforms: frozenset[str], found: Findings) -> Mappin
     for name in knobs(GatewaySettings):
         if name in pairs:
             _move(pairs, name, "gateway", found)
-    for name in sorted(platforms & pairs.keys()):
+    for name in sorted(name for name in pairs if name.partition("@")[0] in platforms):
         _move(pairs, name, "platforms", found)
     _arrange_model(pairs)
     _arrange_switches(pairs)

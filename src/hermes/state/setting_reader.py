@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hermes.domain.address import Kind
+from hermes.domain.address import Kind, account_problem
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings import (
     NAME_RULE,
@@ -379,18 +379,27 @@ class Reader:
         return None if None in values.values() else RouteMatch(**values)
 
     def no_such_platform(self, line: int, name: str) -> None:
-        meant = nearest(name, sorted(self.platforms))
+        platform, at, account = name.partition("@")
+        meant = nearest(platform, sorted(self.platforms))
+        remedy = f"Did you mean “{meant}{at}{account}”?" if meant else ""
+        if platform in self.platforms:
+            remedy = f"Write platform: {platform}, and account: {account} beside it."
         self.found.problem(
             line,
             f"There is no platform “{one_line(name)}”.",
-            f"Did you mean “{meant}”?" if meant else "Install the plugin that offers it, or remove it.",
+            remedy or "Install the plugin that offers it, or remove it.",
         )
 
     def blocks(self, node: Node | None) -> dict[str, PlatformSettings]:
         blocks: dict[str, PlatformSettings] = {}
         for name, line, child in self.pairs(node, "platforms"):
-            if name not in self.platforms:
+            platform, at, account = name.partition("@")
+            problem = account_problem(platform, account) if at else None
+            if platform not in self.platforms:
                 self.no_such_platform(line, name)
+            elif problem is not None:
+                self.found.problem(line, problem.message, problem.hint)
+                continue
             blocks[name] = self.block(child, name)
         return blocks
 

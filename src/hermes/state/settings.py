@@ -15,13 +15,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from hermes.domain.address import read_platform, spell_platform
 from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.settings import ModelSettings, PlatformSettings, Secret, Settings
 from hermes.domain.text import one_line
 from hermes.state.dotenv import parse_dotenv
 from hermes.state.findings import Findings
 from hermes.state.secrets import Secrets
-from hermes.state.setting_names import PLATFORMS, is_key_like, platform_variable, platform_variables
+from hermes.state.setting_accounts import named_account
+from hermes.state.setting_names import (
+    ACCOUNT_MARK,
+    PLATFORMS,
+    is_key_like,
+    platform_variable,
+    platform_variables,
+    with_account,
+)
 from hermes.state.setting_places import arrange
 from hermes.state.setting_reader import Reader, fallback, looks_like_placeholder, password_in
 from hermes.state.setting_values import Knob, WrongValue, convert, knobs, sections, shown
@@ -50,16 +59,18 @@ class Loaded:
     notes: tuple[SettingsError, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def find(self, platform: str, variable: str) -> Secret | None:
-        """What an operator said for a platform's variable, as a variable or as a key of its block."""
-        said = self.secrets.reveal(variable) or self.variables.get(variable, "")
+    def find(self, account: str, variable: str) -> Secret | None:
+        """What an operator said for a platform's variable, as a variable or as a key of its block; for
+        `telegram@work`, what was said for that account."""
+        own = with_account(variable, read_platform(account)[1])
+        said = self.secrets.reveal(own) or self.variables.get(own, "")
         if said:
             return Secret(said)
-        block = self.settings.platforms.get(platform)
+        block = self.settings.platforms.get(account)
         if block is None:
             return None
         for name in (*block.secrets, *block.extra):
-            if variable in (platform_variable(platform, name), name.upper()):
+            if own == platform_variable(account, name) or variable == name.upper():
                 return block.secrets.get(name) or Secret(block.extra.get(name, ""))
         return None
 
@@ -171,14 +182,31 @@ def _with_environment(
     }
     changed["model"] = _with_key(changed["model"], variables)
     blocks = dict(settings.platforms)
-    for name in sorted(platforms | blocks.keys()):
+    told = _told_accounts(variables, platforms)
+    for name in sorted(platforms | blocks.keys() | told):
         before = blocks.get(name, PlatformSettings())
         after = _overlaid(before, variables, name)
         if before.enabled is False:
             after = replace(after, enabled=False)
-        if name in blocks or after != before:
+        if name in blocks or name in told or after != before:
             blocks[name] = after
     return replace(_overlaid(settings, variables), platforms=blocks, **changed)
+
+
+def _told_accounts(variables: Mapping[str, _Variable], platforms: frozenset[str]) -> set[str]:
+    """The further accounts that variables tell of."""
+    found: set[str] = set()
+    for name, held in variables.items():
+        if ACCOUNT_MARK not in name:
+            continue
+        try:
+            platform, account = named_account(name, platforms)
+        except UserError as error:
+            held.found.problem(held.line, error.message, error.hint)
+        else:
+            if platform:
+                found.add(spell_platform(platform, account))
+    return found
 
 
 def _overlaid(section: S, variables: Mapping[str, _Variable], platform: str = "") -> S:

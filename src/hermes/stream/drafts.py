@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from hermes.domain.address import Kind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings import StreamingSettings
 
@@ -220,14 +221,18 @@ class DraftPace:
 
     Two edits are never closer than the interval. A change of fewer characters than the threshold
     waits one interval longer for company. A platform that says "too fast" doubles the interval; after
-    the third time the draft is left as it is, and only the final goes out."""
+    the third time the draft is left as it is, and only the final goes out. With `keep` it is no message but a
+    preview, which has to be shown again after so many seconds."""
 
-    __slots__ = ("_floods", "_last", "_not_before", "_shown", "cursor", "interval", "threshold")
+    __slots__ = ("_floods", "_last", "_not_before", "_shown", "cursor", "interval", "keep", "threshold")
 
-    def __init__(self, interval: float = 0.8, threshold: int = 24, cursor: str = " ▉") -> None:
+    def __init__(
+        self, interval: float = 0.8, threshold: int = 24, cursor: str = " ▉", keep: float = 0.0
+    ) -> None:
         self.interval = interval
         self.threshold = threshold
         self.cursor = cursor
+        self.keep = keep
         self._shown = ""
         self._last = 0.0
         self._not_before = float("-inf")
@@ -240,8 +245,10 @@ class DraftPace:
     def wait(self, now: float, text: str) -> float | None:
         """Seconds until this text is due, 0 for now; None if there is nothing to do about it."""
         text = text.rstrip()
-        if self.given_up or not text or text == self._shown:
+        if self.given_up or not text:
             return None
+        if text == self._shown:
+            return max(0.0, self._last + self.keep - now, self._not_before - now) if self.keep else None
         if not self._shown:
             enough = len("".join(text.split())) >= _FIRST_CHARS
             return max(0.0, self._not_before - now) if enough else None
@@ -262,9 +269,17 @@ class DraftPace:
         self._not_before = now + max(self.interval, after or 0.0)
 
 
-def draft_pace(settings: StreamingSettings, platform: Capabilities) -> DraftPace | None:
-    """The pace for a chat, never faster than its platform takes edits; None if drafts are not shown."""
-    if not settings.enabled or platform.edit_interval is None:
+def is_streamed(settings: StreamingSettings, platform: Capabilities) -> bool:
+    return settings.enabled and settings.transport != "off" and platform.edit_interval is not None
+
+
+def draft_pace(settings: StreamingSettings, platform: Capabilities, kind: Kind) -> DraftPace | None:
+    """The pace for a chat of a kind, never faster than its platform takes edits; None if drafts are not
+    shown."""
+    if not is_streamed(settings, platform):
         return None
-    interval = max(settings.edit_interval, platform.edit_interval)
+    slower = 0.0 if kind is Kind.PRIVATE else platform.group_edit_interval
+    interval = max(settings.edit_interval, platform.edit_interval or 0.0, slower)
+    if kind is Kind.PRIVATE and platform.preview_seconds and settings.transport in ("auto", "draft"):
+        return DraftPace(interval, settings.buffer_threshold, "", platform.preview_seconds)
     return DraftPace(interval, settings.buffer_threshold, settings.cursor)

@@ -18,7 +18,7 @@ from hermes.control.gateway import Gateway, Parts
 from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
 from hermes.control.targets import Aliases
-from hermes.domain.address import Source
+from hermes.domain.address import Source, read_platform
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
@@ -103,7 +103,7 @@ class Journey:
                 runtimes=runtimes,
                 settings=self.settings,
                 clock=self.clock,
-                capabilities={self.account: self.platform.capabilities},
+                capabilities={read_platform(self.account)[0]: self.platform.capabilities},
                 around=Around(
                     is_admin=self.is_admin,
                     can_restart=self.restart is not None,
@@ -176,7 +176,7 @@ class Journey:
     def _made(self) -> Platform:
         if self.connect_platform is not None:
             return self.connect_platform()
-        return fake_platform(self.kind, self.world)
+        return fake_platform(self.kind, self.world, self.account)
 
     def connect(self) -> None:
         self.gateway.attach(self.account, self.platform)

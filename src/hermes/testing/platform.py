@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Kind, Source, read_platform
 from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit, MenuEntry, MenuLimits
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt, ReplyTo, What
@@ -140,7 +140,8 @@ def fake_platform(kind: str, service: EditableService, name: str = "fake") -> Pl
 
 
 def to_inbound(update: Update, platform: str = "fake") -> Inbound:
-    address = Address(platform=platform, chat=update.chat, thread=update.thread)
+    service, account = read_platform(platform)
+    address = Address(platform=service, account=account, chat=update.chat, thread=update.thread)
     return Inbound(
         delivery=DeliveryId(update.delivery),
         source=Source(
@@ -153,7 +154,7 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
         ),
         at=datetime(2026, 1, 5, tzinfo=UTC),
         what=_what(update),
-        ref=update.delivery,
+        ref=update.edits or update.delivery,
         text=update.text,
         reply_to=_reply_to(update),
         attachments=tuple(
@@ -182,4 +183,6 @@ def _reply_to(update: Update) -> ReplyTo | None:
 def _what(update: Update) -> What:
     if update.button is not None:
         return What.BUTTON
-    return What.EDIT if update.edited else What.MESSAGE
+    if update.moves:
+        return What.MOVED
+    return What.EDIT if update.edits else What.MESSAGE

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from hermes.domain.errors import HermesError, Refused
@@ -65,7 +65,10 @@ class Update:
     kind: str = "private"
     thread: str | None = None
     button: str | None = None
-    edited: bool = False
+    edits: str | None = None
+    """The delivery of the message that this is an edit of."""
+    moves: bool = False
+    """The chat has the text as its id from now on."""
     reply_to_us: bool = False
     group: str | None = None
     mentions_us: bool = False
@@ -142,15 +145,7 @@ class World:
 
     def repeat(self, update: Update) -> None:
         """The service delivers something once more, as services do."""
-        copy = Update(
-            seq=len(self.updates) + 1,
-            delivery=update.delivery,
-            chat=update.chat,
-            user=update.user,
-            text=update.text,
-            kind=update.kind,
-            uploads=update.uploads,
-        )
+        copy = replace(update, seq=len(self.updates) + 1)
         self.updates.append(copy)
         self._news.set()
 

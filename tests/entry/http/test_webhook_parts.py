@@ -343,6 +343,8 @@ def test_targets() -> None:
     assert target(_route(deliver="telegram:-5:7"), FACTS) == NamedPlace(target="telegram:-5:7")
     named = _route(deliver="slack", deliver_extra={"chat_id": "#{action}"})
     assert target(named, FACTS) == NamedPlace(target="slack:#opened")
+    work = _route(deliver="slack@work", deliver_extra={"chat_id": "C1"})
+    assert target(work, FACTS) == Address(platform="slack", account="work", chat="C1")
     assert target(_route(deliver="local"), FACTS) is None
     comment = _route(deliver="github_comment", deliver_extra={"repo": "me/{action}", "pr_number": "{number}"})
     assert target(comment, FACTS) == Address(platform="github", chat="me/opened", thread="42")

@@ -31,9 +31,9 @@ def home(tmp_path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def words_gateway(home: Path, pause: str = "0.03") -> Iterator[Running]:
+def words_gateway(home: Path) -> Iterator[Running]:
     path = f"{ROOT / 'src'}:{ROOT}"
-    with gateway(home, script=[CHILD, str(home)], PYTHONPATH=path, PAUSE=pause) as running:
+    with gateway(home, script=[CHILD, str(home)], PYTHONPATH=path) as running:
         yield running
 
 
@@ -102,7 +102,8 @@ def test_two_terminals_on_one_home_are_two_conversations(home: Path) -> None:
 
 
 def test_what_another_terminal_watches_is_left_to_it(home: Path) -> None:
-    with words_gateway(home, pause="0.2") as running:
+    (home / "hold").touch()
+    with words_gateway(home) as running:
         with at_terminal(home) as first:
             first.prompt()
             first.type("count")
@@ -114,7 +115,9 @@ def test_what_another_terminal_watches_is_left_to_it(home: Path) -> None:
                 second.until("You said: hello", "❯ ")
             first.kill()
         with at_terminal(home) as again:
-            again.until("Unfinished: “count”.", COUNT, "❯ ")
+            again.until("Unfinished: “count”.")
+            (home / "hold").unlink()
+            again.until(COUNT, "❯ ")
         assert running.stop() == 0
 
 
@@ -125,11 +128,13 @@ def restarted(home: Path, person: Person, running: Running) -> None:
 
 
 def test_killed_in_mid_answer_and_started_again(home: Path) -> None:
-    with words_gateway(home, pause="0.1") as running, at_terminal(home) as person:
+    (home / "hold").touch()
+    with words_gateway(home) as running, at_terminal(home) as person:
         person.prompt()
         person.type("count")
         person.until("1 2 3 4 5")
         restarted(home, person, running)
+        (home / "hold").unlink()
         assert "done counting" not in person.seen
         with words_gateway(home) as again:
             person.until("It is back.", COUNT, "❯ ")
@@ -198,9 +203,11 @@ def test_killed_while_an_approval_is_open(home: Path) -> None:
 
 
 def test_a_single_message_is_answered_by_the_gateway_that_comes_back(home: Path) -> None:
-    with words_gateway(home, pause="0.1") as running, at_terminal(home, "-q", "count") as person:
+    (home / "hold").touch()
+    with words_gateway(home) as running, at_terminal(home, "-q", "count") as person:
         person.until("1 2 3 4 5")
         restarted(home, person, running)
+        (home / "hold").unlink()
         with words_gateway(home):
             person.until(COUNT)
             assert person.ends() == 0
@@ -211,7 +218,8 @@ def test_a_single_message_is_answered_by_the_gateway_that_comes_back(home: Path)
 def test_in_a_pipe_words_are_continued_and_not_said_again(home: Path, option: str) -> None:
     command = [sys.executable, str(CHAT), str(home), option, "count"]
     env = environment(home, PYTHONPATH=f"{ROOT / 'src'}:{ROOT}")
-    with words_gateway(home, pause="0.1") as running:
+    (home / "hold").touch()
+    with words_gateway(home) as running:
         script = nursery.Popen(
             command,
             env=env,
@@ -227,6 +235,7 @@ def test_in_a_pipe_words_are_continued_and_not_said_again(home: Path, option: st
                 time.sleep(0.05)
             running.process.kill()
             running.process.wait()
+            (home / "hold").unlink()
             with words_gateway(home):
                 out, err = script.communicate(timeout=PATIENCE)
     assert (first + out).split() == COUNT.split()

@@ -334,13 +334,16 @@ def test_a_plug_that_is_pulled_again_and_again(home: Path) -> None:
 
 
 def test_leaving_in_the_middle_lets_it_go_on_next_time(home: Path) -> None:
-    with at_terminal(home, PAUSE="0.2") as person:
+    home.mkdir(mode=0o700)
+    (home / "hold").touch()
+    with at_terminal(home) as person:
         person.prompt()
         person.type("count")
         person.until("1 2")
         person.keys("\x04")
         person.until("it goes on when you start hermes again")
         assert person.ends() == 0
+    (home / "hold").unlink()
     with at_terminal(home) as person:
         person.until("Unfinished: “count”.", "done counting", "❯ ")
 

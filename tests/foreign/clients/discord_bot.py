@@ -82,6 +82,8 @@ async def with_discord_py(url: str, gateway: str, token: str, direct: str, gener
     found["file"] = [file.attachments[0].filename, (await file.attachments[0].read()).decode()]
     thread = await channel.create_thread(name="Plans", type=discord.ChannelType.public_thread)
     found["thread"] = [thread.name, str(thread.parent_id) == general]
+    begun = await file.create_thread(name="From a message")
+    found["begun"] = [begun.name, begun.id == file.id, (await begun.send("in it")).channel.id == file.id]
     found["history"] = [
         one.content async for one in channel.history(limit=5, oldest_first=True, after=discord.Object(1))
     ]
@@ -164,6 +166,8 @@ async def with_hikari(url: str, gateway: str, token: str, direct: str, general: 
     found["file"] = [file.attachments[0].filename, (await file.attachments[0].read()).decode()]
     thread = await bot.rest.create_thread(int(general), hikari.ChannelType.GUILD_PUBLIC_THREAD, "Plans")
     found["thread"] = thread.name
+    begun = await bot.rest.create_message_thread(int(general), file.id, "From a message")
+    found["begun"] = [begun.name, begun.id == file.id, (await begun.send("in it")).channel_id == file.id]
     app = await bot.rest.fetch_application()
     command = bot.rest.slash_command_builder("status", "how it is")
     command.add_option(hikari.CommandOption(type=3, name="text", description="what", is_required=False))

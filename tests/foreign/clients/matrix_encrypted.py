@@ -1,6 +1,7 @@
 """A person with matrix-nio, which we did not write, and our adapter talk in an encrypted room of a real
-homeserver; what each saw is printed as JSON. Arguments: the homeserver's address, the person's and the bot's
-access tokens, and a folder for the keys of both."""
+homeserver; what each saw is printed as JSON. The adapter is killed twice: when it has told its first keys,
+and when it has been given the key of a message. Arguments: the homeserver's address, the person's and the
+bot's access tokens, and a folder for the keys of both."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ import asyncio
 import contextlib
 import io
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -15,6 +18,7 @@ import aiohttp
 import nio
 
 from hermes.domain.address import Address
+from hermes.domain.errors import HermesError
 from hermes.domain.message import Attachment, Body, Button, MediaKind
 from hermes.domain.outfit import Outfit
 from hermes.domain.settings import PlatformSettings, Secret
@@ -27,12 +31,13 @@ class Gateway:
     """Stands for the gateway: keeps what comes, and the cursor."""
 
     def __init__(self, url: str, token: str, folder: Path) -> None:
-        self._said = {
+        self.said = {
             "MATRIX_HOMESERVER": url,
             "MATRIX_ACCESS_TOKEN": token,
             "MATRIX_ENCRYPTION": "required",
             "MATRIX_INVITES": "everyone",
         }
+        self.token = token
         self._folder = folder
         self.items = {}
         self.cursor = None
@@ -44,16 +49,19 @@ class Gateway:
     async def open_file(self, file) -> bytes:
         return CONTENT
 
-    @contextlib.asynccontextmanager
-    async def adapter(self):
-        adapter = MatrixAdapter(
+    def made(self, folder: Path | None = None) -> MatrixAdapter:
+        return MatrixAdapter(
             Outfit(
                 settings=PlatformSettings(),
-                find=lambda name: Secret(self._said[name]) if name in self._said else None,
+                find=lambda name: Secret(self.said[name]) if name in self.said else None,
                 open_file=self.open_file,
-                folder=self._folder,
+                folder=folder or self._folder,
             )
         )
+
+    @contextlib.asynccontextmanager
+    async def adapter(self):
+        adapter = self.made()
         running = asyncio.create_task(adapter.run(self.accept, self.cursor))
         try:
             yield adapter
@@ -72,7 +80,49 @@ class Gateway:
                 await asyncio.sleep(0.02)
 
 
-async def main(url: str, person: str, bot: str, folder: Path) -> dict[str, object]:
+def killed(life) -> bool:
+    """Live in a process that kills itself; whether it came to that."""
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            asyncio.run(life())
+        os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def die_at_the_first_keys(gateway: Gateway) -> None:
+    """The homeserver has our keys and says so; we never hear of it."""
+    nio.crypto.Olm.handle_response = lambda olm, response: die()
+    await gateway.made().run(gateway.accept, None)
+
+
+async def die_with_a_key(gateway: Gateway, text: str) -> None:
+    """A message came with its key, which the homeserver gives once, and nobody stored where we are."""
+    heard: list[str] = []
+
+    async def accept(items, cursor) -> None:
+        if text in heard:
+            die()
+        heard.extend(item.text for item in items)
+
+    adapter = gateway.made()
+    adapter.sync_seconds = 0.05
+    await adapter.run(accept, gateway.cursor)
+
+
+async def after_it_was_killed(gateway: Gateway, text: str) -> list[object]:
+    gateway.said["MATRIX_ENCRYPTION"] = "optional"
+    async with gateway.adapter() as adapter:
+        heard = await gateway.heard(text)
+        sent = await adapter.send(gateway.plain, Body(text="in the open"), key="k6", reply_to=None)
+        return [heard.text, sent.to == gateway.plain]
+
+
+async def main(url: str, person: str, gateway: Gateway, folder: Path) -> dict[str, object]:
     found: dict[str, object] = {}
     (folder / "person").mkdir()
     ann = nio.AsyncClient(
@@ -84,8 +134,7 @@ async def main(url: str, person: str, bot: str, folder: Path) -> dict[str, objec
     await ann.keys_upload()
     seen: list[nio.Event] = []
     ann.add_event_callback(lambda room, event: seen.append(event), nio.RoomMessage)
-    gateway = Gateway(url, bot, folder / "bot")
-    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {bot}"}) as session:
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {gateway.token}"}) as session:
         async with session.get(f"{url}/_matrix/client/v3/account/whoami") as response:
             bot_id = (await response.json())["user_id"]
     encryption = {"type": "m.room.encryption", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
@@ -99,7 +148,8 @@ async def main(url: str, person: str, bot: str, folder: Path) -> dict[str, objec
         found["heard"] = [item.text, item.source.kind, item.ref == hello]
         sent = await adapter.send(to, Body(text="<p><b>so</b> secret</p>"), key="k1", reply_to=item.ref)
         again = await adapter.send(to, Body(text="<p><b>so</b> secret</p>"), key="k1", reply_to=item.ref)
-        found["sent once"] = sent.ref == again.ref
+        looked = await adapter.find_sent(to, "k1")
+        found["sent once"] = sent.ref == again.ref == looked.ref
         await adapter.edit(sent, Body(text="<p>more secret</p>"))
         first = await read(ann, seen, "so secret")
         found["read"] = [first.body, first.formatted_body, first.decrypted]
@@ -142,10 +192,9 @@ async def main(url: str, person: str, bot: str, folder: Path) -> dict[str, objec
         found["file in"] = b"".join(pieces) == CONTENT
         plain = await ann.room_create(invite=[bot_id])
         await joined(ann, plain.room_id, bot_id)
+        gateway.plain = Address(platform="matrix", chat=plain.room_id)
         try:
-            await adapter.send(
-                Address(platform="matrix", chat=plain.room_id), Body(text="x"), key="k4", reply_to=None
-            )
+            await adapter.send(gateway.plain, Body(text="x"), key="k4", reply_to=None)
         except Exception as error:
             found["plain room"] = str(error)
     await say(ann, room, "while you were away")
@@ -159,8 +208,25 @@ async def main(url: str, person: str, bot: str, folder: Path) -> dict[str, objec
         where = f"{url}/_matrix/client/v3/rooms/{room}/messages?dir=b&limit=100"
         async with session.get(where) as response:
             events = (await response.json())["chunk"]
+    device = next(iter(ann.device_store[bot_id].values()))
+    fingerprint = [one.text for one in await gateway.made().check()][-1]
+    found["known by"] = fingerprint == f"Its device is {device.id}, with the key {device.ed25519}."
+    try:
+        await gateway.made(folder / "elsewhere").run(gateway.accept, gateway.cursor)
+    except HermesError as error:
+        found["keys of another program"] = type(error).__name__
     found["on the server"] = sorted({event["type"] for event in events if "state_key" not in event})
+    await say(ann, room, "before you die")
     await ann.close()
+    return found
+
+
+def told(url: str, person: str, bot: str, folder: Path) -> dict[str, object]:
+    gateway = Gateway(url, bot, folder / "bot")
+    first = killed(lambda: die_at_the_first_keys(gateway))
+    found = asyncio.run(main(url, person, gateway, folder))
+    found["killed"] = [first, killed(lambda: die_with_a_key(gateway, "before you die"))]
+    found["not lost"] = asyncio.run(after_it_was_killed(gateway, "before you die"))
     return found
 
 
@@ -191,4 +257,4 @@ async def read(ann: nio.AsyncClient, seen: list[nio.Event], body: str) -> nio.Ev
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4])))))
+    print(json.dumps(told(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]))))

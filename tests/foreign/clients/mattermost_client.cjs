@@ -69,7 +69,10 @@ async function main() {
   told.edited = [edited.message, edited.edit_at > 0, edited.props.mine];
   await until(() => heard.some((one) => one.event === "post_edited"), "post_edited");
   const reaction = await client.addReaction(me.id, first.id, "eyes");
-  told.reaction = [reaction.emoji_name, reaction.post_id === first.id];
+  const there = await client.getReactionsForPost(first.id);
+  const back = await client.removeReaction(me.id, first.id, "eyes");
+  const left = await client.getReactionsForPost(first.id);
+  told.reaction = [reaction.emoji_name, reaction.post_id === first.id, there.length, back.status, left.length];
 
   const form = new FormData();
   form.append("channel_id", own);

@@ -53,7 +53,7 @@ async def with_ptb(url: str, token: str) -> dict[str, object]:
         found["me"] = app.bot.username
         await app.start()
         await app.updater.start_polling(drop_pending_updates=False)
-        await asyncio.wait_for(done.wait(), 60)
+        await asyncio.wait_for(done.wait(), 180)
         photo = await app.bot.send_photo(501, b"\x89PNG of no size", caption="<i>look</i>", parse_mode="HTML")
         found["photo"] = [len(photo.photo) > 0, photo.caption, photo.caption_entities[0].type]
         document = await app.bot.send_document(501, b"abc", filename="a.txt")
@@ -89,14 +89,14 @@ async def with_ptb(url: str, token: str) -> dict[str, object]:
     return {"seen": seen, **found}
 
 
-async def with_aiogram(url: str, token: str, calls: str) -> dict[str, object]:
+async def with_aiogram(url: str, token: str, calls: str, samples: str) -> dict[str, object]:
     from aiogram import Bot
     from aiogram.client.session.aiohttp import AiohttpSession
     from aiogram.client.telegram import TelegramAPIServer
     from aiogram.exceptions import TelegramBadRequest
-    from aiogram.types import BufferedInputFile
+    from aiogram.types import BufferedInputFile, InputMediaPhoto
 
-    found: dict[str, object] = {"checked": check_requests(calls)}
+    found: dict[str, object] = {"checked": check_requests(calls), "samples": check_updates(samples)}
     async with Bot(token, session=AiohttpSession(api=TelegramAPIServer.from_base(url))) as bot:
         found["me"] = (await bot.get_me()).username
         updates = await bot.get_updates(timeout=5)
@@ -113,6 +113,10 @@ async def with_aiogram(url: str, token: str, calls: str) -> dict[str, object]:
         found["voice"] = voice.voice.mime_type
         file = await bot.get_file(voice.voice.file_id)
         found["file"] = (await bot.download_file(file.file_path)).read().decode()
+        pictures = [BufferedInputFile(b"\x89PNG" + name, "a.png") for name in (b"1", b"2")]
+        first, second = (InputMediaPhoto(media=one) for one in pictures)
+        album = await bot.send_media_group(501, [first.model_copy(update={"caption": "both"}), second])
+        found["album"] = [len(album), album[0].caption, album[0].media_group_id == album[1].media_group_id]
         try:
             await bot.edit_message_text("y", chat_id=501, message_id=sent.message_id)
         except TelegramBadRequest as error:
@@ -136,6 +140,14 @@ def check_requests(path: str) -> int:
             model.model_validate(asked)
             count += 1
     return count
+
+
+def check_updates(path: str) -> int:
+    """Every update that our converter is tried on, read as this library's model of one."""
+    from aiogram.types import Update
+
+    with open(path) as file:
+        return len([Update.model_validate(json.loads(line)).event for line in file])
 
 
 if __name__ == "__main__":

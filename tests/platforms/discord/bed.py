@@ -125,7 +125,8 @@ class DiscordBed(ServedBed):
         return list(EVENTS.values())
 
     def convert(self, payload: Any) -> Sequence[Inbound]:
-        return [*to_inbounds(payload, ME, SCENE), *to_inbounds(payload, ME, replace(SCENE, place=None))]
+        scenes = (SCENE, replace(SCENE, place=None), replace(SCENE, place=Place(opens=True), threads=True))
+        return [item for scene in scenes for item in to_inbounds(payload, ME, scene)]
 
 
 class ForgetfulBed(DiscordBed):

@@ -20,9 +20,16 @@ def user_of(number: str, name: str, **more: Any) -> dict[str, Any]:
         "global_name": name.capitalize(),
         "avatar": None,
         "public_flags": 0,
+        "flags": 0,
+        "primary_guild": None,
         "bot": False,
         **more,
     }
+
+
+def as_others_see(user: dict[str, Any]) -> dict[str, Any]:
+    """A user without what is told to itself alone."""
+    return {name: value for name, value in user.items() if name in user_of("1", "x")}
 
 
 def person(number: str) -> dict[str, Any]:
@@ -36,7 +43,6 @@ BOT = user_of(
     mfa_enabled=True,
     verified=True,
     email=None,
-    flags=0,
     locale="en-US",
 )
 APPLICATION: dict[str, Any] = {
@@ -49,14 +55,19 @@ APPLICATION: dict[str, Any] = {
     "verify_key": "00" * 32,
     "owner": user_of("900000000000000001", "owner"),
     "team": None,
+    "type": None,
     "flags": 1 << 19,
-    "summary": "",
-    "hook": True,
-    "install_params": None,
+    "flags_new": str(1 << 19),
     "integration_types_config": {"0": {}},
     "redirect_uris": [],
     "interactions_endpoint_url": None,
-    "bot": {name: value for name, value in BOT.items() if name != "email"},
+    "role_connections_verification_url": None,
+    "explicit_content_filter": 0,
+    "eligible_oauth2_scopes": [],
+    "approximate_guild_count": 1,
+    "approximate_user_install_count": 0,
+    "approximate_user_authorization_count": 0,
+    "bot": as_others_see(BOT),
 }
 
 
@@ -105,7 +116,7 @@ def channel_of(number: str, sort: int, **more: Any) -> dict[str, Any]:
 
 def member_of(roles: list[str], user: dict[str, Any] | None = None) -> dict[str, Any]:
     return {
-        "user": user or BOT,
+        "user": as_others_see(user or BOT),
         "nick": None,
         "avatar": None,
         "banner": None,
@@ -197,11 +208,10 @@ def guild_of(channels: dict[str, dict[str, Any]], roles: list[str]) -> dict[str,
 
 def message_of(number: str, channel: str, author: dict[str, Any], text: str, **more: Any) -> dict[str, Any]:
     made = datetime.fromtimestamp(((int(number) >> 22) + EPOCH_MS) / 1000, UTC)
-    shown = ("id", "username", "discriminator", "global_name", "avatar", "public_flags", "bot")
     return {
         "id": number,
         "channel_id": channel,
-        "author": {name: author[name] for name in shown},
+        "author": as_others_see(author),
         "content": text,
         "timestamp": made.isoformat(),
         "edited_timestamp": None,

@@ -122,6 +122,16 @@ EVENTS: dict[str, dict[str, Any]] = {
         },
     ),
     "forwarded": direct(21, "", message_snapshots=[{"message": {"content": "old words", "type": 0}}]),
+    "forwarded file": direct(31, "", message_snapshots=[{"message": {"content": "", **file("image/png")}}]),
+    "box": shared(
+        32,
+        "",
+        webhook_id="77",
+        embeds=[
+            {"type": "rich", "title": "Build 7", "description": "failed", "fields": []},
+            {"type": "link", "title": "a page"},
+        ],
+    ),
     "edit": {
         "t": "MESSAGE_UPDATE",
         "d": message_of(str(NUMBER + 1), "501", ANN, "hello again", edited_timestamp=STAMP),

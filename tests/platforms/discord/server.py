@@ -110,6 +110,11 @@ class Discord:
     commands: list[dict[str, Any]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     roles: list[str] = field(default_factory=lambda: ["700000000000000001"])
+    rights: int = (1 << 52) - 1 & ~(1 << 3)
+    joined: int = 1
+    """On how many servers it is."""
+    no_threads: set[str] = field(default_factory=set)
+    """Channels in which the bot may not begin one."""
     allowed_intents: int = (1 << 30) - 1
     starts_left: int = 1000
     forgets: bool = False
@@ -484,7 +489,10 @@ class Discord:
             case ("GET", "users", "@me"):
                 return 200, BOT
             case ("GET", "applications", "@me") | ("GET", "oauth2", "applications", "@me"):
-                return 200, {**APPLICATION, "approximate_guild_count": 1, "approximate_user_install_count": 0}
+                return 200, APPLICATION
+            case ("GET", "users", "@me", "guilds"):
+                about = {"id": GUILD, "name": "Team", "icon": None, "banner": None, "owner": False}
+                return 200, [{**about, "permissions": str(self.rights), "features": []}] * self.joined
             case ("PUT", "applications", _, "commands"):
                 self.commands = [_checked_command(one) for one in asked]
                 return 200, [self._command(one) for one in asked]
@@ -502,6 +510,8 @@ class Discord:
                 return 204, None
             case ("POST", "channels", number, "threads"):
                 return 201, self._open_thread(self._channel(number), asked)
+            case ("POST", "channels", number, "messages", ref, "threads"):
+                return 201, self._begin_thread(self._channel(number), self._message(number, ref), asked)
             case ("GET", "channels", number, "messages"):
                 return 200, self._look_back(self._channel(number), dict(request.query))
             case ("POST", "channels", number, "messages"):
@@ -564,6 +574,25 @@ class Discord:
         sort = 11 if forum else asked.get("type", 12)
         thread = self.channel(self.snowflake(), sort, parent_id=parent["id"], name=asked["name"])
         self.dispatch("THREAD_CREATE", {**thread, "newly_created": True})
+        return thread
+
+    def _begin_thread(
+        self, parent: dict[str, Any], message: dict[str, Any], asked: dict[str, Any]
+    ) -> dict[str, Any]:
+        """A thread from a message has its id, and there is one at most."""
+        if parent["id"] in self.no_threads:
+            raise Wrong(403, 50013, "Missing Permissions")
+        if parent["type"] not in (0, 5):
+            raise Wrong(400, 50024, "Cannot execute action on this channel type")
+        if message["id"] in self.channels:
+            raise Wrong(400, 160004, "A thread has already been created for this message")
+        if not 0 < len(asked["name"]) <= 100:
+            raise _invalid("name", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
+        sort = 10 if parent["type"] == 5 else 11
+        thread = self.channel(message["id"], sort, parent_id=parent["id"], name=asked["name"])
+        message |= {"thread": thread, "flags": message["flags"] | 1 << 5}
+        self.dispatch("THREAD_CREATE", {**thread, "newly_created": True})
+        self.dispatch("MESSAGE_UPDATE", self._as_event(message, parent))
         return thread
 
     def _look_back(self, channel: dict[str, Any], query: dict[str, str]) -> list[dict[str, Any]]:

@@ -53,16 +53,18 @@ async def test_each_thread_is_a_conversation_of_its_own(tmp_path: Path) -> None:
         async with journey(bed, tmp_path, echo):
             await bed.do(Does.TEXT, "hello")
             await until(lambda: len(bed.shown()) == 1, lambda: told(bed))
-        # Written while nobody was there, and read from the channels.
+        # Written while nobody was there, and read from the channels. A mention in a channel begins a thread.
+        begun = {THREAD: THREAD}
         for place in (GENERAL, THREAD):
-            bed.server.say(place, f"<@{BOT['id']}> place {place}", mentions=[BOT])
+            said = bed.server.say(place, f"<@{BOT['id']}> place {place}", mentions=[BOT])
+            begun.setdefault(place, said["id"])
         bed.server.say(GENERAL, "not for the bot")
         async with journey(bed, tmp_path, echo):
             await until(lambda: len(bed.shown()) == 3, lambda: told(bed))
             await until(lambda: all("You said:" in one.text for one in bed.shown()), "no whole answers")
             await asyncio.sleep(0.1)
         found = {one.chat: re.findall(r"place \d+", one.text) for one in bed.shown()[1:]}
-        assert found == {place: [f"place {place}"] for place in (GENERAL, THREAD)}
+        assert found == {begun[place]: [f"place {place}"] for place in (GENERAL, THREAD)}
 
 
 async def test_who_has_the_role_may_write(tmp_path: Path) -> None:

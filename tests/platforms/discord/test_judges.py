@@ -90,6 +90,7 @@ async def test_discord_py_accepts_the_fake() -> None:
             "guild": ["Team", "general", "plans"],
             "file": ["a.txt", "abc"],
             "thread": ["Plans", True],
+            "begun": ["From a message", True, True],
             "history": ["to all", "look"],
             "errors": [["HTTPException", 400, 50035], ["Forbidden", 403, 50007], ["NotFound", 404, 10003]],
             "wrong token": "LoginFailure",
@@ -117,6 +118,7 @@ async def test_hikari_accepts_the_fake() -> None:
             "guild": ["Team", 2, 1],
             "file": ["a.txt", "abc"],
             "thread": "Plans",
+            "begun": ["From a message", True, True],
             "commands": ["status"],
             "errors": [["BadRequestError", 400], ["ForbiddenError", 403], ["NotFoundError", 404]],
         }

@@ -162,18 +162,20 @@ def oauth(server: TokenServer, **said: str) -> dict[str, str]:
     }
 
 
-async def test_let_in_by_a_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "tail"), [("email", ""), ("email@shop", "__SHOP")])
+async def test_let_in_by_a_code(tmp_path: Path, name: str, tail: str) -> None:
     out, home = io.StringIO(), tmp_path / "home"
     async with TokenServer() as server:
-        running = asyncio.create_task(run(["login", "email"], home, oauth(server), out))
+        said = {f"{variable}{tail}": value for variable, value in oauth(server).items()}
+        running = asyncio.create_task(run(["login", name], home, said, out))
         await until(lambda: "ABCD-EFGH" in out.getvalue(), out.getvalue)
         assert "https://example.org/device" in out.getvalue()
         await until(lambda: len(server.asked) > 1, "it does not ask whether somebody decided")
         server.decided = True
         assert await running == 0
-    assert "EMAIL_OAUTH_REFRESH_TOKEN is kept in" in out.getvalue()
+    assert f"EMAIL_OAUTH_REFRESH_TOKEN{tail} is kept in" in out.getvalue()
     assert "refresh-1" not in out.getvalue(), "it is a secret"
-    kept = load_settings(home, {}, platforms=["email"]).find("email", "EMAIL_OAUTH_REFRESH_TOKEN")
+    kept = load_settings(home, {}, platforms=["email"]).find(name, "EMAIL_OAUTH_REFRESH_TOKEN")
     assert kept is not None and kept.reveal() == "refresh-1"
     assert "offline_access" in server.asked[0]["scope"]
 

@@ -95,7 +95,11 @@ async def test_an_exchanged_refresh_token_is_kept_and_preferred_after_a_restart(
 @pytest.mark.parametrize(
     ("answer", "error", "words"),
     [
-        ((400, {"error": "invalid_grant"}), NeedsLogin, "EMAIL_OAUTH_REFRESH_TOKEN any more, get one"),
+        (
+            (400, {"error": "invalid_grant"}),
+            NeedsLogin,
+            "EMAIL_OAUTH_REFRESH_TOKEN any more, `hermes platforms login email` gets another",
+        ),
         ((401, {"error": "invalid_client"}), NeedsLogin, "EMAIL_OAUTH_CLIENT_ID"),
         ((400, {"error": "invalid_scope", "error_description": "a\r\nb"}), NeedsLogin, "invalid_scope: a b"),
         ((503, "<html>"), Unreachable, "HTTP 503"),

@@ -10,8 +10,9 @@ from typing import Any
 from hermes.domain.address import Address, Source
 from hermes.domain.message import Inbound, MediaKind
 from hermes.entry.platforms.matrix.adapter import MatrixAdapter
-from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE, Me, Room, news_of, to_inbounds
+from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE, Room, to_inbounds
 from hermes.entry.platforms.matrix.manifest import MANIFEST
+from hermes.entry.platforms.matrix.sync import Me, invites_of, moves_of, news_of
 from hermes.testing.platform_suite import Does, Fault, Shown, Testbed
 from tests.platforms.matrix.front import Front, Sent
 from tests.platforms.matrix.homeserver import Fake
@@ -189,6 +190,8 @@ class MatrixBed(Testbed):
 
     def convert(self, payload: Any) -> Sequence[Inbound]:
         items: list[Inbound] = []
+        for invite in (*invites_of(payload, ME), *moves_of(payload)):
+            assert invite.room.startswith("!") and invite.sender.startswith("@")
         for news in news_of(payload):
             known = {event["event_id"]: event for event in news.events}
             for event in news.events:

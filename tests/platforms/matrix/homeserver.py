@@ -144,6 +144,8 @@ class Fake:
                 return self._messages(asked, room)
             case "GET", ["relations", ref, kind, *sort]:
                 return said({"chunk": self._relations(room, ref, kind, sort)})
+            case "POST", ["upgrade"]:
+                return said({"replacement_room": self.upgrade(number, user)})
             case "POST", ["invite"]:
                 self.member(number, user, asked.json["user_id"], "invite")
                 return said({})
@@ -156,7 +158,8 @@ class Fake:
         room = self.rooms.get(number)
         if room is None:
             raise No(404, "M_NOT_FOUND", "No known servers")
-        if room.membership(user) not in ("invite", "join"):
+        public = room.state.get(("m.room.join_rules", ""), {}).get("content", {}).get("join_rule") == "public"
+        if room.membership(user) not in ("invite", "join") and not public:
             raise No(403, "M_FORBIDDEN", "You are not invited to this room.")
         if room.membership(user) != "join":
             self.member(number, user, user, "join")
@@ -184,7 +187,14 @@ class Fake:
         start = int(asked.query["from"][1:]) if "from" in asked.query else self._at
         stop = int(asked.query["to"][1:]) if "to" in asked.query else 0
         limit = int(asked.query.get("limit", "10"))
-        found = [(at, event) for at, event in room.events if stop < at <= start][::-1]
+        wanted = json.loads(asked.query.get("filter") or "{}")
+        found = [
+            (at, event)
+            for at, event in room.events[::-1]
+            if stop < at <= start
+            and event["sender"] in wanted.get("senders", [event["sender"]])
+            and event["type"] in wanted.get("types", [event["type"]])
+        ]
         page = found[:limit]
         told: dict[str, Any] = {"chunk": [event for _, event in page], "start": f"s{start}"}
         # Like a Synapse it does not look whether there is more.
@@ -206,13 +216,27 @@ class Fake:
     def create(self, user: str, *, invite: list[str] = [], name: str = "", **more: Any) -> str:  # noqa: B006
         number = f"!r{next(self._numbers)}:{self.name}"
         self.rooms[number] = Place()
-        self.add(number, user, "m.room.create", {"room_version": "11"}, state_key="")
+        made = {"room_version": "11", **more.get("creation_content", {})}
+        self.add(number, user, "m.room.create", made, state_key="")
         self.member(number, user, user, "join")
+        if more.get("preset") == "public_chat":
+            self.add(number, user, "m.room.join_rules", {"join_rule": "public"}, state_key="")
         if name:
             self.add(number, user, "m.room.name", {"name": name}, state_key="")
         for one in invite:
             self.member(number, user, one, "invite", is_direct=bool(more.get("is_direct")))
         return number
+
+    def upgrade(self, number: str, user: str) -> str:
+        """A room in another's place, with its name and its rule for joining, and its closed door."""
+        state = self.rooms[number].state
+        preset = "public_chat" if ("m.room.join_rules", "") in state else "private_chat"
+        name = state.get(("m.room.name", ""), {}).get("content", {}).get("name", "")
+        before = {"predecessor": {"room_id": number}}
+        new = self.create(user, name=name, preset=preset, creation_content=before)
+        closed = {"body": "This room has been replaced", "replacement_room": new}
+        self.add(number, user, "m.room.tombstone", closed, state_key="")
+        return new
 
     def member(self, number: str, by: str, who: str, membership: str, **more: Any) -> None:
         content = {"membership": membership, **self._profile(who, "displayname"), **more}

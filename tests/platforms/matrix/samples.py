@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.entry.platforms.matrix.convert import BUTTONS, Me, Room
+from hermes.entry.platforms.matrix.convert import BUTTONS, Room
+from hermes.entry.platforms.matrix.sync import Me
 
 ME = Me(id="@hermes:localhost", name="Hermes")
 ROOM = Room(
@@ -131,6 +132,12 @@ EVENTS: dict[str, dict[str, Any]] = {
         16, {"membership": "join", "displayname": "Ann"}, "m.room.member", state_key="@ann:localhost"
     ),
     "redaction": event(17, {"redacts": ref(1)}, "m.room.redaction", redacts=ref(1)),
+    "replaced": event(
+        19,
+        {"body": "This room has been replaced", "replacement_room": "!new:localhost"},
+        "m.room.tombstone",
+        state_key="",
+    ),
     "encrypted": event(
         18,
         {"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "AwgA", "session_id": "x", "device_id": "D"},
@@ -155,11 +162,17 @@ INVITATION = {
     "invite_state": {
         "events": [
             {
+                "type": "m.room.create",
+                "state_key": "",
+                "sender": "@ann:localhost",
+                "content": {"room_version": "12", "predecessor": {"room_id": ROOM.id}},
+            },
+            {
                 "type": "m.room.member",
                 "state_key": ME.id,
                 "sender": "@ann:localhost",
                 "content": {"membership": "invite", "is_direct": True},
-            }
+            },
         ]
     }
 }

@@ -194,6 +194,41 @@ async def test_a_button_is_a_number_to_react_with() -> None:
             assert inboxes.items[1].what is What.REACTION, "the question is over"
 
 
+async def test_what_was_sent_is_found_and_made_whole() -> None:
+    """A life that ended between the question and its numbers, or between the words and their file."""
+    async with MatrixBed() as bed:
+        buttons = (Button(label="Yes", value="q:yes"), Button(label="No", value="q:no"))
+        asked, fake = Body(text="Which?", buttons=buttons), bed.front.homeserver
+
+        async def homeserver(request: Any) -> Any:
+            late = "m.reaction" in request.path or "upload" in request.path
+            return wrong(502, "M_UNKNOWN", "no") if late else await fake(request)
+
+        async def open_file(file: Attachment) -> bytes:
+            return b"x"
+
+        bed.front.homeserver, bed.open_file = homeserver, open_file
+        both = Body(text="look", attachments=(Attachment(kind=MediaKind.FILE, ref="x", name="x"),))
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            for key, body in (("k1", asked), ("k2", both)):
+                with pytest.raises(Unreachable):
+                    await platform.send(bed.chat, body, key=key, reply_to=None)
+        bed.front.homeserver = fake
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            found = await platform.find_sent(bed.chat, "k1")
+            assert found is not None and list(bed.front.reactions.values()) == list(KEYS[:2])
+            assert await platform.find_sent(bed.chat, "k2") is None, "its file is lacking"
+            for number in range(120):
+                await platform.edit(found, Body(text=f"{number}"))
+            assert await platform.find_sent(bed.chat, "k1") == found
+            # Somebody else's mark is nobody's.
+            mark = {contents.SENT: contents.transaction("k3")}
+            await bed.ann.say(bed.chat.chat, "not yours", **mark)
+            assert await platform.find_sent(bed.chat, "k3") is None
+
+
 async def test_reactions_take_each_others_place() -> None:
     async with MatrixBed() as bed:
         platform = bed.connect()
@@ -455,6 +490,23 @@ async def test_a_key_that_never_comes_is_told() -> None:
         assert sorted(inboxes.texts) == sorted([UNREADABLE, "did you read it?"])
 
 
+async def test_a_key_that_comes_when_we_are_sent_out_of_the_room() -> None:
+    async with MatrixBed() as bed:
+        inboxes, keys = Inboxes(), Keys()
+        platform = with_keys(bed, keys)
+        platform.sync_seconds = 0.05
+        async with running(platform, inboxes.accept, None):
+            await bed._listening()
+            content = {"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "{}", "session_id": "s"}
+            await bed.ann.send(bed.group, content, "m.room.encrypted")
+            await until(lambda: bool(platform._locked), "it does not wait")
+            bed.server.member(bed.group, bed.ann.id, bed.bot.id, "leave")
+            keys.there = True
+            await bed.do(Does.TEXT, "elsewhere")
+            await until(lambda: inboxes.texts == ["elsewhere"], "one room stops everything")
+            await until(lambda: not platform._locked and not platform._held, "it is waited for for ever")
+
+
 async def test_encrypted_rooms_while_encryption_is_off() -> None:
     async with MatrixBed() as bed:
         algorithm = {"algorithm": "m.megolm.v1.aes-sha2"}
@@ -491,6 +543,7 @@ async def test_encryption_without_its_library(monkeypatch: pytest.MonkeyPatch) -
         ({"MATRIX_ACCESS_TOKEN": "t", "MATRIX_HOMESERVER": "ftp://x"}, UserError, "MATRIX_HOMESERVER"),
         ({"MATRIX_ACCESS_TOKEN": "t", "MATRIX_INVITES": "some"}, UserError, "MATRIX_INVITES"),
         ({"MATRIX_ACCESS_TOKEN": "t", "MATRIX_ENCRYPTION": "maybe"}, UserError, "MATRIX_ENCRYPTION"),
+        ({"MATRIX_ACCESS_TOKEN": "t", "MATRIX_AUTO_THREAD": "maybe"}, UserError, "MATRIX_AUTO_THREAD"),
     ],
 )
 def test_settings_that_cannot_be(said: dict[str, str], error: type[Exception], words: str) -> None:

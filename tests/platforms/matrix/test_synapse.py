@@ -13,6 +13,7 @@ from hermes.testing.platform_suite.whole import (
     check_many_replies_under_faults,
     check_one_chat_does_not_delay_another,
 )
+from tests.platforms.matrix import upgrades
 from tests.platforms.matrix.judge import EXPECTED, heard, judged
 from tests.platforms.matrix.synapse import ManyRooms, Remote, SynapseBed, synapse
 
@@ -46,6 +47,11 @@ async def test_matrix_nio_sees_here_what_it_sees_on_the_fake(homeserver: str) ->
     assert await judged(SynapseBed(), SynapseBed.password) == EXPECTED
 
 
+async def test_rooms_that_are_upgraded(homeserver: str, tmp_path: Path) -> None:
+    await upgrades.the_conversation_goes_on_in_the_new_room(SynapseBed(), tmp_path)
+    await upgrades.it_follows_into_a_room_that_is_open(SynapseBed())
+
+
 async def test_encrypted_rooms(homeserver: str, tmp_path: Path) -> None:
     """matrix-nio as a person and our adapter, in an environment that has it."""
     remote = Remote(homeserver)
@@ -64,5 +70,9 @@ async def test_encrypted_rooms(homeserver: str, tmp_path: Path) -> None:
         "plain room": "the room is not encrypted, and MATRIX_ENCRYPTION is required",
         "after a restart": 1,
         "again": True,
+        "known by": True,
+        "keys of another program": "NeedsLogin",
         "on the server": ["m.reaction", "m.room.encrypted"],
+        "killed": [True, True],
+        "not lost": ["before you die", True],
     }

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.accounts import welcome
+from hermes.app.accounts import Declared, welcome
+from hermes.control.access import Knock, decide
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.clock import SystemClock
 from hermes.domain.pairing import Account, Paired
+from hermes.entry.platforms.matrix.convert import Room, to_inbounds
 from hermes.entry.platforms.matrix.manifest import MANIFEST
 from hermes.state.settings import load_settings
 from hermes.state.sqlite import SqliteStore
+from tests.platforms.matrix.samples import EVENTS, ME
 
 ANN, BOB = "@ann:localhost", "@bob:localhost"
 
@@ -41,7 +44,7 @@ async def test_access_decides(tmp_path: Path, block: str, welcome_to: set[tuple[
     loaded = load_settings(tmp_path, {})
     assert not loaded.problems
     async with SqliteStore(tmp_path / "state.db") as store:
-        welcomes = welcome(store, MANIFEST, loaded)
+        welcomes = welcome(store, Declared(manifest=MANIFEST, loaded=loaded))
         cases = [(one, kind) for one in (ANN, BOB) for kind in (Kind.PRIVATE, Kind.GROUP)]
         found = {(one, kind.value) for one, kind in cases if await welcomes(asking(one, kind))}
         assert found == welcome_to
@@ -50,10 +53,31 @@ async def test_access_decides(tmp_path: Path, block: str, welcome_to: set[tuple[
 async def test_who_was_paired_may_ask_it_into_rooms(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("platforms: {matrix: {unauthorized_dm_behavior: ignore}}\n")
     async with SqliteStore(tmp_path / "state.db") as store:
-        welcomes = welcome(store, MANIFEST, load_settings(tmp_path, {}))
+        welcomes = welcome(store, Declared(manifest=MANIFEST, loaded=load_settings(tmp_path, {})))
         assert not await welcomes(asking(ANN, Kind.GROUP))
         now, account = SystemClock().now(), Account(platform="matrix", name="default")
         paired = Paired(account=account, user=ANN, name="Ann", approved_at=now, by="owner")
         await store.write(lambda tx: tx.pairings.add(paired))
         assert await welcomes(asking(ANN, Kind.GROUP))
         assert not await welcomes(asking(BOB, Kind.GROUP))
+
+
+@pytest.mark.parametrize(
+    ("said", "room", "answered"),
+    [
+        ({}, "!a:localhost", False),
+        ({"MATRIX_REQUIRE_MENTION": "false"}, "!a:localhost", True),
+        ({"MATRIX_FREE_RESPONSE_ROOMS": "!a:localhost,!b:localhost"}, "!a:localhost", True),
+        ({"MATRIX_FREE_RESPONSE_ROOMS": "!b:localhost"}, "!a:localhost", False),
+        ({"MATRIX_REQUIRE_MENTION": "false", "MATRIX_ALLOWED_ROOMS": "!b:localhost"}, "!a:localhost", False),
+        # Upgraded: the old room's name is the conversation's, and the lists may say the new one's.
+        ({"MATRIX_REQUIRE_MENTION": "false", "MATRIX_ALLOWED_ROOMS": "!new:localhost"}, "!a:localhost", True),
+    ],
+)
+def test_where_it_answers(tmp_path: Path, said: dict[str, str], room: str, answered: bool) -> None:
+    loaded = load_settings(tmp_path, {**said, "MATRIX_ALLOWED_USERS": ANN})
+    place = Room(id="!new:localhost", first=room, members={ME.id: "Hermes", ANN: "Ann", BOB: "Bob"})
+    (item,) = to_inbounds(EVENTS["text"], place, ME, {})
+    assert item.source.address.chat == room
+    knock = Knock(source=item.source, text=item.text, able=MANIFEST.capabilities)
+    assert decide(knock, loaded.settings).allowed is answered

@@ -25,6 +25,7 @@ from aiohttp import web
 from hermes.testing.platform_suite import Fault
 
 TOKEN = "u3wkfx6m7tyo8ja1gp9dq5rzbh"
+COMMAND_TOKEN = "8w7foap4ufrsfczda8uez51yxo"
 MOST_RUNES, MOST_SINCE, PENDING_SECONDS = 16_383, 1_000, 30.0
 
 
@@ -103,6 +104,8 @@ class Mattermost:
     greeted: int = 0
     closed: set[str] = field(default_factory=set)
     """Channels whose posts the bot may not read."""
+    expired: bool = False
+    """The token was good when the connections were made, and is no longer."""
     deaf: bool = False
     """It takes WebSocket requests and answers none."""
     chaos: Callable[[], tuple[Fault, bool] | None] = lambda: None
@@ -144,7 +147,8 @@ class Mattermost:
             ("DELETE", "/posts/{id}", self._delete),
             ("POST", "/posts/{id}/actions/{action}", self._act),
             ("POST", "/reactions", self._react),
-            ("DELETE", "/users/{user}/posts/{id}/reactions/{name}", self._unreact),
+            ("GET", "/posts/{id}/reactions", self._reactions),
+            ("DELETE", "/users/{user}/posts/{id}/reactions/{name}", self._take_back),
             ("POST", "/files", self._upload),
             ("GET", "/files/{id}", self._download),
         ]
@@ -243,6 +247,26 @@ class Mattermost:
         self.presses.append(asked)
         async with aiohttp.ClientSession() as session:
             async with session.post(action["integration"]["url"], json=asked) as response:
+                return response.status
+
+    async def command(self, url: str, text: str, channel: str, **more: str) -> int:
+        """What the server does when a person gives a slash command that an admin made."""
+        told = {
+            "channel_id": channel,
+            "channel_name": self.channels[channel]["name"],
+            "command": "/hermes",
+            "response_url": f"{self.url}/hooks/commands/x",
+            "team_domain": "team",
+            "team_id": new_id("team"),
+            "text": text,
+            "token": COMMAND_TOKEN,
+            "trigger_id": f"dHJpZ2dlcg{next(self._numbers)}",
+            "user_id": ANN["id"],
+            "user_name": "ann",
+            **more,
+        }
+        async with aiohttp.ClientSession() as session:
+            async with session.post(url, data=told) as response:
                 return response.status
 
     def tell_post(self, post: dict[str, Any]) -> None:
@@ -515,14 +539,17 @@ class Mattermost:
         self.reactions.append(one)
         return one
 
-    async def _unreact(self, request: web.Request) -> Any:
-        who, post, name = (request.match_info[one] for one in ("user", "id", "name"))
-        if who != BOT["id"]:
+    async def _reactions(self, request: web.Request) -> Any:
+        return self._find(request.match_info["id"])["metadata"].get("reactions", [])
+
+    async def _take_back(self, request: web.Request) -> Any:
+        post, told = self._find(request.match_info["id"]), request.match_info
+        if told["user"] not in ("me", BOT["id"]):
             raise FORBIDDEN
-        self._find(post)
-        self.reactions = [
-            one for one in self.reactions if (one["post_id"], one["emoji_name"]) != (post, name)
-        ]
+        there = post["metadata"].get("reactions", [])
+        gone = [one for one in there if (one["user_id"], one["emoji_name"]) == (BOT["id"], told["name"])]
+        post["metadata"]["reactions"] = [one for one in there if one not in gone]
+        self.reactions = [one for one in self.reactions if one not in gone]
         return {"status": "OK"}
 
     async def _typing(self, request: web.Request) -> Any:
@@ -584,17 +611,15 @@ class Mattermost:
     async def _hear(self, one: Connection, told: dict[str, Any]) -> None:
         action, number = told["action"], told["seq"]
         ok: dict[str, Any] = {"status": "OK", "seq_reply": number}
+        fail = {"status": "FAIL", "seq_reply": number, "error": STRANGER}
         if action == "authentication_challenge":
             if told["data"]["token"] != self.token:
-                error = {
-                    "id": "api.web_socket_router.not_authenticated.app_error",
-                    "message": "",
-                    "status_code": 401,
-                }
-                await one.socket.send_str(json.dumps({"status": "FAIL", "seq_reply": number, "error": error}))
+                await one.socket.send_str(json.dumps(fail))
                 await one.socket.close()
                 return
             await self._hello(one)
+        elif self.expired:
+            ok = fail
         elif action == "ping":
             ok["data"] = {"text": "pong", "version": "11.9.0", "server_time": self._now(), "node_id": ""}
         elif action == "user_typing":
@@ -602,6 +627,11 @@ class Mattermost:
         await one.socket.send_str(json.dumps(ok))
 
 
+STRANGER = {
+    "id": "api.web_socket_router.not_authenticated.app_error",
+    "message": "",
+    "status_code": 401,
+}
 PATCHED = ("message", "props", "is_pinned", "file_ids", "has_reactions")
 EXPIRED = Wrong(
     401, "api.context.session_expired.app_error", "Invalid or expired session, please login again."

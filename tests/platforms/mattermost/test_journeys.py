@@ -42,6 +42,8 @@ async def test_allowed_by_a_button_after_a_restart(tmp_path: Path) -> None:
             await until(lambda: bed.server.greeted > 1, "it does not come back")
             assert await bed.server.press(asked.ref, "once") == 200
             await said(bed, "answer to m1")
+            await said(bed, "✅ Approved by ann.")
+            assert not any(one.buttons for one in bed.shown()), "nobody can press them any more"
             assert [entry.chat for entry in again.world.log] == ["danger"], "done once, and only when allowed"
 
 

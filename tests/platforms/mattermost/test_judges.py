@@ -60,7 +60,7 @@ async def test_the_vendors_client_accepts_the_fake() -> None:
         "broadcast": True,
         "reply": True,
         "edited": ["hello again", True, "x"],
-        "reaction": ["eyes", True],
+        "reaction": ["eyes", True, 1, "OK", 0],
         "file": ["a.txt", 3, "text/plain", "abc"],
         "since": [3, True],
         "page": [2, True],

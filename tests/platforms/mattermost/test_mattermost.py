@@ -18,7 +18,8 @@ from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, 
 from hermes.domain.outfit import Outfit
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.platforms.mattermost.adapter import MattermostAdapter, Place
-from hermes.entry.platforms.mattermost.convert import as_events, emoji_name, error_for, spoken, to_inbounds
+from hermes.entry.platforms.mattermost.convert import as_events, calm, emoji_name, spoken, to_inbounds
+from hermes.entry.platforms.mattermost.rest import error_for
 from hermes.entry.platforms.mattermost.wire import Wire
 from hermes.testing.platform_suite import (
     CHECKS,
@@ -33,7 +34,7 @@ from hermes.testing.platform_suite import (
 )
 from tests.platforms.mattermost.bed import ME, NOW, MattermostBed, known
 from tests.platforms.mattermost.samples import EVENTS, PRIVATE, TEAM, post
-from tests.platforms.mattermost.server import ANN, BOT, TOKEN, new_id
+from tests.platforms.mattermost.server import ANN, BOT, COMMAND_TOKEN, TOKEN, new_id
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -340,6 +341,91 @@ async def test_nobody_else_presses_buttons() -> None:
         assert inboxes.items[0].source.kind is Kind.PRIVATE and inboxes.items[0].source.user_name == "ann"
 
 
+async def test_slash_commands_that_an_admin_made() -> None:
+    async with MattermostBed() as bed:
+        bed.said["MATTERMOST_COMMAND_TOKEN"] = COMMAND_TOKEN
+        url, inboxes, platform = bed.said["MATTERMOST_CALLBACK_URL"], Inboxes(), bed.connect()
+        async with running(platform, inboxes.accept, None):
+            await bed.do(Does.TEXT, "first")
+            await until(lambda: len(inboxes.items) == 1, "nobody listens")
+            give = bed.server.command
+            assert await give(url, "status now", TEAM) == 200
+            assert await give(url, " /new ", PRIVATE) == 200
+            assert await give(url, "", TEAM, trigger_id="same", root_id=new_id("post 77")) == 200
+            assert await give(url, "", TEAM, trigger_id="same") == 200
+            for wrong in ({"token": "x" * 26}, {"token": ""}, {"user_id": "nobody"}, {"channel_id": "x"}):
+                assert await give(url, "status", TEAM, **wrong) == 403
+        found = [(item.text, item.source.kind, item.source.address.thread) for item in inboxes.items[1:]]
+        assert found == [
+            ("/status now", Kind.GROUP, None),
+            ("/new", Kind.PRIVATE, None),
+            ("/help", Kind.THREAD, new_id("post 77")),
+        ]
+        assert all(item.mentions_me and item.source.user_name == "ann" for item in inboxes.items[1:])
+
+
+async def test_nobody_gives_commands_without_a_token_for_them() -> None:
+    async with MattermostBed() as bed:
+        inboxes = Inboxes()
+        async with running(bed.connect(), inboxes.accept, None):
+            await bed.do(Does.TEXT, "first")
+            await until(lambda: len(inboxes.items) == 1, "nobody listens")
+            url = bed.said["MATTERMOST_CALLBACK_URL"]
+            assert await bed.server.command(url, "status", TEAM) == 403
+            assert await bed.server.command(url, "status", TEAM, token="") == 403
+        assert len(inboxes.items) == 1
+
+
+async def test_files_of_one_message_stand_in_one_post() -> None:
+    async with MattermostBed() as bed:
+
+        async def open_file(file: Attachment) -> bytes:
+            return bed.content
+
+        bed.open_file = open_file
+        platform = bed.connect()
+        file = Attachment(kind=MediaKind.IMAGE, ref="x", name="a.png", mime="image/png")
+        async with running(platform, Inboxes().accept, None):
+            body = Body(text="look", attachments=(file,) * 10)
+            await platform.send(bed.chat, body, key="k", reply_to=None)
+            with pytest.raises(Refused):
+                await platform.send(bed.chat, Body(attachments=(file,) * 11), key="k2", reply_to=None)
+        assert [(one.text, len(one.files)) for one in bed.shown()] == [("look", 10)]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("@all and @Channel, @here.", "＠all and ＠Channel, ＠here."),
+        ("a@all.example @allan @here-abouts @hermes", "a@all.example @allan @here-abouts @hermes"),
+        ("`@all` and @all", "`@all` and ＠all"),
+        ("```\n@channel\n```\n@channel\n```\n@here", "```\n@channel\n```\n＠channel\n```\n@here"),
+    ],
+)
+async def test_answers_do_not_call_everybody(text: str, shown: str) -> None:
+    assert calm(text) == shown
+    async with MattermostBed() as bed:
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            sent = await platform.send(bed.chat, Body(text=text), key="k", reply_to=None)
+            assert bed.shown()[0].text == shown
+            await platform.edit(sent, Body(text=f"{text}!"))
+        assert bed.shown()[0].text == f"{shown}!"
+
+
+async def test_reactions_come_and_go() -> None:
+    async with MattermostBed() as bed:
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            sent = await platform.send(bed.chat, Body(text="x"), key="k", reply_to=None)
+            bed.server.react(sent.ref, "+1")
+            await platform.react(sent, "👀")
+            assert bed.reactions() == ["👀"]
+            await platform.react(sent, "", instead="👀")
+        there = bed.server.posts[sent.ref]["metadata"]["reactions"]
+        assert [one["emoji_name"] for one in there] == ["+1"] and bed.reactions() == []
+
+
 async def test_reactions_by_name() -> None:
     assert [emoji_name(one) for one in ("❤️", ":party_parrot:", "+1")] == ["heart", "party_parrot", "+1"]
     with pytest.raises(Refused, match="no name"):
@@ -392,6 +478,18 @@ async def test_a_token_that_only_the_websocket_refuses() -> None:
         platform._server = replace(platform._server, token="w" * 26)
         with pytest.raises(NeedsLogin, match="WebSocket does not take the token"):
             await platform.run(Inboxes().accept, None)
+
+
+async def test_a_token_that_expires_while_we_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection stays then, and nothing would ever be heard again."""
+    monkeypatch.setattr(Wire, "ping_seconds", 0.01)
+    async with MattermostBed() as bed:
+        inboxes = Inboxes()
+        async with running(bed.connect(), inboxes.accept, None) as task:
+            await until(lambda: inboxes.batches > 3, "no sign of life")
+            bed.server.expired = True
+            with pytest.raises(NeedsLogin, match="does not take the token"):
+                await asyncio.wait_for(asyncio.shield(task), 5)
 
 
 async def test_a_websocket_that_says_nothing() -> None:
@@ -532,6 +630,9 @@ async def test_the_check_says_what_is_wrong() -> None:
         found = await bed.connect().check()
         assert all(one.good for one in found)
         assert "no channel" in found[2].text and "in words" in found[4].text
+        bed.said["MATTERMOST_COMMAND_TOKEN"] = COMMAND_TOKEN
+        found = await bed.connect().check()
+        assert not found[-1].good and COMMAND_TOKEN not in str(found)
         bed.said["MATTERMOST_TOKEN"] = "w" * 26
         with pytest.raises(NeedsLogin):
             await bed.connect().check()

@@ -47,6 +47,7 @@ class SlackBed(ServedBed):
         self.server.room(GROUP, "mpim")
         self.said = {"SLACK_APP_TOKEN": self.server.app_token}
         self._spoke: dict[str, Any] = {}
+        self._thread: Address | None = None
         self._events: set[str] = set()
         self._beginners: list[SlackAdapter] = []
         self._seen: dict[str, tuple[int, list[Shown]]] = {}
@@ -166,6 +167,15 @@ class SlackBed(ServedBed):
             reply_to=message.get("thread_ts"),
             edits=self.server.edits.get(message["ts"], 0),
         )
+
+    def typing_chat(self) -> Address:
+        if self._thread is None:
+            root = self.server.say(CHANNEL, "a root", user="U0BOB000001", subtype="channel_topic")
+            self._thread = Address(platform="slack", chat=CHANNEL, thread=root["ts"])
+        return self._thread
+
+    def typed(self) -> int:
+        return self.server.typed
 
     def reactions(self) -> list[str]:
         return [emoji_told(name) for _, _, name in self.server.reactions]

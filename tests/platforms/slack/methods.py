@@ -19,6 +19,7 @@ SCOPES = {
     "chat.postMessage": "chat:write",
     "chat.update": "chat:write",
     "chat.delete": "chat:write",
+    "assistant.threads.setStatus": "chat:write",
     "files.getUploadURLExternal": "files:write",
     "files.completeUploadExternal": "files:write",
     "files.info": "files:read",
@@ -72,6 +73,8 @@ class Methods:
     edits: dict[str, int] = field(default_factory=dict)
     files: dict[str, File] = field(default_factory=dict)
     reactions: list[tuple[str, str, str]] = field(default_factory=list)
+    statuses: dict[tuple[str, str], str] = field(default_factory=dict)
+    typed: int = 0
     page: int = 1000
     """Slack may give fewer than were asked for."""
     _last: float = 0.0
@@ -170,14 +173,14 @@ class Methods:
             "team_id": self.team,
             "team_domain": "fake",
             "channel_id": room,
-            "channel_name": "directmessage" if self.rooms[room] == "im" else "team",
+            "channel_name": "directmessage" if self.rooms.get(room) == "im" else "team",
             "user_id": user,
             "user_name": "ann",
             "command": command,
             "text": text,
             "api_app_id": "A0FAKEAPP01",
             "is_enterprise_install": "false",
-            "response_url": "https://hooks.slack.com/commands/T0/1/x",
+            "response_url": self.file_url("", "").partition("/files-pri")[0] + "/commands/T0/1/x",
             "trigger_id": f"13345224609.{next(self._numbers)}",
         }
         self.deliver("slash_commands", payload, f"command-{next(self._numbers)}")
@@ -346,6 +349,7 @@ class Methods:
         }
         if thread is not None:
             message["thread_ts"] = thread
+            self.statuses.pop((room, thread), None)
         if asked.get("blocks"):
             message["blocks"] = asked["blocks"]
         self.messages[room].append(message)
@@ -398,6 +402,19 @@ class Methods:
         self.messages[room].remove(message)
         self._changed(room)
         return {"channel": room, "ts": message["ts"]}
+
+    def m_assistant_threads_setStatus(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """A line below the thread, until the app says something there; an empty one takes it away."""
+        room, thread, status = self._room(asked), asked.get("thread_ts"), asked.get("status")
+        if self.find(room, thread) is None:
+            raise Wrong("invalid_thread_ts")
+        if not isinstance(status, str):
+            raise Wrong("invalid_arguments")
+        self.statuses.pop((room, str(thread)), None)
+        if status:
+            self.statuses[room, str(thread)] = status
+            self.typed += 1
+        return {}
 
     def m_reactions_add(self, asked: dict[str, Any]) -> dict[str, Any]:
         room, ts, name = self._room(asked), asked.get("timestamp"), asked.get("name")

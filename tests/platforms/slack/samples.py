@@ -122,6 +122,49 @@ PAYLOADS: dict[str, dict[str, Any]] = {
         username="Alerts",
         attachments=[{"fallback": "disk full", "color": "#f00"}],
     ),
+    "an assistant's thread": event(
+        type="assistant_thread_started",
+        assistant_thread={
+            "user_id": ANN,
+            "context": {"channel_id": CHANNEL, "team_id": "T0FAKETEAM1", "enterprise_id": "E0GRID00001"},
+            "channel_id": DM,
+            "thread_ts": "1793000000.000100",
+        },
+    ),
+    "an assistant's title": event(
+        type="message",
+        subtype="message_changed",
+        channel=DM,
+        channel_type="im",
+        message={
+            "type": "message",
+            "subtype": "assistant_app_thread",
+            "user": ME,
+            "text": "New words",
+            "thread_ts": "1793000000.000100",
+            "ts": "1793000000.000100",
+            "edited": {"user": ME, "ts": "1793000003.000000"},
+        },
+        previous_message={"type": "message", "text": "New chat", "user": ME, "ts": "1793000000.000100"},
+    ),
+    "in an assistant's thread": message(
+        "hello", thread_ts="1793000000.000100", parent_user_id=ME, assistant_thread={"action_token": "x"}
+    ),
+    "renamed": event(
+        type="channel_rename", channel={"id": CHANNEL, "name": "crew", "created": 1, "is_channel": True}
+    ),
+    "archived": event(type="channel_archive", channel=CHANNEL, user=ANN),
+    "uninstalled": event(type="app_uninstalled"),
+    "revoked": event(type="tokens_revoked", tokens={"oauth": [], "bot": [ME]}),
+    "a stranger": message(
+        "hi",
+        user="U0STRANGER1",
+        channel=CHANNEL,
+        kind="channel",
+        user_team="T0ELSEWHERE",
+        source_team="T0ELSEWHERE",
+    ),
+    "of the grid": message("hi", user="W0GRID00001", team="E0GRID00001"),
     "topic": message("set the topic", subtype="channel_topic", channel=CHANNEL, kind="channel"),
     "reaction": event(
         type="reaction_added",

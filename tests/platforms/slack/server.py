@@ -55,6 +55,8 @@ class Slack(Methods):
     """What came back for envelopes, as it came."""
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once somebody has listened."""
+    asides: list[dict[str, Any]] = field(default_factory=list)
+    """Answers to slash commands that only who gave them sees."""
     opened: int = 0
     greets: bool = True
     socket_mode: bool = True
@@ -80,6 +82,7 @@ class Slack(Methods):
         app.router.add_post("/upload/v1/{file}", self._upload)
         app.router.add_get("/files-pri/{file}/download/{name}", self._download)
         app.router.add_get("/link", self._link)
+        app.router.add_post("/commands/T0/1/x", self._respond)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
@@ -329,6 +332,14 @@ class Slack(Methods):
             return web.Response(status=400, text="wrong length")
         self.files[number].data = data
         return web.Response(text=f"OK - {len(data)}")
+
+    async def _respond(self, request: web.Request) -> web.StreamResponse:
+        if "Authorization" in request.headers:
+            return web.Response(status=400, text="no token is wanted here")
+        if len(self.asides) == 5:
+            return web.Response(status=404, text="used_url")
+        self.asides.append(await request.json())
+        return web.Response(text="ok")
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
         file = self.files.get(request.match_info["file"])

@@ -51,6 +51,8 @@ async def test_allowed_by_a_button_after_a_restart(tmp_path: Path) -> None:
             await until(lambda: bool(bed.server.sockets), "no connection")
             await bed.do(Does.BUTTON, value, on=asked.ref)
             await sees(bed, "answer to m1")
+            await sees(bed, "✅ Approved by ")
+            assert not any(one.buttons for one in bed.shown()), "nobody can press them any more"
             assert [entry.chat for entry in again.world.log] == ["danger"], "done once, and only when allowed"
 
 

@@ -85,7 +85,7 @@ def test_words_and_mentions(name: str, text: str, mentioned: bool) -> None:
 def test_slash_commands(command: str, text: str, line: str) -> None:
     payload = {**PAYLOADS["command"], "command": command, "text": text}
     (found,) = to_inbounds(payload, ME, NOW)
-    assert found.text == line and found.ref is None
+    assert found.text == line and found.ref == found.delivery
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,9 @@ def test_places_and_people() -> None:
     assert one("another bot").source.is_bot and not one("text").source.is_bot
     assert (one("a webhook").source.user, one("a webhook").source.user_name) == ("B0OTHER0002", "Alerts")
     assert one("button").source.address.thread == "1793000000.000200"
+    assert one("a stranger").source.user == "U0STRANGER1" and one("of the grid").source.user == "W0GRID00001"
+    helped = one("in an assistant's thread").source
+    assert (helped.kind, helped.address.thread) == (Kind.PRIVATE, "1793000000.000100")
 
 
 def test_who_mentions_it_is_answered_in_a_thread_or_not() -> None:
@@ -133,7 +136,15 @@ def test_other_happenings() -> None:
     assert (one("edit").what, one("edit").text) == (What.EDIT, "first")
     assert (one("reaction").what, one("reaction").text) == (What.REACTION, "👍")
     assert one("joined").what is What.JOINED and one("left").what is What.LEFT
-    for name in ("ours", "preview", "deleted", "topic", "view"):
+    silent = (
+        "an assistant's thread",
+        "an assistant's title",
+        "renamed",
+        "archived",
+        "uninstalled",
+        "revoked",
+    )
+    for name in ("ours", "preview", "deleted", "topic", "view", *silent):
         assert to_inbounds(PAYLOADS[name], ME, NOW) == (), name
 
 

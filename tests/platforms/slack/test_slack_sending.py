@@ -190,9 +190,19 @@ async def test_a_text_with_buttons_and_files() -> None:
             await platform.send(bed.chat, body, key="k", reply_to=None)
         assert [(one.text, len(one.files), one.buttons) for one in bed.shown()] == [
             ("May I?", 0, ("Yes",)),
-            ("", 1, ()),
-            ("", 1, ()),
+            ("", 2, ()),
         ]
+
+
+async def test_files_of_one_message_stand_in_one_message() -> None:
+    async with SlackBed() as bed:
+        bed.open_file = picture
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            body = Body(text="look", attachments=(FILE,) * 3)
+            sent = await platform.send(bed.chat, body, key="k", reply_to=None)
+            assert await platform.find_sent(bed.chat, "k") == sent
+        assert [(one.text, len(one.files)) for one in bed.shown()] == [("look", 3)]
 
 
 async def test_files_that_slack_does_not_take() -> None:

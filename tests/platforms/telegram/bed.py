@@ -48,7 +48,7 @@ class TelegramBed(ServedBed):
 
     def connect(self) -> TelegramAdapter:
         adapter = TelegramAdapter(self.outfit())
-        adapter.answer_seconds = 1.5
+        adapter.api.answer_seconds = 1.5
         return adapter
 
     def chats(self, count: int) -> list[Address]:

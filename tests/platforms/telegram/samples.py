@@ -119,7 +119,21 @@ MESSAGES: dict[str, dict[str, Any]] = {
     "poll": message(
         PRIVATE,
         25,
-        poll={"id": "1", "question": "Tea?", "options": [{"text": "yes", "voter_count": 0}, {"text": "no"}]},
+        poll={
+            "id": "1",
+            "question": "Tea?",
+            "options": [
+                {"text": text, "voter_count": 0, "persistent_id": str(n)}
+                for n, text in enumerate(("yes", "no"))
+            ],
+            "total_voter_count": 0,
+            "is_closed": False,
+            "is_anonymous": True,
+            "type": "regular",
+            "allows_multiple_answers": False,
+            "allows_revoting": True,
+            "members_only": False,
+        },
     ),
     "dice": message(PRIVATE, 26, dice={"emoji": "🎲", "value": 4}),
     "as the group": {
@@ -128,6 +142,89 @@ MESSAGES: dict[str, dict[str, Any]] = {
         "sender_chat": GROUP,
     },
     "service": message(GROUP, 28, new_chat_title="Team 2"),
+    "forwarded": message(
+        PRIVATE,
+        29,
+        text="/stop now",
+        entities=[entity("bot_command", 0, 5)],
+        forward_origin={"type": "user", "sender_user": {**ANN, "first_name": "Bob [x]"}, "date": 1793000000},
+    ),
+    "forwarded from nobody": message(
+        PRIVATE,
+        30,
+        document={**FILE, "file_name": "a.pdf"},
+        forward_origin={"type": "hidden_user", "sender_user_name": "Ghost", "date": 1793000000},
+    ),
+    "forwarded from a channel": message(
+        PRIVATE,
+        31,
+        text="news",
+        forward_origin={"type": "channel", "chat": CHANNEL, "message_id": 5, "date": 1793000000},
+    ),
+    "links and code": message(
+        PRIVATE,
+        32,
+        text="😀 read this and run print(1)",
+        entities=[
+            entity("text_link", 3, 9, url="https://example.invalid/a?b=1"),
+            entity("pre", 21, 8, language="python"),
+            entity("bold", 3, 4),
+        ],
+    ),
+    "another bot": message(GROUP, 33, text="@other_bot go", entities=[entity("mention", 0, 10)]),
+    "both bots": message(
+        GROUP,
+        34,
+        text="@other_bot @hermes_test_bot go",
+        entities=[entity("mention", 0, 10), entity("mention", 11, 16)],
+    ),
+    "a person": message(GROUP, 35, text="@abbott go", entities=[entity("mention", 0, 7)]),
+    "checklist": message(
+        PRIVATE,
+        36,
+        checklist={
+            "title": "Party",
+            "tasks": [{"id": 1, "text": "cake", "completion_date": 1793000000}, {"id": 2, "text": "guests"}],
+        },
+    ),
+    "story": message(PRIVATE, 37, story={"chat": CHANNEL, "id": 4}),
+    "a moving sticker": message(
+        PRIVATE,
+        38,
+        sticker={
+            **FILE,
+            "file_id": "moving",
+            "type": "regular",
+            "width": 512,
+            "height": 512,
+            "is_animated": True,
+            "is_video": False,
+            "thumbnail": {**FILE, "width": 128, "height": 128},
+        },
+    ),
+    "quote of another chat": message(
+        PRIVATE,
+        39,
+        text="true?",
+        external_reply={"origin": {"type": "channel", "chat": CHANNEL, "message_id": 5, "date": 1793000000}},
+        quote={"text": "it rains", "position": 0},
+    ),
+    "about a picture": message(
+        GROUP,
+        40,
+        text="@hermes_test_bot what is it?",
+        entities=[entity("mention", 0, 16)],
+        reply_to_message=message(GROUP, 39, photo=[{**FILE, "width": 90, "height": 60}]),
+    ),
+    "about a place": message(
+        GROUP, 41, text="far?", reply_to_message=message(GROUP, 39, location={"latitude": 1, "longitude": 2})
+    ),
+    "became a supergroup": message(
+        {"id": -77, "title": "Team", "type": "group"}, 42, migrate_to_chat_id=-1001234567890
+    ),
+    "was a group": message(GROUP, 1, migrate_from_chat_id=-77),
+    "pinned": message(GROUP, 43, pinned_message=message(GROUP, 8, text="important")),
+    "came in": message(GROUP, 44, new_chat_members=[ANN]),
 }
 UPDATES: dict[str, dict[str, Any]] = {
     **{

@@ -43,9 +43,6 @@ TAGS = {
     "b": "bold", "strong": "bold", "i": "italic", "em": "italic", "u": "underline", "s": "strikethrough",
     "del": "strikethrough", "code": "code", "pre": "pre", "a": "text_link", "blockquote": "blockquote",
 }  # fmt: skip
-SENDS = frozenset(
-    {"sendmessage", "sendphoto", "sendvoice", "sendaudio", "sendvideo", "senddocument", "editmessagetext"}
-)
 FILES = {
     "sendphoto": "photo",
     "sendvoice": "voice",
@@ -53,6 +50,7 @@ FILES = {
     "sendvideo": "video",
     "senddocument": "document",
 }
+SENDS = frozenset({"sendmessage", "sendmediagroup", "editmessagetext", *FILES})
 MOST_TEXT, MOST_CAPTION, MOST_DOWN = 4096, 1024, 20 * 1024 * 1024
 
 
@@ -87,10 +85,14 @@ class Telegram:
     updates: list[dict[str, Any]] = field(default_factory=list)
     chats: dict[int, dict[str, Any]] = field(default_factory=dict)
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    drafts: list[tuple[int, int, str]] = field(default_factory=list)
+    """What was shown as a draft: chat, number, text."""
+    has_drafts: bool = True
     typed: int = 0
     reactions: list[str] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
-    commands: list[dict[str, str]] = field(default_factory=list)
+    scoped: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    """The menus, by the chats they are for."""
     files: dict[str, bytes] = field(default_factory=dict)
     webhook: dict[str, Any] = field(default_factory=dict)
     webhook_error: str = ""
@@ -351,6 +353,20 @@ class Telegram:
         self.sent.append(Sent(message, str(asked["text"])))
         return message
 
+    async def _m_sendmessagedraft(self, asked: dict[str, Any]) -> Any:
+        if not self.has_drafts:
+            raise Wrong(404, "Not Found")
+        chat, number = _number(asked.get("chat_id")), _number(asked.get("draft_id"))
+        text, _ = parsed(asked)
+        if chat is None or self.chats.get(chat, {}).get("type") != "private":
+            raise Wrong(400, "Bad Request: TEXTDRAFT_PEER_INVALID")
+        if not number or not 0 < abs(number) < 2**31:
+            raise Wrong(400, "Bad Request: draft_id is invalid")
+        if units(text) > MOST_TEXT:
+            raise Wrong(400, "Bad Request: message is too long")
+        self.drafts.append((chat, number, str(asked["text"])))
+        return True
+
     def _message(self, asked: dict[str, Any]) -> dict[str, Any]:
         number = _number(asked.get("chat_id"))
         if number in self.migrated:
@@ -388,11 +404,40 @@ class Telegram:
         found = next(one for one in known if one["message_id"] == number)
         return {name: value for name, value in found.items() if name != "reply_to_message"}
 
+    async def _m_sendmediagroup(self, asked: dict[str, Any]) -> Any:
+        """All of an album or nothing; its messages follow each other and have the group's number."""
+        media = _json(asked.get("media")) or []
+        kinds = {one["type"] for one in media}
+        if not 2 <= len(media) <= 10:
+            raise Wrong(400, "Bad Request: wrong number of messages to send as an album")
+        if not (kinds <= {"photo", "video"} or kinds in ({"audio"}, {"document"})):
+            raise Wrong(400, "Bad Request: documents and audio can't be mixed with other media types")
+        place = {name: value for name, value in asked.items() if name not in ("media", "reply_markup")}
+        before = len(self.sent)
+        for number, one in enumerate(media, start=1):
+            words = {name: one[name] for name in ("caption", "parse_mode") if name in one}
+            file = asked.get(str(one["media"]).removeprefix("attach://"))
+            try:
+                await self._send_file(f"send{one['type']}", {**place, **words, one["type"]: file})
+            except Wrong as wrong:
+                del self.sent[before:]
+                if "IMAGE_PROCESS" not in str(wrong):
+                    raise
+                why = str(wrong).removeprefix("Bad Request: ")
+                told = f'Bad Request: failed to send message #{number} with the error message "{why}"'
+                raise Wrong(400, told) from None
+        sent = [one.message for one in self.sent[before:]]
+        for message in sent:
+            message["media_group_id"] = str(sent[0]["message_id"] * 7919)
+        return sent
+
     async def _send_file(self, method: str, asked: dict[str, Any]) -> Any:
         name = FILES[method]
         data = asked.get(name)
         if not isinstance(data, Upload):
             raise Wrong(400, f"Bad Request: there is no {name} in the request")
+        if not data.data:
+            raise Wrong(400, "Bad Request: file must be non-empty")
         if len(data.data) > (10 if name == "photo" else 50) * 1024 * 1024:
             raise Wrong(413, "Request Entity Too Large")
         if name == "photo" and not data.data.startswith((b"\x89PNG", b"\xff\xd8", b"RIFF", b"image/")):
@@ -511,11 +556,21 @@ class Telegram:
     async def _m_setmycommands(self, asked: dict[str, Any]) -> Any:
         commands = _json(asked.get("commands")) or []
         if len(commands) > 100 or not all(
-            re.fullmatch(r"[a-z0-9_]{1,32}", one["command"]) for one in commands
+            re.fullmatch(r"[a-z0-9_]{1,32}", one["command"]) and 1 <= len(one["description"]) <= 256
+            for one in commands
         ):
             raise Wrong(400, "Bad Request: BOT_COMMAND_INVALID")
-        self.commands = commands
+        self.scoped[_scope(asked)] = commands
         return True
+
+    async def _m_deletemycommands(self, asked: dict[str, Any]) -> Any:
+        self.scoped.pop(_scope(asked), None)
+        return True
+
+    @property
+    def commands(self) -> list[dict[str, str]]:
+        """What people in private chats see: what was set for those wins over what was set for all."""
+        return self.scoped.get("all_private_chats") or self.scoped.get("default", [])
 
     async def _m_getfile(self, asked: dict[str, Any]) -> Any:
         number = asked.get("file_id", "")
@@ -669,6 +724,11 @@ def _number(value: Any) -> int | None:
         return int(value)
     except (TypeError, ValueError):
         return None
+
+
+def _scope(asked: dict[str, Any]) -> str:
+    scope = _json(asked.get("scope")) or {"type": "default"}
+    return str(scope["type"])
 
 
 def _said(updates: list[dict[str, Any]]) -> set[int]:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import aiohttp
 import pytest
 
+from hermes.control.commands import load
+from hermes.control.commands.menu import menu_entries
 from hermes.domain.address import Address, Kind
 from hermes.domain.capabilities import MenuEntry
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
+from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, Receipt, What
 from hermes.domain.outfit import Outfit
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings import PlatformSettings, QuickCommand, Secret, Settings
 from hermes.entry.platforms.telegram.adapter import SECRET_HEADER, TelegramAdapter
-from hermes.entry.platforms.telegram.convert import error_for, keyboard, to_inbounds
+from hermes.entry.platforms.telegram.compose import keyboard
+from hermes.entry.platforms.telegram.convert import error_for, to_inbounds
+from hermes.entry.platforms.telegram.manifest import MANIFEST
 from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import (
     CHECKS,
@@ -30,7 +35,7 @@ from hermes.testing.platform_suite import (
     running,
     until,
 )
-from tests.platforms.telegram.bed import FORUM, ME, NOW, TelegramBed, WebhookBed
+from tests.platforms.telegram.bed import FORUM, GROUP, ME, NOW, TelegramBed, WebhookBed
 from tests.platforms.telegram.samples import UPDATES
 
 
@@ -61,12 +66,25 @@ def one(name: str) -> Inbound:
         ("mention first", "what now?", True),
         ("mention by number", "Hermes, what now?", True),
         ("photo", "look @hermes_test_bot", True),
-        ("sticker", "🎉", False),
+        ("sticker", "[Sticker 🎉 of the set Party]", False),
+        ("a moving sticker", "[Sticker]", False),
         ("location", "[Location: 52.520000, 13.405000]", False),
-        ("venue", "[Location: Café: 1.500000, 2.250000]", False),
+        ("venue", "[Location: Café, Main street: 1.500000, 2.250000]", False),
         ("contact", "[Contact: Bob, +49123]", False),
         ("poll", "[Poll: Tea? (yes, no)]", False),
         ("dice", "[🎲 shows 4]", False),
+        ("forwarded", "[Forwarded from Bob (x) Other]\n/stop now", False),
+        ("forwarded from nobody", "[Forwarded from Ghost]", False),
+        ("forwarded from a channel", "[Forwarded from News]\nnews", False),
+        (
+            "links and code",
+            "😀 [read this](https://example.invalid/a?b=1) and run \n```python\nprint(1)\n```",
+            False,
+        ),
+        ("another bot", "@other_bot go", False),
+        ("both bots", "@other_bot @hermes_test_bot go", True),
+        ("checklist", "[Checklist: Party]\n- [x] cake\n- [ ] guests", False),
+        ("story", "[A story of News, not shown here]", False),
     ],
 )
 def test_words_and_mentions(name: str, text: str, mentioned: bool) -> None:
@@ -84,6 +102,9 @@ def test_words_and_mentions(name: str, text: str, mentioned: bool) -> None:
         ("animation", MediaKind.VIDEO, "video/mp4"),
         ("document", MediaKind.FILE, "application/pdf"),
         ("sticker", MediaKind.STICKER, None),
+        ("a moving sticker", MediaKind.STICKER, None),
+        ("forwarded from nobody", MediaKind.FILE, None),
+        ("about a picture", MediaKind.IMAGE, "image/jpeg"),
     ],
 )
 def test_files(name: str, kind: MediaKind, mime: str | None) -> None:
@@ -114,8 +135,27 @@ def test_replies_albums_and_other_happenings() -> None:
     assert one("edit").what is What.EDIT and one("edit").delivery != one("text").delivery
     assert (one("reaction").what, one("reaction").text) == (What.REACTION, "👍")
     assert one("joined").what is What.JOINED
-    assert to_inbounds(UPDATES["command to another"], ME, NOW) == ()
-    assert to_inbounds(UPDATES["service"], ME, NOW) == ()
+    for name in ("command to another", "service", "pinned", "came in"):
+        assert to_inbounds(UPDATES[name], ME, NOW) == ()
+    quoted = one("quote of another chat").reply_to
+    assert quoted is not None and (quoted.text, quoted.author, quoted.mine) == ("it rains", "News", False)
+    assert one("about a place").reply_to.text == "[Location: 1.000000, 2.000000]"
+    others = {name: one(name).mentions_others for name in ("another bot", "both bots", "a person")}
+    assert others == {"another bot": True, "both bots": True, "a person": False}
+
+
+def test_two_edits_in_one_second_are_two() -> None:
+    edit = UPDATES["edit"]
+    other = {**edit, "edited_message": {**edit["edited_message"], "text": "hello once more"}}
+    deliveries = [to_inbounds(one, ME, NOW)[0].delivery for one in (edit, other, {**edit, "update_id": 5})]
+    assert deliveries[0] == deliveries[2] != deliveries[1]
+
+
+def test_a_group_that_moves_is_told_once_by_both() -> None:
+    old, new = one("became a supergroup"), one("was a group")
+    assert old.what is new.what is What.MOVED and old.delivery == new.delivery
+    assert old.source.address == new.source.address == Address(platform="telegram", chat="-77")
+    assert old.text == new.text == str(GROUP)
 
 
 def test_a_message_counts_once_however_it_comes() -> None:
@@ -152,6 +192,47 @@ async def test_a_pressed_button_is_answered_and_a_menu_is_shown() -> None:
             assert [one["command"] for one in bed.server.commands] == ["status", "new"]
 
 
+async def test_a_menu_is_within_its_limits_and_takes_the_place_of_older_ones() -> None:
+    quick = {
+        f"quick-{n:03}" + "x" * (n % 40): QuickCommand(type="exec", command="x" * 400) for n in range(150)
+    }
+    load()
+    limits = MANIFEST.capabilities.menu
+    assert limits is not None
+    entries = menu_entries("telegram", Settings(quick_commands=quick), limits)
+    async with TelegramBed() as bed:
+        old = [{"command": "old", "description": "from another program"}]
+        bed.server.scoped = {"all_private_chats": old, "all_group_chats": old, "default": old}
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            await platform.show_menu(entries)
+            shown = bed.server.commands
+            assert len(shown) == 100 and {"status", "stop", "new"} <= {one["command"] for one in shown}
+            assert set(bed.server.scoped) == {"default"}
+            await platform.show_menu([])
+            assert bed.server.commands == []
+
+
+# --- drafts ---
+
+
+async def test_drafts_of_telegrams_own() -> None:
+    async with TelegramBed() as bed:
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            for text in ("<b>gro", "<b>grows</b>"):
+                await platform.preview(bed.chat, 2**32 - 1, Body(text=text))
+            assert bed.server.drafts == [(501, 2**31 - 1, "gro"), (501, 2**31 - 1, "<b>grows</b>")]
+            await platform.preview(bed.chat, 2**31, Body(text="another"))
+            assert bed.server.drafts[-1] == (501, 1, "another") and bed.shown() == []
+            for where in (str(FORUM), "@a_channel"):
+                with pytest.raises(Refused):
+                    await platform.preview(Address(platform="telegram", chat=where), 1, Body(text="x"))
+            bed.server.has_drafts = False
+            with pytest.raises(Refused, match="no drafts"):
+                await platform.preview(bed.chat, 1, Body(text="x"))
+
+
 # --- topics, groups that move, captions ---
 
 
@@ -173,13 +254,17 @@ async def test_topics() -> None:
 async def test_a_group_that_became_a_supergroup() -> None:
     async with TelegramBed() as bed:
         bed.server.migrated[-77] = int(bed.chat.chat)
+        bed.open_file = opener(bed)
         platform = bed.connect()
         async with running(platform, Inboxes().accept, None):
             old = Address(platform="telegram", chat="-77")
             receipt = await platform.send(old, Body(text="still there?"), key="k", reply_to=None)
             assert receipt.to == bed.chat
             await platform.edit(receipt, Body(text="yes"))
-        assert [one.text for one in bed.shown(bed.chat)] == ["yes"]
+            for files in (pictures(1), pictures(2)):
+                sent = await platform.send(old, Body(text="look", attachments=files), key="k", reply_to=None)
+                assert sent.to == bed.chat
+        assert [one.text for one in bed.shown(bed.chat)] == ["yes", "look", "look", ""]
 
 
 async def test_captions_and_pictures_that_are_none() -> None:
@@ -206,11 +291,117 @@ async def test_captions_and_pictures_that_are_none() -> None:
 
 async def test_markup_that_telegram_does_not_take_goes_as_text() -> None:
     async with TelegramBed() as bed:
+        bed.open_file = opener(bed)
         platform = bed.connect()
         async with running(platform, Inboxes().accept, None):
             receipt = await platform.send(bed.chat, Body(text="<b>a &lt; b"), key="k", reply_to=None)
             await platform.edit(receipt, Body(text="<x>c &amp; d"))
-        assert [one.text for one in bed.shown()] == ["c & d"]
+            for files in (pictures(1), pictures(2)):
+                body = Body(text="<b>e &amp; f", attachments=files)
+                await platform.send(bed.chat, body, key="k", reply_to=None)
+        assert [one.text for one in bed.shown()] == ["c & d", "e & f", "e & f", ""]
+
+
+# --- albums ---
+
+
+def opener(bed: TelegramBed) -> Callable[[Attachment], Awaitable[bytes]]:
+    """Files by their names: one that is no picture, one that is empty, one that is gone."""
+
+    async def open_file(file: Attachment) -> bytes:
+        if file.name == "gone.png":
+            raise UserError("The file is gone.")
+        return {"bad.png": b"no picture", "empty.png": b""}.get(file.name or "", bed.content)
+
+    return open_file
+
+
+def pictures(count: int, *names: str) -> tuple[Attachment, ...]:
+    kinds = [MediaKind.IMAGE, MediaKind.VIDEO]
+    some = [Attachment(kind=kinds[n % 2], ref="x", name=f"{n}", mime="image/png") for n in range(count)]
+    return (
+        *some,
+        *(Attachment(kind=MediaKind.IMAGE, ref="x", name=name, mime="image/png") for name in names),
+    )
+
+
+async def sent_with(*files: Attachment, text: str = "<b>look</b>") -> tuple[TelegramBed, Receipt]:
+    async with TelegramBed() as bed:
+        bed.open_file = opener(bed)
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            before = await platform.send(bed.chat, Body(text="x"), key="k", reply_to=None)
+            body = Body(text=text, attachments=files)
+            return bed, await platform.send(bed.chat, body, key="k", reply_to=before.ref)
+
+
+def groups(bed: TelegramBed) -> set[str | None]:
+    return {one.message.get("media_group_id") for one in bed.server.sent[1:]}
+
+
+@pytest.mark.parametrize("count", [2, 10])
+async def test_pictures_and_videos_go_as_one_album(count: int) -> None:
+    bed, receipt = await sent_with(*pictures(count))
+    first, *others = bed.shown()[1:]
+    assert (first.text, first.ref, first.reply_to) == ("<b>look</b>", receipt.ref, bed.shown()[0].ref)
+    assert len(others) == count - 1 and not any(one.text for one in others)
+    assert [one.files[0][0] for one in (first, *others)] == [one.kind for one in pictures(count)]
+    assert len(groups(bed)) == 1 and None not in groups(bed)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "albums"),
+    [
+        ((MediaKind.FILE, MediaKind.FILE), 1),
+        ((MediaKind.AUDIO, MediaKind.AUDIO), 1),
+        ((MediaKind.IMAGE, MediaKind.FILE), 0),
+        ((MediaKind.AUDIO, MediaKind.FILE), 0),
+        ((MediaKind.VOICE, MediaKind.VOICE), 0),
+        ((MediaKind.IMAGE,) * 11, 0),
+    ],
+)
+async def test_what_may_stand_together(kinds: tuple[MediaKind, ...], albums: int) -> None:
+    files = [Attachment(kind=kind, ref="x", name="x", mime="image/png") for kind in kinds]
+    bed, _ = await sent_with(*files)
+    assert [one.files[0][0] for one in bed.shown()[1:]] == list(kinds)
+    assert len(groups(bed) - {None}) == albums
+
+
+async def test_a_picture_that_is_none_does_not_keep_the_others_back() -> None:
+    bed, receipt = await sent_with(*pictures(2, "bad.png", "empty.png", "gone.png"))
+    shown = bed.shown()[1:]
+    assert [one.files[0][0] if one.files else None for one in shown] == [
+        MediaKind.IMAGE, MediaKind.VIDEO, MediaKind.FILE, None, None,
+    ]  # fmt: skip
+    assert shown[0].text == "<b>look</b>" and shown[0].ref == receipt.ref
+    told = sorted(one.text for one in shown[3:])
+    assert told[0].startswith("📎 empty.png: ") and told[1].startswith("📎 gone.png: The file is gone")
+
+
+async def test_of_an_album_that_cannot_go_nothing_is_there() -> None:
+    with pytest.raises(Refused, match="gone"):
+        await sent_with(*pictures(0, "gone.png", "gone.png"))
+
+
+async def test_who_tries_again_knows_that_some_of_it_is_there() -> None:
+    """A text that is too long for a caption is out, and then there is trouble."""
+    async with TelegramBed() as bed:
+        bed.open_file = opener(bed)
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            told = platform.api.ask
+
+            async def ask(method: str, *args: object, **more: object) -> object:
+                if method == "sendMediaGroup":
+                    bed.fail(Fault.TOO_FAST)
+                return await told(method, *args, **more)  # type: ignore[arg-type]
+
+            platform.api.ask = ask  # type: ignore[method-assign, assignment]
+            for text, doubtful in (("x" * 1025, True), ("x", False)):
+                body = Body(text=text, attachments=pictures(2))
+                with pytest.raises(Unreachable) as error:
+                    await platform.send(bed.chat, body, key="k", reply_to=None)
+                assert (error.value.after, error.value.maybe_done) == (3.0, doubtful)
 
 
 # --- bad input: one sentence each ---
@@ -252,6 +443,22 @@ async def test_two_programs_with_one_bot() -> None:
     ("status", "told", "error", "words"),
     [
         (400, "Bad Request: chat not found", Refused, "chat not found"),
+        (400, "Bad Request: message caption is too long", Refused, "caption is too long"),
+        (400, "Bad Request: message to edit not found", Refused, "message to edit not found"),
+        (400, "Bad Request: message thread not found", Refused, "topic is gone"),
+        (400, "Bad Request: TOPIC_CLOSED", Refused, "topic is closed"),
+        (
+            400,
+            "Bad Request: not enough rights to send text messages to the chat",
+            Refused,
+            "not enough rights",
+        ),
+        (
+            403,
+            "Forbidden: bot can't initiate conversation with a user",
+            Refused,
+            "has to write to the bot first",
+        ),
         (400, "Bad Request: file is too big", Refused, "too large"),
         (403, "Forbidden: bot was kicked from the supergroup chat", Refused, "does not let us write"),
         (413, "Request Entity Too Large", Refused, "too large"),

@@ -1,11 +1,11 @@
 """What programs do by themselves: deleting, formatting, installing, sending, stopping.
 
-One function per family; `look` sends a call to those that know its name."""
+What can be told from a program's words alone is a row of the table; what needs more is a function."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import code, names, remote
@@ -21,12 +21,38 @@ JUNK = re.compile(
 )
 
 
+Find = Callable[["Call"], None]
+Rows = Sequence[tuple[str, Find]]
+
+
 def look(call: Call) -> None:
-    for find in _BY_NAME.get(call.name, ()):
+    for find in _TABLE.get(_MAKES_DISKS.sub("mkfs", call.name), ()):
         find(call)
-    for pattern, find in _BY_PATTERN:
-        if pattern.fullmatch(call.name):
-            find(call)
+
+
+def said(rule: str, when: str = "", unless: str = "") -> Find:
+    """Breaks a rule by its words alone: one of them is like `when`, and none like `unless`."""
+    wanted, excused = re.compile(when, re.DOTALL), re.compile(unless, re.DOTALL)
+
+    def find(call: Call) -> None:
+        words = call.plain_args
+        if when and not any(map(wanted.fullmatch, words)):
+            return
+        if not unless or not any(map(excused.fullmatch, words)):
+            call.find(rule)
+
+    return find
+
+
+def writes(options: str) -> Find:
+    """Writes to what stands behind one of these options."""
+
+    def find(call: Call) -> None:
+        for option, target in zip(call.args, call.args[1:], strict=False):
+            if option in options.split() and target != "-":
+                call.judge.check_write(target)
+
+    return find
 
 
 def _options(call: Call) -> str:
@@ -56,8 +82,6 @@ def _delete(call: Call) -> None:
         fault = delete_fault(call.judge.path(target), call.judge.place, recursive=recursive)
         if fault:
             call.find(fault, to_plain(target))
-    if call.name in ("shred", "wipe", "srm"):
-        call.find("delete.unknown")
 
 
 def find_deletes(call: Call, starts: list[str]) -> None:
@@ -101,18 +125,7 @@ def _sed(call: Call) -> None:
         call.find("run.code")
 
 
-def _dd(call: Call) -> None:
-    for arg in call.args:
-        if arg.startswith("of="):
-            call.judge.check_write(arg[3:])
-
-
-def _rights(call: Call) -> None:
-    if "R" in _options(call) or "--recursive" in call.args:
-        call.find("rights.recursive")
-    if call.name != "chmod":
-        call.find("rights.owner")
-        return
+def _modes(call: Call) -> None:
     modes = [arg for arg in call.plain_args if re.fullmatch(r"[0-7]{3,5}|[-+=,ugoarwxXst]+", arg)]
     for mode in modes[:1]:
         others_write = re.fullmatch(r"0*[0-7]{2}[2367]", mode) or (
@@ -123,17 +136,6 @@ def _rights(call: Call) -> None:
     for target in call.args:
         if to_plain(target) not in modes[:1] and not target.startswith("--"):
             call.judge.check_write(target, fresh=False)
-
-
-def _disk(call: Call) -> None:
-    reading = any(arg in ("-l", "--list", "-h", "--help", "--version", "print") for arg in call.args)
-    if not reading:
-        call.find("disk.format")
-
-
-def _mounts(call: Call) -> None:
-    if call.args and not set(call.args) <= {"-l", "-a", "-j", "status", "list", "-V", "--version"}:
-        call.find("disk.change")
 
 
 def _download_target(call: Call) -> None:
@@ -149,16 +151,6 @@ def _download_target(call: Call) -> None:
         for arg in _operands(call):
             if "/" in arg and UNKNOWN not in arg:
                 call.judge.check_write("./" + to_plain(arg).partition("?")[0].rpartition("/")[2])
-
-
-def _unpack(call: Call) -> None:
-    for i, arg in enumerate(call.args):
-        if arg.startswith(("--to-command", "--checkpoint-action", "--use-compress-program", "-I")):
-            call.find("run.unknown")
-        if arg in ("-C", "--directory", "-d") and i + 1 < len(call.args):
-            call.judge.check_write(call.args[i + 1])
-        if arg == "-P" or arg == "--absolute-names":
-            call.find("write.system")
 
 
 # --- the machine ---
@@ -180,36 +172,21 @@ def _packages(call: Call) -> None:
         call.find("package.change")
 
 
+_EVERYWHERE = re.compile(r"-g|--global|--location=global|--break-system-packages")
+_FOREIGN = re.compile(
+    r"--(extra-)?index-url|--trusted-host|--registry|-i|-f|--find-links|git\+|https?://|ssh://|git@|file:"
+)
+
+
 def _language_packages(call: Call) -> None:
     words = [to_plain(arg) for arg in _operands(call)]
     verb = next((word for word in words if word not in ("pip", "tool", "cargo")), "")
-    everywhere = any(
-        arg in ("-g", "--global", "--location=global", "--break-system-packages") for arg in call.args
-    )
-    foreign = any(
-        arg.startswith(
-            ("--index-url", "--extra-index-url", "--trusted-host", "--registry", "-i", "-f", "--find-links")
-        )
-        or re.match(r"(git\+|https?://|ssh://|git@|file:)", to_plain(arg))
-        for arg in call.args
-    )
-    if verb in ("install", "add", "i", "update", "upgrade", "ci"):
-        if everywhere or call.name in ("gem", "cpan", "cpanm"):
+    if verb in names.PACKAGE_ADDING:
+        if call.name in ("gem", "cpan", "cpanm") or any(map(_EVERYWHERE.fullmatch, call.args)):
             call.find("package.change")
-        if foreign:
+        if any(map(_FOREIGN.match, call.plain_args)):
             call.find("package.foreign")
-    elif verb in (
-        "uninstall",
-        "remove",
-        "rm",
-        "publish",
-        "unpublish",
-        "login",
-        "adduser",
-        "yank",
-        "token",
-        "owner",
-    ):
+    elif verb in names.PACKAGE_REMOVING:
         call.find("package.change")
     elif verb in ("config", "set") and len(words) > 2:
         call.find("write.startup")
@@ -219,21 +196,8 @@ def _services(call: Call) -> None:
     words = _operands(call)
     if set(words) & names.POWER_VERBS:
         call.find("power")
-    elif (
-        words
-        and not set(words) & names.SERVICE_READING
-        and "--status-all" not in call.args
-        and "--version" not in call.args
-    ):
+    elif words and not set(call.args) & names.SERVICE_READING:
         call.find("agent.self" if "hermes" in " ".join(words) else "service.change")
-
-
-def _power(call: Call) -> None:
-    if call.name in ("init", "telinit"):
-        if set(call.args) & {"0", "6", "1", "s", "S"}:
-            call.find("power")
-    elif not set(call.args) & {"--help", "-c", "--version"}:
-        call.find("power")
 
 
 def _system(call: Call) -> None:
@@ -244,11 +208,6 @@ def _system(call: Call) -> None:
             call.find("system.change")
     elif not call.args or not set(call.args) <= names.SYSTEM_READING:
         call.find("system.change")
-
-
-def _schedule(call: Call) -> None:
-    if not set(call.args) & {"-l", "-V"}:
-        call.find("write.schedule")
 
 
 def _kill(call: Call) -> None:
@@ -264,8 +223,10 @@ def _kill(call: Call) -> None:
         targets = targets[2:] if targets[0] in ("-s", "-n") else targets[1:]
     own = {str(pid) for pid in call.judge.place.own_pids}
     for target in targets:
-        if target in ("-1", "--", "1", "0"):
-            call.find("kill.all" if target in ("-1", "1") else "kill.many") if target != "--" else None
+        if target in ("-1", "1"):
+            call.find("kill.all")
+        elif target == "0":
+            call.find("kill.many")
         elif target.lstrip("-") in own:
             call.find("agent.self")
         elif UNKNOWN in target:
@@ -285,38 +246,12 @@ def _sql(call: Call) -> None:
         call.find("sql.drop")
 
 
-def _history(call: Call) -> None:
-    if call.name == "history":
-        if {"c", "w", "d"} & set(_options(call)):
-            call.find("history.erase")
-    elif call.name == "journalctl":
-        if any(arg.startswith(("--vacuum", "--rotate", "--flush")) for arg in call.args):
-            call.find("history.erase")
-    elif call.name == "dmesg":
-        if {"-C", "-c", "--clear"} & set(call.args):
-            call.find("history.erase")
-    else:
-        call.find("history.erase")
-
-
-def _secret_stores(call: Call) -> None:
-    words = " ".join(call.plain_args)
-    if call.name == "gpg" and "--export-secret" in words:
-        call.find("read.secret")
-    elif call.name == "security" and re.match(r"(find|dump|export)", words):
-        call.find("read.secret")
-    elif call.name in ("secret-tool", "kwallet-query", "bw", "op", "vault", "pass") and words:
-        call.find("read.secret")
-
-
 def _agent(call: Call) -> None:
     words = _operands(call)
-    calm = {"status", "sessions", "version", "help", "trace", "doctor", "logs"}
-    if (
-        words
-        and words[0] not in calm
-        and not (words[0] == "config" and words[1:2] in (["show"], ["get"], ["path"]))
-    ):
+    calm = re.match(
+        r"(status|sessions|version|help|trace|doctor|logs|config (show|get|path))( |$)", " ".join(words)
+    )
+    if words and not calm:
         call.find("agent.self")
 
 
@@ -329,49 +264,97 @@ def _web_server(call: Call) -> None:
                 call.find("net.upload")
 
 
-def _own_code(call: Call) -> None:
-    """Editors and pagers that can run commands from their options."""
-    for arg in call.plain_args:
-        if re.search(r"^\+?:?!|:!|system\(|:r!|call\s+system", arg):
-            call.find("run.unknown")
+def _copy_blocks(call: Call) -> None:
+    for arg in call.args:
+        if arg.startswith("of="):
+            call.judge.check_write(arg[3:])
 
 
-_Find = Callable[["Call"], None]
+_MAKES_DISKS = re.compile(r"(mkfs\..+|mkswap|newfs.*)$")
+_RIGHTS = "chmod chown chgrp chattr setfacl"
+_UNPACKING = "tar bsdtar unzip cpio"
+_ROWS: Rows = (
+    ("rm unlink rmdir shred wipe srm", _delete),
+    ("shred wipe srm", said("delete.unknown")),
+    ("cp mv ln install rsync scp", _write_last),
+    ("tee touch truncate mkdir sponge", _write_all),
+    ("sed gsed", _sed),
+    ("dd", _copy_blocks),
+    (_RIGHTS, said("rights.recursive", r"-[A-Za-z0-9]*R[A-Za-z0-9]*|--recursive")),
+    ("chown chgrp chattr setfacl", said("rights.owner")),
+    ("chmod", _modes),
+    (
+        "fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard mke2fs mkfs badblocks format diskpart"
+        " hdparm",
+        said("disk.format", unless="-l|--list|-h|--help|--version|print"),
+    ),
+    (
+        "mount umount losetup swapon swapoff cryptsetup lvremove vgremove pvremove lvcreate zpool zfs mdadm"
+        " dmsetup fsck diskutil",
+        said("disk.change", r"(?!(-l|-a|-j|status|list|-V|--version)$).*"),
+    ),
+    ("curl wget", _download_target),
+    (_UNPACKING, said("run.unknown", "(--to-command|--checkpoint-action|--use-compress-program|-I).*")),
+    (_UNPACKING, writes("-C --directory -d")),
+    (_UNPACKING, said("write.system", "-P|--absolute-names")),
+    (
+        "pip pip3 pipx npm yarn pnpm gem cargo uv cpan cpanm composer conda mamba go poetry",
+        _language_packages,
+    ),
+    (
+        "apt apt-get aptitude dpkg yum dnf rpm zypper pacman apk brew snap flatpak port emerge nix-env pkg"
+        " xbps-install choco winget scoop",
+        _packages,
+    ),
+    (
+        "systemctl service launchctl rc-service supervisorctl initctl sc rc-update update-rc.d chkconfig pm2",
+        _services,
+    ),
+    ("shutdown reboot halt poweroff", said("power", unless="--help|-c|--version")),
+    ("init telinit", said("power", "[016sS]")),
+    (
+        "useradd userdel usermod groupadd groupdel adduser deluser passwd chpasswd visudo vipw chsh iptables"
+        " ip6tables nft ufw firewall-cmd sysctl insmod rmmod modprobe ip ifconfig route nmcli hostname"
+        " hostnamectl timedatectl setenforce update-alternatives ldconfig grub-install update-grub efibootmgr"
+        " loginctl networksetup scutil csrutil spctl defaults setcap kexec depmod",
+        _system,
+    ),
+    ("crontab at batch atrm systemd-run", said("write.schedule", unless="-l|-V")),
+    ("kill killall pkill skill killall5", _kill),
+    (
+        "psql mysql mariadb sqlite3 mongo mongosh redis-cli dropdb dropuser mysqladmin clickhouse-client"
+        " cqlsh sqlcmd duckdb",
+        _sql,
+    ),
+    ("history", said("history.erase", "-[A-Za-z0-9]*[cdw][A-Za-z0-9]*")),
+    ("journalctl", said("history.erase", "--(vacuum|rotate|flush).*")),
+    ("dmesg", said("history.erase", "-C|-c|--clear")),
+    ("wevtutil", said("history.erase")),
+    ("gpg", said("read.secret", ".*--export-secret.*")),
+    ("security", said("read.secret", "(find|dump|export).*")),
+    ("secret-tool kwallet-query bw op vault pass", said("read.secret", ".+")),
+    ("hermes", _agent),
+    ("python-http.server", _web_server),
+    (
+        "vim vi nvim ex emacs ed less man",
+        said("run.unknown", r"\+?:?!.*|.*(:!|system\(|:r!|call\s+system).*"),
+    ),
+    ("mail mailx sendmail mutt swaks", said("net.upload")),
+    ("nmap tcpdump ngrok cloudflared bore chisel frpc", said("net.socket")),
+    # Name look-ups and pings carry data out in the names.
+    ("dig nslookup host ping", said("net.upload", f".*{UNKNOWN}.*")),
+    ("ssh-copy-id", said("write.ssh")),
+    ("ssh-keygen", writes("-f")),
+    *remote.ROWS,
+)
 
 
-def _table() -> dict[str, tuple[_Find, ...]]:
-    rows: list[tuple[frozenset[str], _Find]] = [
-        (names.DELETING, _delete),
-        (names.WRITING_LAST, _write_last),
-        (names.WRITING_ALL, _write_all),
-        (names.names("sed gsed"), _sed),
-        (names.names("dd"), _dd),
-        (names.RIGHTS, _rights),
-        (names.DISKS, _disk),
-        (names.MOUNTS, _mounts),
-        (names.names("curl wget"), _download_target),
-        (names.names("tar bsdtar unzip cpio"), _unpack),
-        (names.LANGUAGE_PACKAGES, _language_packages),
-        (names.SYSTEM_PACKAGES, _packages),
-        (names.SERVICES, _services),
-        (names.POWER, _power),
-        (names.SYSTEM, _system),
-        (names.SCHEDULES, _schedule),
-        (names.KILLERS, _kill),
-        (names.DATABASES, _sql),
-        (names.HISTORIES, _history),
-        (names.SECRET_STORES, _secret_stores),
-        (names.names("hermes"), _agent),
-        (names.names("python-http.server"), _web_server),
-        (names.EDITORS, _own_code),
-        *remote.ROWS,
-    ]
-    table: dict[str, tuple[_Find, ...]] = {}
+def _by_name(rows: Rows) -> dict[str, list[Find]]:
+    table: dict[str, list[Find]] = {}
     for row, find in rows:
-        for name in row:
-            table[name] = (*table.get(name, ()), find)
+        for name in row.split():
+            table.setdefault(name, []).append(find)
     return table
 
 
-_BY_NAME = _table()
-_BY_PATTERN: tuple[tuple[re.Pattern[str], _Find], ...] = ((re.compile(r"mkfs(\..+)?|mkswap|newfs.*"), _disk),)
+_TABLE = _by_name(_ROWS)

@@ -6,10 +6,12 @@ and what they are fed."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hermes.agent.danger import programs
@@ -65,6 +67,15 @@ class Call:
     @property
     def plain_args(self) -> list[str]:
         return [to_plain(arg) for arg in self.args]
+
+    def walk(self, valued: str) -> Iterator[tuple[str, list[str]]]:
+        """Each word with those behind it; the values of these options are passed over."""
+        rest = self.args
+        while rest:
+            word, rest = rest[0], rest[1:]
+            yield word, rest
+            if word in valued.split():
+                rest = rest[1:]
 
 
 @dataclass(slots=True)
@@ -125,21 +136,24 @@ class Judge:
                 self._node(inner, feed)
                 self.certain = certain
             case Background(node=inner):
-                self._aside(inner, feed)
+                with self._aside():
+                    self._node(inner, feed)
             case Group():
                 self._group(node, feed)
             case Function(name=name, body=body):
                 self._function(name, body)
 
-    def _aside(self, node: Node, feed: Feed | None) -> None:
-        """In a shell of its own: its `cd` and its assignments do not last."""
+    @contextlib.contextmanager
+    def _aside(self) -> Iterator[None]:
+        """A shell of its own: its `cd` and its assignments do not last."""
         cwd, values = self.cwd, dict(self.variables.values)
-        self._node(node, feed)
+        yield
         self.cwd, self.variables.values = cwd, values
 
     def _pipeline(self, nodes: list[Node], feed: Feed | None) -> None:
         for node in nodes:
-            self._aside(node, feed)
+            with self._aside():
+                self._node(node, feed)
             feed = self._output(node, feed)
 
     def _group(self, group: Group, feed: Feed | None) -> None:
@@ -148,10 +162,9 @@ class Judge:
             values = [value for word in group.values or [] for value in self._expander.fields(word)]
             known = tuple(values) if group.values is not None else (UNKNOWN,)
             self.variables.values[group.name] = known or ("",)
-        if group.loop and any(_starts_aside(node) for body in group.bodies for node in body):
-            endless = not group.name and _is_endless(group.bodies[0])
-            if endless:
-                self.find("loop.processes", "")
+        starting = group.loop and any(_starts_aside(node) for body in group.bodies for node in body)
+        if starting and not group.name and _is_endless(group.bodies[0]):
+            self.find("loop.processes", "")
         certain, self.certain = self.certain, self.certain and group.certain
         cwd, values_before = self.cwd, dict(self.variables.values)
         for body in group.bodies:
@@ -283,9 +296,8 @@ class Judge:
 
     def _follow(self, sub: Sub) -> str:
         """Judge a substitution; its output is known if its one command is as plain as `echo`."""
-        cwd, values = self.cwd, dict(self.variables.values)
-        self._script(sub.script)
-        self.cwd, self.variables.values = cwd, values
+        with self._aside():
+            self._script(sub.script)
         if sub.as_file:
             source = self._source(sub.script[-1]) if sub.script else ""
             return f"/dev/fd/{source}{UNKNOWN}" if source in ("download", "decoder") else "/dev/fd/63"

@@ -32,32 +32,26 @@ LANGUAGES = {
 }
 # Programs that run the command behind their options, with the options that take a value.
 WRAPPERS = {
-    "nohup": names(""),
-    "setsid": names(""),
+    **dict.fromkeys(
+        names(
+            "nohup setsid command builtin entr unbuffer busybox toybox firejail rlwrap dbus-run-session"
+            " poetry pipenv uv"
+        ),
+        names(""),
+    ),
     "time": names("-o -f"),
-    "command": names(""),
-    "builtin": names(""),
     "exec": names("-a"),
     "nice": names("-n"),
     "ionice": names("-c -n -p"),
     "stdbuf": names("-i -o -e"),
     "chrt": names("-p"),
-    "unbuffer": names(""),
     "caffeinate": names("-t -w"),
     "strace": names("-o -e -p -s"),
     "ltrace": names("-o -e -p"),
-    "busybox": names(""),
-    "toybox": names(""),
     "proxychains": names("-f"),
-    "firejail": names(""),
     "xvfb-run": names("-s -n"),
-    "rlwrap": names(""),
-    "dbus-run-session": names(""),
     "fakeroot": names("-s -i"),
     "npx": names("-p --package -c"),
-    "poetry": names(""),
-    "pipenv": names(""),
-    "uv": names(""),
 }
 RUNNERS = names("poetry pipenv uv")
 ROOT = names("sudo su doas pkexec runuser sudoedit gosu su-exec setpriv run0")
@@ -79,10 +73,12 @@ READERS = names(
 )
 CHANGERS = names("mv cp chmod chown sed tee dd truncate ln install sh bash python python3 perl")
 PACKAGE_READING = names("list search show info policy outdated query contents depends help why files")
+PACKAGE_ADDING = names("install add i update upgrade ci")
+PACKAGE_REMOVING = names("uninstall remove rm publish unpublish login adduser yank token owner")
 SERVICE_READING = names(
     """
     status list-units list-unit-files is-active is-enabled show cat list print list-timers list-dependencies
-    is-failed is-system-running help
+    is-failed is-system-running help --status-all --version
     """
 )
 POWER_VERBS = names("poweroff reboot halt kexec suspend hibernate rescue")
@@ -104,53 +100,3 @@ CONTAINER_READING = names(
     """
 )
 CONTAINER_KINDS = names("compose container image volume network system")
-CLOUDS = names("aws gcloud az gsutil rclone s3cmd b2 mc doctl flyctl heroku")
-
-DELETING = names("rm unlink rmdir shred wipe srm")
-WRITING_LAST = names("cp mv ln install rsync scp")
-WRITING_ALL = names("tee touch truncate mkdir sponge")
-RIGHTS = names("chmod chown chgrp chattr setfacl")
-DISKS = names(
-    "fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard mke2fs badblocks format diskpart hdparm"
-)
-MOUNTS = names(
-    """
-    mount umount losetup swapon swapoff cryptsetup lvremove vgremove pvremove lvcreate zpool zfs mdadm dmsetup
-    fsck diskutil
-    """
-)
-LANGUAGE_PACKAGES = names(
-    "pip pip3 pipx npm yarn pnpm gem cargo uv cpan cpanm composer conda mamba go poetry"
-)
-SYSTEM_PACKAGES = names(
-    """
-    apt apt-get aptitude dpkg yum dnf rpm zypper pacman apk brew snap flatpak port emerge nix-env pkg
-    xbps-install choco winget scoop
-    """
-)
-SERVICES = names(
-    """
-    systemctl service launchctl rc-service supervisorctl initctl sc rc-update update-rc.d chkconfig pm2
-    """
-)
-POWER = names("shutdown reboot halt poweroff init telinit")
-SYSTEM = names(
-    """
-    useradd userdel usermod groupadd groupdel adduser deluser passwd chpasswd visudo vipw chsh iptables
-    ip6tables nft ufw firewall-cmd sysctl insmod rmmod modprobe ip ifconfig route nmcli hostname hostnamectl
-    timedatectl setenforce update-alternatives ldconfig grub-install update-grub efibootmgr loginctl
-    networksetup scutil csrutil spctl defaults setcap kexec depmod
-    """
-)
-SCHEDULES = names("crontab at batch atrm systemd-run")
-KILLERS = names("kill killall pkill skill killall5")
-DATABASES = names(
-    """
-    psql mysql mariadb sqlite3 mongo mongosh redis-cli dropdb dropuser mysqladmin clickhouse-client cqlsh
-    sqlcmd duckdb
-    """
-)
-HISTORIES = names("history journalctl dmesg wevtutil")
-SECRET_STORES = names("gpg security secret-tool kwallet-query bw op vault pass")
-EDITORS = names("vim vi nvim ex emacs ed less man")
-CLOUD_TOOLS = CLOUDS | names("kubectl helm oc terraform tofu pulumi ansible ansible-playbook gh glab")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from hermes.agent.danger.expand import UNKNOWN, has_glob, to_plain
+from hermes.agent.danger.names import names
 
 # Matched against paths in which the home folder is written `~`.
 _SECRET = re.compile(
@@ -95,17 +96,7 @@ def _could_be(pattern: re.Pattern[str], path: str, place: Place) -> bool:
     return any(pattern.fullmatch(f"{folder}/{one}") and _glob(name, one) for one in _TEMPTING)
 
 
-_TEMPTING = (
-    "id_rsa",
-    "id_ed25519",
-    ".env",
-    "shadow",
-    "sudoers",
-    "environ",
-    ".bashrc",
-    ".netrc",
-    "credentials.json",
-)
+_TEMPTING = names("id_rsa id_ed25519 .env shadow sudoers environ .bashrc .netrc credentials.json")
 
 
 def _glob(pattern: str, name: str) -> bool:

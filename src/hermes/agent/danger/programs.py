@@ -5,7 +5,7 @@ What a program does by itself is judged in `effects`."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import code, effects, remote
@@ -22,11 +22,15 @@ from hermes.agent.danger.names import (
     RUNNERS,
     SHELLS,
     WRAPPERS,
+    names,
 )
+from hermes.agent.danger.words import unescaped
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import Call
 
+_RUNS = {"download": "run.download", "decoder": "run.decoded"}
+"""The rule that running something breaks, by where it comes from."""
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?|pypy3?|ipython3?")
 
 
@@ -47,28 +51,19 @@ def look(call: Call) -> None:
 def _shell(call: Call) -> bool:
     if call.name not in SHELLS:
         return False
-    script: str | None = None
-    rest: list[str] = []
-    args = list(call.args)
-    while args:
-        arg = args.pop(0)
-        if re.fullmatch(r"[-+][a-zA-Z]*c[a-zA-Z]*", arg) and not arg.startswith("--"):
-            script = args.pop(0) if args else ""
-            rest = args
-            break
-        if arg in ("-o", "+o", "-O", "--rcfile", "--init-file"):
-            if arg.endswith("file") and args:
-                _script_file(call, args[0])
-            args = args[1:]
+    for arg, rest in call.walk("-o +o -O --rcfile --init-file"):
+        if re.fullmatch(r"[-+][a-zA-Z]*c[a-zA-Z]*", arg):
+            _run_text(call, rest[0] if rest else "", rest[1:])
+            return True
+        if arg in ("--rcfile", "--init-file") and rest:
+            _script_file(call, rest[0])
         elif arg in ("-s", "-"):
             _run_feed(call)
             return True
         elif not arg.startswith(("-", "+")):
             _script_file(call, arg)
             return True
-    if script is not None:
-        _run_text(call, script, rest)
-    elif not any(arg in ("--version", "--help", "-n") for arg in call.args):
+    if not any(arg in ("--version", "--help", "-n") for arg in call.args):
         _run_feed(call)
     return True
 
@@ -77,7 +72,7 @@ def _run_text(call: Call, script: str, args: list[str]) -> None:
     text = to_plain(script)
     hidden = re.search(f"{UNKNOWN}(download|decoder){UNKNOWN}", text)
     if hidden:
-        call.find("run.download" if hidden[1] == "download" else "run.decoded")
+        call.find(_RUNS[hidden[1]])
         return
     variables = call.judge.variables.values
     before = dict(variables)
@@ -99,19 +94,14 @@ def _run_feed(call: Call) -> None:
             call.judge.read(feed.text)
         else:
             _judge_code(call, feed.text)
-    elif feed.source == "download":
-        call.find("run.download")
-    elif feed.source == "decoder":
-        call.find("run.decoded")
     else:
-        call.find("run.unknown")
+        call.find(_RUNS.get(feed.source, "run.unknown"))
 
 
 def _script_file(call: Call, path: str) -> None:
     if path.startswith("/dev/fd/"):
         found = re.search("download|decoder", path)
-        rules = {"download": "run.download", "decoder": "run.decoded"}
-        call.find(rules[found[0]] if found else "run.unknown")
+        call.find(_RUNS[found[0]] if found else "run.unknown")
     elif path in ("/dev/stdin", "/proc/self/fd/0"):
         _run_feed(call)
     elif UNKNOWN in path:
@@ -129,24 +119,20 @@ def _language(call: Call) -> bool:
     if call.name in ("osascript", "pwsh") and call.args:
         call.find("run.code")
     flags = ["-c"] if python else sorted(LANGUAGES[call.name])
-    args = list(call.args)
-    while args:
-        arg = args.pop(0)
+    for arg, rest in call.walk("-W -X -r --require -I -M"):
         short = next((flag for flag in flags if _takes_code(arg, flag)), "")
         if short:
             inline = arg[2:] if arg.startswith(short) and len(short) == 2 and arg != short and python else ""
-            _judge_code(call, to_plain(inline or (args[0] if args else "")))
+            _judge_code(call, to_plain(inline or (rest[0] if rest else "")))
             return True
         if arg == "-m" and python:
-            module = args[0] if args else ""
-            call.judge.run([{"pip": "pip"}.get(module, f"python-{module}"), *args[1:]], call.feed)
+            module = rest[0] if rest else ""
+            call.judge.run([{"pip": "pip"}.get(module, f"python-{module}"), *rest[1:]], call.feed)
             return True
         if arg in ("-", "/dev/stdin"):
             _run_feed(call)
             return True
-        if arg in ("-W", "-X", "-r", "--require", "-I", "-M"):
-            args = args[1:]
-        elif not arg.startswith("-"):
+        if not arg.startswith("-"):
             _script_file(call, arg)
             return True
     if not any(arg in ("--version", "-V", "-v", "--help", "-h") for arg in call.args):
@@ -166,38 +152,31 @@ def _takes_code(arg: str, flag: str) -> bool:
 
 
 def _judge_code(call: Call, text: str) -> None:
-    if re.search(f"{UNKNOWN}(download|decoder)", text):
-        call.find("run.download" if "download" in text else "run.decoded")
+    hidden = re.search(f"{UNKNOWN}(download|decoder)", text)
+    if hidden:
+        call.find(_RUNS[hidden[1]])
     elif UNKNOWN in text:
         call.find("run.unknown")
-    elif _PYTHON.fullmatch(call.name):
-        if not code.is_harmless_python(text):
+    else:
+        if call.name in ("perl", "ruby") and any(re.fullmatch(r"-\w*i(\.\w+)?\w*", arg) for arg in call.args):
+            for path in call.args:
+                if not path.startswith("-") and path != text:
+                    call.judge.check_write(path)
+        harmless = code.is_harmless_python if _PYTHON.fullmatch(call.name) else code.is_harmless_code
+        if not harmless(text):
             call.find("run.code")
-    elif call.name in ("perl", "ruby") and any(re.fullmatch(r"-\w*i(\.\w+)?\w*", arg) for arg in call.args):
-        for path in call.args:
-            if not path.startswith("-") and path != text:
-                call.judge.check_write(path)
-        if not code.is_harmless_code(text):
-            call.find("run.code")
-    elif not code.is_harmless_code(text):
-        call.find("run.code")
 
 
 def _awk(call: Call) -> bool:
-    args = list(call.args)
-    while args:
-        arg = args.pop(0)
-        if arg in ("-F", "-v"):
-            args = args[1:]
-        elif arg == "-f":
-            _script_file(call, args[0] if args else "")
-            return True
-        elif not arg.startswith("-"):
-            if UNKNOWN in arg and not call.shown.count("'"):
-                return True
-            if not code.is_harmless_awk(to_plain(arg)):
+    for arg, rest in call.walk("-F -v"):
+        if arg == "-f":
+            _script_file(call, rest[0] if rest else "")
+            break
+        if not arg.startswith("-"):
+            known = UNKNOWN not in arg or "'" in call.shown
+            if known and not code.is_harmless_awk(to_plain(arg)):
                 call.find("run.code")
-            return True
+            break
     return True
 
 
@@ -209,7 +188,7 @@ def _wrapper(call: Call) -> bool:
     special: dict[str, Callable[[Call], None]] = {
         "env": _env, "timeout": _timeout, "xargs": _xargs, "parallel": _xargs, "find": _find, "fd": _find,
         "flock": _flock, "watch": _watch, "script": _script_command, "ssh": remote.ssh, "chroot": _root,
-        "unshare": _root, "nsenter": _root, "make": _make, "entr": _entr,
+        "unshare": _root, "nsenter": _root, "make": _make,
     }  # fmt: skip
     if name in special:
         special[name](call)
@@ -228,71 +207,61 @@ def _wrapper(call: Call) -> bool:
     return True
 
 
-def _run_rest(call: Call, args: list[str], valued: frozenset[str] = frozenset()) -> None:
-    """Skip options and their values; the rest is a command."""
-    while args and args[0].startswith("-") and args[0] != "-":
-        option = args.pop(0)
+def _run_rest(call: Call, args: Sequence[str], valued: frozenset[str] = frozenset()) -> None:
+    """What stands behind the options is a command."""
+    rest = _behind_options(args, valued)
+    if rest:
+        call.judge.run(rest, call.feed)
+
+
+def _behind_options(args: Sequence[str], valued: frozenset[str]) -> list[str]:
+    """The words behind the options; those named here have a value."""
+    rest = list(args)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        option = rest.pop(0)
         if option == "--":
             break
-        if option in valued and args:
-            args.pop(0)
-    if args:
-        call.judge.run(args, call.feed)
+        if option in valued and rest:
+            rest.pop(0)
+    return rest
 
 
 def _env(call: Call) -> None:
-    args = list(call.args)
-    while args:
-        arg = args[0]
-        if arg in ("-S", "--split-string") or arg.startswith("-S"):
-            call.judge.read(" ".join([arg[2:], *args[1:]]).strip(), call.feed)
+    for arg, rest in call.walk("-u --unset -C --chdir"):
+        if arg == "--split-string" or arg.startswith("-S"):
+            call.judge.read(" ".join([arg[2:], *rest]).strip(), call.feed)
             return
-        if arg in ("-u", "--unset", "-C", "--chdir"):
-            if arg in ("-C", "--chdir"):
-                call.judge.cwd = call.judge.path(args[1]) if len(args) > 1 else None
-            args = args[2:]
-        elif arg.startswith("-"):
-            args = args[1:]
+        if arg in ("-C", "--chdir"):
+            call.judge.cwd = call.judge.path(rest[0]) if rest else None
         elif re.match(r"[A-Za-z_]\w*=", arg):
             name, _, value = arg.partition("=")
             call.judge.assign(name, (value,), lasting=False)
-            args = args[1:]
-        else:
-            break
-    if args:
-        call.judge.run(args, call.feed)
+        elif not arg.startswith("-"):
+            call.judge.run([arg, *rest], call.feed)
+            return
 
 
 def _timeout(call: Call) -> None:
-    args = list(call.args)
-    while args and args[0].startswith("-"):
-        option = args.pop(0)
-        if option in ("-k", "-s", "--kill-after", "--signal") and args:
-            args.pop(0)
-    if len(args) > 1:
-        call.judge.run(args[1:], call.feed)
+    command = _behind_options(call.args, names("-k -s --kill-after --signal"))[1:]
+    if command:
+        call.judge.run(command, call.feed)
 
 
 def _xargs(call: Call) -> None:
     """What comes on its input becomes words nobody knows yet."""
-    args = list(call.args)
     replace = ""
-    while args and args[0].startswith("-"):
-        option = args.pop(0)
-        if option.startswith(("-I", "-i", "--replace")):
-            glued = option[2:] if option[1] != "-" else option.partition("=")[2]
-            replace = glued or (args.pop(0) if option == "-I" and args else "{}")
-        elif option in ("-n", "-P", "-L", "-d", "-a", "-s", "-E", "-j") and args:
-            args.pop(0)
-    if not args:
-        return
-    known = call.feed.text.split() if call.feed is not None and call.feed.text is not None else None
-    words = known if known else [UNKNOWN]
-    if replace:
-        fields = [field.replace(replace, words[0]) for field in args]
-    else:
-        fields = [*args, *words]
-    call.judge.run(fields)
+    for arg, rest in call.walk("-I -n -P -L -d -a -s -E -j"):
+        if not arg.startswith("-"):
+            known = call.feed.text.split() if call.feed is not None and call.feed.text is not None else None
+            words, command = known or [UNKNOWN], [arg, *rest]
+            if replace:
+                call.judge.run([field.replace(replace, words[0]) for field in command])
+            else:
+                call.judge.run([*command, *words])
+            return
+        if arg.startswith(("-I", "-i", "--replace")):
+            glued = arg[2:] if arg[1] != "-" else arg.partition("=")[2]
+            replace = glued or (rest[0] if arg == "-I" and rest else "{}")
 
 
 def _find(call: Call) -> None:
@@ -302,8 +271,8 @@ def _find(call: Call) -> None:
         if arg.startswith(("-", "(", "!")):
             break
         starts.append(arg)
-    names = [to_plain(args[i + 1]) for i, arg in enumerate(args[:-1]) if arg in ("-name", "-iname", "-path")]
-    junk = bool(names) and all(effects.JUNK.fullmatch(name) for name in names)
+    sought = [to_plain(args[i + 1]) for i, arg in enumerate(args[:-1]) if arg in ("-name", "-iname", "-path")]
+    junk = bool(sought) and all(effects.JUNK.fullmatch(name) for name in sought)
     for i, arg in enumerate(args):
         if arg == "-delete" and not junk:
             effects.find_deletes(call, starts)
@@ -339,12 +308,8 @@ def _flock(call: Call) -> None:
 
 
 def _watch(call: Call) -> None:
-    args = list(call.args)
-    while args and args[0].startswith("-"):
-        option = args.pop(0)
-        if option in ("-n", "--interval") and args:
-            args.pop(0)
-    call.judge.read(" ".join(to_plain(arg) for arg in args))
+    command = _behind_options(call.args, names("-n --interval"))
+    call.judge.read(" ".join(to_plain(arg) for arg in command))
 
 
 def _script_command(call: Call) -> None:
@@ -359,10 +324,6 @@ def _make(call: Call) -> None:
             call.find("run.unknown")
     if "-f" in call.args and "-" in call.args:
         call.find("run.unknown")
-
-
-def _entr(call: Call) -> None:
-    _run_rest(call, list(call.args))
 
 
 def _root(call: Call) -> None:
@@ -404,15 +365,12 @@ def _builtin(call: Call) -> bool:
             if re.match(r"[A-Za-z_]\w*\+?=", arg):
                 key, _, value = arg.partition("=")
                 call.judge.assign(("+" if key.endswith("+") else "") + key.rstrip("+"), (to_plain(value),))
-    elif name in ("read", "mapfile", "readarray", "getopts"):
+    elif name in ("read", "mapfile", "readarray", "getopts", "unset"):
         for arg in args:
             call.judge.variables.values.pop(arg, None)
     elif name == "printf" and args[:1] == ["-v"] and len(args) > 2:
         text = printed(["printf", *args[2:]], None, None)
         call.judge.assign(args[1], (text if text is not None else UNKNOWN,))
-    elif name == "unset":
-        for arg in args:
-            call.judge.variables.values.pop(arg, None)
     else:
         return False
     return True
@@ -431,7 +389,7 @@ def printed(fields: list[str], fed: str | None, cwd: str | None) -> str | None:
         while args and re.fullmatch(r"-[neE]+", args[0]):
             args = args[1:]
         text = " ".join(args)
-        return _unescaped(text) if escaped else text
+        return unescaped(text) if escaped else text
     if name == "printf" and args:
         return _formatted(args[0], args[1:])
     if name == "cat" and (not args or args == ["-"]):
@@ -444,23 +402,11 @@ def printed(fields: list[str], fed: str | None, cwd: str | None) -> str | None:
 
 
 def _formatted(pattern: str, args: list[str]) -> str | None:
-    text = _unescaped(pattern)
+    text = unescaped(pattern)
     if "%" not in text:
         return text
     words = iter(args)
     return re.sub(r"%[-0-9.]*([sbdcxq%])", lambda match: "%" if match[1] == "%" else next(words, ""), text)
-
-
-def _unescaped(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        body = match[1]
-        if body[0] == "x":
-            return chr(int(body[1:], 16))
-        if body[0] in "01234567":
-            return chr(int(body, 8) & 0xFF)
-        return {"n": "\n", "t": "\t"}.get(body, body)
-
-    return re.sub(r"\\(x[0-9a-fA-F]{1,2}|0?[0-7]{1,3}|[nt\\])", one, text)
 
 
 def source_of(fields: list[str]) -> str:

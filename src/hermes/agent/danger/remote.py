@@ -41,9 +41,14 @@ def _git(call: Call) -> None:
     verb, rest = args[0], args[1:]
     if UNKNOWN in verb:
         call.find("run.unknown")
-    for rule, found in _git_faults(verb, rest):
-        if found:
-            call.find(rule)
+    given = _Git(
+        options="".join(arg[1:] for arg in rest if re.fullmatch(r"-[A-Za-z]+", arg)),
+        words=[arg for arg in rest if not arg.startswith("-")],
+        flags={arg.partition("=")[0] for arg in rest if arg.startswith("--")},
+    )
+    faults = _FAULTS[verb](given) if verb in _FAULTS else {}
+    for rule in (rule for rule, found in faults.items() if found):
+        call.find(rule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +60,10 @@ class _Git:
     flags: set[str]
 
     @property
+    def first(self) -> str:
+        return self.words[0] if self.words else ""
+
+    @property
     def whole(self) -> bool:
         return any(word in (".", "*", ":/", "./") for word in self.words)
 
@@ -62,72 +71,51 @@ class _Git:
         return (bool(letter) and letter in self.options) or not self.flags.isdisjoint(flags)
 
 
-def _git_faults(verb: str, rest: list[str]) -> list[tuple[str, bool]]:
-    given = _Git(
-        options="".join(arg[1:] for arg in rest if re.fullmatch(r"-[A-Za-z]+", arg)),
-        words=[arg for arg in rest if not arg.startswith("-")],
-        flags={arg.partition("=")[0] for arg in rest if arg.startswith("--")},
-    )
-    return _git_work(verb, given) or _git_history(verb, given)
+def _push(given: _Git) -> dict[str, bool]:
+    forced = given.has("f", "--force", "--force-with-lease", "--force-if-includes", "--mirror")
+    removed = given.has("d", "--delete", "--prune") or any(word[:1] in ("+", ":") for word in given.words[1:])
+    address = any(re.match(r"\w+://|[\w.-]+@[\w.-]+:", word) for word in given.words)
+    return {"git.force": forced or removed, "git.push": address}
 
 
-def _git_work(verb: str, given: _Git) -> list[tuple[str, bool]]:
-    """Verbs that may lose work which is not committed, or that exists only here."""
-    first = given.words[:1]
-    match verb:
-        case "reset":
-            return [("git.discard", given.has("", "--hard", "--merge", "--keep"))]
-        case "clean":
-            return [("git.discard", given.has("f", "--force") and not given.has("n", "--dry-run"))]
-        case "branch":
-            return [("git.discard", given.has("D") or {"--force", "--delete"} <= given.flags)]
-        case "checkout":
-            return [("git.discard", given.whole or given.has("f", "--force"))]
-        case "restore":
-            return [("git.discard", given.whole and not given.has("S", "--staged"))]
-        case "switch":
-            return [("git.discard", given.has("f", "--discard-changes", "--force"))]
-        case "stash":
-            return [("git.discard", first in (["drop"], ["clear"]))]
-        case "worktree" | "submodule":
-            return [("git.discard", given.has("f", "--force")), ("git.code", first == ["foreach"])]
-        case "rm":
-            return [("delete.everything", given.whole or (given.has("r") and given.has("f")))]
-    return []
+def _config(given: _Git) -> dict[str, bool]:
+    reading = given.has("l", "--get", "--list", "--get-all", "--get-regexp") or len(given.words) < 2
+    wide = given.has("", "--global", "--system") and given.first not in ("user.name", "user.email")
+    code = _CODE_KEYS.fullmatch(given.first) is not None
+    return {"git.code": code and not reading, "write.startup": wide and not reading}
 
 
-def _git_history(verb: str, given: _Git) -> list[tuple[str, bool]]:
-    """Verbs that may lose or send away what is committed, or that run something else."""
-    words, first = given.words, given.words[:1]
-    match verb:
-        case "push":
-            forced = given.has("f", "--force", "--force-with-lease", "--force-if-includes", "--mirror")
-            removed = given.has("d", "--delete", "--prune") or any(
-                word[0] in "+:" for word in words[1:] if word
-            )
-            address = any(re.match(r"\w+://|[\w.-]+@[\w.-]+:", word) for word in words)
-            return [("git.force", forced or removed), ("git.push", address)]
-        case "filter-branch" | "filter-repo" | "replace" | "fast-import" | "prune":
-            return [("git.rewrite", True)]
-        case "reflog":
-            return [("git.rewrite", first in (["expire"], ["delete"]))]
-        case "gc":
-            return [("git.rewrite", given.has("", "--prune"))]
-        case "update-ref" | "symbolic-ref":
-            return [("git.rewrite", given.has("d", "--delete"))]
-        case "rebase":
-            return [("git.rewrite", given.has("", "--root")), ("git.code", given.has("x", "--exec"))]
-        case "config":
-            reading = given.has("l", "--get", "--list", "--get-all", "--get-regexp") or len(words) < 2
-            wide = given.has("", "--global", "--system") and first not in (["user.name"], ["user.email"])
-            code = any(_CODE_KEYS.fullmatch(word) for word in first)
-            return [("git.code", code and not reading), ("write.startup", wide and not reading)]
-        case "bisect":
-            return [("git.code", first == ["run"])]
-        case "clone" | "fetch" | "pull" | "ls-remote":
-            foreign = any(word.startswith(("ext::", "fd::")) for word in words)
-            return [("git.code", foreign or given.has("u", "--upload-pack", "--config"))]
-    return []
+def _fetch(given: _Git) -> dict[str, bool]:
+    foreign = any(word.startswith(("ext::", "fd::")) for word in given.words)
+    return {"git.code": foreign or given.has("u", "--upload-pack", "--config")}
+
+
+_VERBS: dict[str, Callable[[_Git], dict[str, bool]]] = {
+    # What may lose work that is not committed, or that exists only here.
+    "reset": lambda given: {"git.discard": given.has("", "--hard", "--merge", "--keep")},
+    "clean": lambda given: {"git.discard": given.has("f", "--force") and not given.has("n", "--dry-run")},
+    "branch": lambda given: {"git.discard": given.has("D") or {"--force", "--delete"} <= given.flags},
+    "checkout": lambda given: {"git.discard": given.whole or given.has("f", "--force")},
+    "restore": lambda given: {"git.discard": given.whole and not given.has("S", "--staged")},
+    "switch": lambda given: {"git.discard": given.has("f", "--discard-changes", "--force")},
+    "stash": lambda given: {"git.discard": given.first in ("drop", "clear")},
+    "worktree submodule": lambda given: {
+        "git.discard": given.has("f", "--force"),
+        "git.code": given.first == "foreach",
+    },
+    "rm": lambda given: {"delete.everything": given.whole or (given.has("r") and given.has("f"))},
+    # What may lose or send away what is committed, or run something else.
+    "push": _push,
+    "filter-branch filter-repo replace fast-import prune": lambda given: {"git.rewrite": True},
+    "reflog": lambda given: {"git.rewrite": given.first in ("expire", "delete")},
+    "gc": lambda given: {"git.rewrite": given.has("", "--prune")},
+    "update-ref symbolic-ref": lambda given: {"git.rewrite": given.has("d", "--delete")},
+    "rebase": lambda given: {"git.rewrite": given.has("", "--root"), "git.code": given.has("x", "--exec")},
+    "config": _config,
+    "bisect": lambda given: {"git.code": given.first == "run"},
+    "clone fetch pull ls-remote": _fetch,
+}
+_FAULTS = {verb: faults for verbs, faults in _VERBS.items() for verb in verbs.split()}
 
 
 def _web(call: Call) -> None:
@@ -148,34 +136,21 @@ def _web(call: Call) -> None:
         sending = any(
             arg.startswith(("-d", "--data", "-F", "--form", "--post-data", "-H", "--header")) for arg in args
         )
-        hidden = any(UNKNOWN in address for address in addresses) and "$(" in _raw(call)
-        if sending or hidden or any("?" in address and UNKNOWN in address for address in addresses):
+        if sending or any(UNKNOWN in address for address in addresses):
             call.find("net.upload")
 
 
-def _raw(call: Call) -> str:
-    """A substitution leaves an unknown part: without the raw text every unknown counts as one."""
-    return "$(" if any(UNKNOWN in arg for arg in call.args) else ""
+_SENDING = names.names("-F --form -d --data --data-binary --data-raw --data-urlencode --json")
 
 
 def _sends_file(name: str, option: str, value: str, arg: str) -> bool:
     if name == "curl":
         if option in ("-T", "--upload-file") or re.fullmatch(r"-\w*T", option):
             return True
-        if option in (
-            "-F",
-            "--form",
-            "-d",
-            "--data",
-            "--data-binary",
-            "--data-raw",
-            "--data-urlencode",
-            "--json",
-        ):
-            return "@" in value and (
-                value.startswith("@") or "=@" in value or "=<" in value or option == "-F"
-            )
-        return re.match(r"-(d|F)@", arg) is not None or re.match(r"-F\w+=@", arg) is not None
+        if option in _SENDING:
+            named = re.match(r"@|.*(=@|=<)", value, re.DOTALL) is not None
+            return "@" in value and (named or option == "-F")
+        return re.match(r"-[dF]@|-F\w+=@", arg) is not None
     return option in ("--post-file", "--body-file")
 
 
@@ -210,30 +185,15 @@ def _copy_away(call: Call) -> None:
         call.find("delete.unknown")
 
 
-def _lookup(call: Call) -> None:
-    """Name look-ups and pings carry data out in the names."""
-    if any(UNKNOWN in arg for arg in call.args):
-        call.find("net.upload")
-
-
-def _mail(call: Call) -> None:
-    call.find("net.upload")
-
-
 def ssh(call: Call) -> None:
     if set(call.args) & {"-V", "-G", "-Q"}:
         return
     call.find("run.remote")
-    operands: list[str] = []
-    args = list(call.args)
-    while args:
-        arg = args.pop(0)
-        if re.fullmatch(r"-[bcDEeFIiJLlmOopQRSWw]", arg) and args and not operands:
-            args.pop(0)
-        elif not arg.startswith("-") or operands:
-            operands.append(arg)
-    if len(operands) > 1:
-        call.judge.read(" ".join(to_plain(word) for word in operands[1:]))
+    for arg, rest in call.walk("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"):
+        if not arg.startswith("-"):
+            if rest:
+                call.judge.read(" ".join(to_plain(word) for word in rest))
+            return
 
 
 def _containers(call: Call) -> None:
@@ -248,58 +208,43 @@ _CLUSTER = re.compile(
     r"(delete|apply|create|replace|patch|drain|cordon|scale|edit|exec|rollout (restart|undo)|cp|run|uninstall"
     r"|upgrade|install|set|taint|label|annotate)\b"
 )
-_INFRASTRUCTURE = re.compile(r"(apply|destroy|import|taint|state (rm|mv|push)|up)\b")
-_CLOUD = re.compile(
-    r"\b(rm|rb|delete\S*|terminate\S*|destroy|put\S*|cp|mv|sync|copy|move|upload|create\S*|update\S*|run\S*"
-    r"|deploy|purge|set\S*|attach\S*|get-secret\S*|get-session-token|print-access-token)\b"
-)
-_FORGE = re.compile(
-    r"gist create|release (upload|delete)|repo (delete|edit)|secret|auth token|ssh-key|gpg-key|workflow run"
-    r"|api .*(DELETE|PUT|POST|PATCH)"
-)
+_CLOUDS = {
+    "kubectl helm oc": _CLUSTER,
+    "terraform tofu pulumi": re.compile(r"(apply|destroy|import|taint|state (rm|mv|push)|up)\b"),
+    "ansible ansible-playbook": re.compile(""),
+    "aws gcloud az gsutil rclone s3cmd b2 mc doctl flyctl heroku": re.compile(
+        r".*\b(rm|rb|delete\S*|terminate\S*|destroy|put\S*|cp|mv|sync|copy|move|upload|create\S*|update\S*"
+        r"|run\S*|deploy|purge|set\S*|attach\S*|get-secret\S*|get-session-token|print-access-token)\b",
+        re.DOTALL,
+    ),
+    "gh glab": re.compile(
+        r"gist create|release (upload|delete)|repo (delete|edit)|secret|auth token|ssh-key|gpg-key"
+        r"|workflow run|api .*(DELETE|PUT|POST|PATCH)"
+    ),
+}
+"""What changes something elsewhere, by how the words begin that are no options."""
 
 
-def _clouds(call: Call) -> None:
+def _cloud(call: Call) -> None:
     text = " ".join(to_plain(arg) for arg in call.args if not arg.startswith("-"))
-    if call.name in ("kubectl", "helm", "oc"):
-        if _CLUSTER.match(text):
-            call.find("cluster")
-        if re.match(r"get secrets?|config view", text):
-            call.find("read.secret")
-    elif call.name in ("terraform", "tofu", "pulumi", "ansible", "ansible-playbook"):
-        if _INFRASTRUCTURE.match(text) or call.name.startswith("ansible"):
-            call.find("cluster")
-    elif call.name in names.CLOUDS:
-        if _CLOUD.search(text):
-            call.find("cluster")
-    elif _FORGE.match(text):
+    changing = next(pattern for names, pattern in _CLOUDS.items() if call.name in names.split())
+    if changing.match(text):
         call.find("cluster")
+    if changing is _CLUSTER and re.match(r"get secrets?|config view", text):
+        call.find("read.secret")
 
 
-def _keys(call: Call) -> None:
-    if call.name == "ssh-copy-id" or (
-        call.name == "ssh-add" and call.args and call.args[0] not in ("-l", "-L")
-    ):
+def _add_key(call: Call) -> None:
+    if call.args and call.args[0] not in ("-l", "-L"):
         call.find("write.ssh")
-    if call.name == "ssh-keygen":
-        for i, arg in enumerate(call.args[:-1]):
-            if arg == "-f":
-                call.judge.check_write(call.args[i + 1])
 
 
-def _packet(call: Call) -> None:
-    call.find("net.socket")
-
-
-ROWS: tuple[tuple[frozenset[str], Callable[[Call], None]], ...] = (
-    (names.names("git"), _git),
-    (names.names("curl wget"), _web),
-    (names.names("nc ncat netcat socat telnet openssl"), _raw_connection),
-    (names.names("scp rsync sftp ftp tftp"), _copy_away),
-    (names.names("dig nslookup host ping"), _lookup),
-    (names.names("mail mailx sendmail mutt swaks"), _mail),
-    (names.names("docker podman nerdctl docker-compose lxc ctr"), _containers),
-    (names.CLOUD_TOOLS, _clouds),
-    (names.names("ssh-copy-id ssh-add ssh-keygen"), _keys),
-    (names.names("nmap tcpdump ngrok cloudflared bore chisel frpc"), _packet),
+ROWS: tuple[tuple[str, Callable[[Call], None]], ...] = (
+    ("git", _git),
+    ("curl wget", _web),
+    ("nc ncat netcat socat telnet openssl", _raw_connection),
+    ("scp rsync sftp ftp tftp", _copy_away),
+    ("docker podman nerdctl docker-compose lxc ctr", _containers),
+    *((names, _cloud) for names in _CLOUDS),
+    ("ssh-add", _add_key),
 )

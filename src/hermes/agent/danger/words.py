@@ -25,9 +25,24 @@ _PLAIN_RUN = re.compile(r"[A-Za-z0-9_./:=@%+-]+")
 _QUOTED_RUN = re.compile(r"[^\\$`\"]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|[0-9@*#?$!-])")
+_ANSI_QUOTED = re.compile(r"((?:[^'\\]|\\.)*)'", re.DOTALL)
 _ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
+_ESCAPES = dict(zip("\\'\"?ntrabefv", "\\'\"?\n\t\r\a\b\x1b\f\v", strict=True))
 _DEEPEST = 30
+
+
+def unescaped(text: str) -> str:
+    """The text with its escapes, as `$'…'`, `echo -e` and `printf` know them, made what they stand for."""
+
+    def meant(match: re.Match[str]) -> str:
+        code = match[1]
+        if code[0] in "xuU" and len(code) > 1:
+            return chr(min(int(code[1:], 16), 0x10FFFF))
+        if code[0] in "01234567":
+            return chr(int(code, 8) & 0xFF)
+        return _ESCAPES.get(code, match[0])
+
+    return _ANSI.sub(meant, text)
 
 
 class WordReader:
@@ -148,25 +163,11 @@ class WordReader:
         return Var(match[1] + match[2], quoted, rest)
 
     def _ansi(self) -> str:
-        out: list[str] = []
-        while self.at < len(self.text) and self.text[self.at] != "'":
-            match = _ANSI.match(self.text, self.at)
-            if match is None:
-                out.append(self.text[self.at])
-                self.at += 1
-                continue
-            self.at = match.end()
-            code = match[1]
-            if code[0] in "xuU" and len(code) > 1:
-                out.append(chr(min(int(code[1:], 16), 0x10FFFF)))
-            elif code[0] in "01234567":
-                out.append(chr(int(code, 8) & 0xFF))
-            else:
-                out.append(_ESCAPES.get(code, code))
-        if self.at >= len(self.text):
+        inner = _ANSI_QUOTED.match(self.text, self.at)
+        if inner is None:
             raise Unreadable("an open quote")
-        self.at += 1
-        return "".join(out)
+        self.at = inner.end()
+        return unescaped(inner[1])
 
     def _backtick(self, *, quoted: bool) -> Part:
         end = self.at + 1

@@ -72,7 +72,12 @@ def _decide(call: Call, verdict: Verdict, *, everything: bool, text: str) -> Rep
         listed = "\n".join(f"- {question.text}" for question in asked)
         return Reply(text=f"{len(asked)} decisions are open:\n{listed}\nSay “all” to decide them together.")
     outcomes = [
-        answer(call.tx, Answer(question=question.id, verdict=verdict, text=text, by=person), call.now)
+        answer(
+            call.tx,
+            Answer(question=question.id, verdict=verdict, text=text, by=person),
+            call.now,
+            call.source.user_name,
+        )
         for question in asked
     ]
     woken = tuple(outcome.session for outcome in outcomes if outcome.session is not None)

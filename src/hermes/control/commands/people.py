@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hermes.control.commands.registry import Call, Reply, command
 from hermes.control.pairing import account_of, invite
-from hermes.domain.address import LOCAL_DOOR, Kind, read_platform
+from hermes.domain.address import LOCAL_DOOR, Kind, read_platform, spell_platform
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account
 from hermes.domain.text import one_line
@@ -33,8 +33,8 @@ def _account(call: Call) -> Account:
     if not call.args:
         return account_of(call.source)
     platform, account = read_platform(call.args)
-    known = {*call.platforms, *call.settings.platforms} - {LOCAL_DOOR}
-    if platform not in known:
+    known = {*call.platforms, *call.settings.platforms, *call.around.accounts} - {LOCAL_DOOR}
+    if spell_platform(platform, account) not in known:
         listed = f"Known: {', '.join(sorted(known))}." if known else "No platform is set up."
-        raise UserError(f"There is no platform “{one_line(platform, 40)}” here.", hint=listed)
+        raise UserError(f"There is no platform “{one_line(call.args, 40)}” here.", hint=listed)
     return Account(platform=platform, name=account)

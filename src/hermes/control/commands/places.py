@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.control.commands.registry import Call, Reply, command
-from hermes.control.targets import home_channel
+from hermes.control.targets import home_channels
 from hermes.domain.address import LOCAL_DOOR, Kind
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
@@ -27,7 +27,7 @@ def sethome(call: Call) -> Reply:
         if here.credential not in call.tx.directory.homes():
             return Reply(text=f"No home channel was chosen for {here.credential}.")
         call.tx.directory.set_home(here.credential, None, call.now)
-        left = home_channel(call.tx, call.settings, here)
+        left = home_channels(call.tx, call.settings).get(here.credential)
         now = "it has none now" if left is None else f"it is {left} again, as in the settings"
         return Reply(text=f"This is no longer the home channel of {here.credential}; {now}.")
     call.tx.directory.set_home(here.credential, here, call.now)

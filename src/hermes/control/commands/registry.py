@@ -245,5 +245,5 @@ def _check_tier(call: Call, known: SlashCommand) -> None:
     who = ""
     if known.admin:
         key = "allow_admin_from" if call.source.kind is Kind.PRIVATE else "group_allow_admin_from"
-        who = f"It is for admins: the operator names them in {call.source.address.platform}.{key}. "
+        who = f"It is for admins: the operator names them in {call.source.address.credential}.{key}. "
     raise UserError(f"You may not use /{known.name} here.", hint=f"{who}You may use {allowed}.")

@@ -20,7 +20,7 @@ from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line
 from hermes.entry.http.answering import RUN_PREFIX, Found, PendingQuestion
 from hermes.entry.http.asking import ASKS, Going, Wish, ask, go_on, turn_headers, while_connected
-from hermes.entry.http.door import Call, route
+from hermes.entry.http.door import Call, as_json, route
 from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.functions import ToolOffer, read_tools
 from hermes.entry.http.headers import COMPLETED, ERROR, PARTIAL
@@ -181,7 +181,7 @@ async def _whole(call: Call, picked: Picked, going: Going) -> web.Response:
         usage=_usage(new),
         hermes=msgspec.UNSET if told.rest is None else told.rest,
     )
-    return web.Response(body=msgspec.json.encode(answer), content_type="application/json", headers=headers)
+    return as_json(answer, headers=headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

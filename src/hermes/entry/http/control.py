@@ -8,25 +8,22 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator
-from typing import Any, cast
+from functools import wraps
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from hermes.control.doors import Replied, look_up
+from hermes.control.doors import Replied
 from hermes.control.questions import Outcome
-from hermes.control.trace import trace_message
 from hermes.domain.event import Seen, Verdict
-from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
-from hermes.domain.ports import Tx
-from hermes.domain.rows import Hit
-from hermes.domain.session import Session
+from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.turn import Turn
-from hermes.entry.http.door import Call, local_route
-from hermes.entry.http.errors import not_found
+from hermes.entry.desk import OPERATIONS, Desk, Perform
+from hermes.entry.http.door import Call, Door, local_route
 from hermes.entry.terminal.door import EmbeddedDoor, Entered, Wish, come_in, local_caller
 from hermes.stream.sse import event
-from hermes.stream.wire import END, HELLO, SEEN, TURN, EntryWords, encode, encode_seen, entry_words
+from hermes.stream.wire import END, HELLO, SEEN, TURN, encode, encode_seen
 
 # --- a conversation ----------------------------------------------------------------------------------
 
@@ -93,7 +90,7 @@ async def stop(call: Call, body: StopRequest) -> StopAnswer:
 @local_route("GET", "/control/turns/{turn}/events", "Watch a turn from a record on.")
 async def watch(call: Call, query: After) -> web.StreamResponse:
     agent, turn = await call.turn(TurnId(call.part("turn")))
-    seen = cast(AsyncGenerator[Seen], call.door.gateway.watch(agent, turn.id, query.after))
+    seen = call.watch(agent, turn.id, after=query.after)
     stream = await call.door.streams.send(call.request, seen, _seen, headers={})
     # A stream that was cut off has no end: who watches comes back for the rest.
     await stream.write(event("{}", name=END))
@@ -106,7 +103,8 @@ def _seen(seen: Seen) -> bytes:
 
 @local_route("GET", "/control/events", "Hear of turns that nobody said, and that the gateway is there.")
 async def listen(call: Call) -> web.StreamResponse:
-    hello = event(encode(_facts(call)).decode(), name=HELLO)
+    facts = {"pid": os.getpid(), "version": call.door.version, **call.door.facts()}
+    hello = event(encode(facts).decode(), name=HELLO)
     stream = await call.door.streams.send(call.request, _woken(call), _turn, headers={}, first=hello)
     return stream.response
 
@@ -134,39 +132,6 @@ def _door(call: Call, where: Inside | None = None) -> EmbeddedDoor:
 # --- the operator's commands -------------------------------------------------------------------------
 
 
-class OfAgents(msgspec.Struct, kw_only=True):
-    """Whose sessions: one agent's, or everybody's."""
-
-    agent: str | None = None
-    limit: int = 20
-
-
-class Named(OfAgents, kw_only=True):
-    """By id, its beginning, or title."""
-
-    name: str
-
-
-class Words(OfAgents, kw_only=True):
-    words: str
-
-
-class Message(msgspec.Struct, kw_only=True):
-    message: str
-
-
-class FoundSession(msgspec.Struct, kw_only=True):
-    """A session that fits; its visible records if no other does."""
-
-    session: Session
-    entries: list[EntryWords]
-
-
-class Deleted(msgspec.Struct, kw_only=True):
-    id: str
-    deleted: bool = True
-
-
 class Status(msgspec.Struct, kw_only=True):
     """How the gateway is at this moment. `facts` is what it says of itself."""
 
@@ -177,54 +142,6 @@ class Status(msgspec.Struct, kw_only=True):
     inbox: int
     turns: dict[str, int]
     outbox: dict[str, int]
-
-
-@local_route("GET", "/control/sessions", "The sessions, the latest first.")
-async def list_sessions(call: Call, query: OfAgents) -> list[Session]:
-    found: list[Session] = []
-    for agent in _agents(call, query):
-        found += await call.door.gateway.read(agent, lambda tx: tx.sessions.find("", query.limit))
-    return sorted(found, key=lambda session: session.updated_at, reverse=True)[: query.limit]
-
-
-@local_route("GET", "/control/search", "What was said, in all sessions.")
-async def search(call: Call, query: Words) -> list[Hit]:
-    hits: list[Hit] = []
-    for agent in _agents(call, query):
-        # It brings the index up to date first, so it writes.
-        hits += await call.door.gateway.write(agent, lambda tx: tx.search.find(query.words, query.limit))
-    return hits[: query.limit]
-
-
-@local_route("GET", "/control/session", "The sessions that a name fits, and what was said in it.")
-async def find_session(call: Call, query: Named) -> list[FoundSession]:
-    found: list[FoundSession] = []
-    for agent in _agents(call, query):
-        found += await call.door.gateway.read(agent, lambda tx: _find(tx, query.name))
-    return found
-
-
-def _find(tx: Tx, name: str) -> list[FoundSession]:
-    return [
-        FoundSession(session=session, entries=[entry_words(entry) for entry in entries])
-        for session, entries in look_up(tx, name)
-    ]
-
-
-@local_route("DELETE", "/control/session", "Delete a session for good.")
-async def delete(call: Call, query: Named) -> Deleted:
-    [agent] = _agents(call, query)
-    await call.door.gateway.delete_session(agent, SessionId(query.name))
-    return Deleted(id=query.name)
-
-
-@local_route("GET", "/control/trace", "Where a message is.")
-async def trace(call: Call, query: Message) -> list[str]:
-    lines: dict[str, None] = {}
-    for agent in call.door.agents:
-        found = await call.door.gateway.read(agent, lambda tx: trace_message(tx, query.message))
-        lines.update(dict.fromkeys(found))
-    return list(lines)
 
 
 @local_route("GET", "/control/status", "How the gateway is at this moment.")
@@ -241,13 +158,26 @@ async def status(call: Call) -> Status:
     )
 
 
-def _facts(call: Call) -> dict[str, Any]:
-    return {"pid": os.getpid(), "version": call.door.version, **call.door.facts()}
+def _desk(door: Door) -> Desk:
+    gateway = door.gateway
+    return Desk(
+        agents=list(door.agents),
+        default=door.default,
+        courier=gateway.courier,
+        jobs=gateway.jobs,
+        delete=gateway.delete_session,
+        sends=gateway.sends,
+        carry=gateway.handoffs.ring,
+    )
 
 
-def _agents(call: Call, query: OfAgents) -> list[AgentId]:
-    if query.agent is None:
-        return list(call.door.agents)
-    if query.agent not in call.door.agents:
-        raise not_found("agent", query.agent, "agent_not_found")
-    return [AgentId(query.agent)]
+def _serve(perform: Perform) -> Perform:
+    @wraps(perform)
+    async def serve(call: Call, **given: Any) -> Any:
+        return await perform(_desk(call.door), **given)
+
+    return serve
+
+
+for one in OPERATIONS:
+    local_route(one.method, one.path, one.told)(_serve(one.perform))

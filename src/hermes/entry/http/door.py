@@ -9,10 +9,10 @@ server, the OpenAPI document and the tests all read the same table."""
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import UnionType
-from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from aiohttp import web
@@ -21,6 +21,7 @@ from hermes.control.gateway import Gateway
 from hermes.control.submission import Unknown
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.clock import Clock
+from hermes.domain.event import Seen
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.tool import Tool
 from hermes.domain.turn import Turn
@@ -37,6 +38,7 @@ PLATFORM = "api_server"
 LONGEST_NAME = 256
 _UNFIT = re.compile(r"[\x00-\x1f\x7f/\\]|\.\.")
 T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,15 +117,26 @@ class Call:
         return Source(address=address, kind=Kind.API, user=user or self.principal.name)
 
     @property
+    def agents(self) -> list[AgentId]:
+        """Those that this client may see."""
+        return [agent for agent in self.door.agents if self.principal.sees(agent)]
+
+    def watch(
+        self, agent: AgentId, turn: TurnId, *, after: int = 0, live: bool = True
+    ) -> AsyncGenerator[Seen]:
+        """What a turn shows, from a record on; without `live` its records alone."""
+        return cast(AsyncGenerator[Seen], self.door.gateway.watch(agent, turn, after, live=live))
+
+    @property
     def owner(self) -> str | None:
         """Through whom sessions must have begun to be seen; None if all may be."""
         return None if self.principal.may(Scope.SESSIONS) else self._credential
 
     async def turn(self, ident: TurnId | None) -> tuple[AgentId, Turn]:
         """A turn that this client may see, and its agent."""
-        for agent in self.door.agents:
-            if ident is None or not self.principal.sees(agent):
-                continue
+        for agent in self.agents:
+            if ident is None:
+                break
             found = await self.door.gateway.read(agent, lambda tx: tx.turns.get(ident))
             if found is not None and self.may_see(found.source):
                 return agent, found
@@ -172,8 +185,8 @@ class Route:
     told: str
     answer: Answer
     scope: Scope | None
-    status: int
     tag: str
+    status: int = 200
     signed: bool = False
     wire: Wire = PLAIN
 
@@ -201,6 +214,15 @@ LOCAL_ROUTES: list[Route] = []
 """Those on the owner's socket alone; clients of the API are not told of them."""
 
 
+def _declared(into: list[Route], *, folder: bool = False, **facts: Any) -> Callable[[Answer], Answer]:
+    def declare(answer: Answer) -> Answer:
+        tag = answer.__module__.split(".")[-2 if folder else -1]
+        into.append(Route(answer=answer, tag=tag, **facts))
+        return answer
+
+    return declare
+
+
 def route(
     method: str,
     path: str,
@@ -211,51 +233,22 @@ def route(
     wire: Wire = PLAIN,
 ) -> Callable[[Answer], Answer]:
     """Declare an endpoint; its tag in the documentation is the module it stands in."""
-
-    def declare(answer: Answer) -> Answer:
-        tag = answer.__module__.rsplit(".", 1)[-1]
-        made = Route(
-            method=method, path=path, told=told, answer=answer, scope=scope, status=status, tag=tag, wire=wire
-        )
-        ROUTES.append(made)
-        return answer
-
-    return declare
+    return _declared(ROUTES, method=method, path=path, told=told, scope=scope, status=status, wire=wire)
 
 
 def local_route(method: str, path: str, told: str) -> Callable[[Answer], Answer]:
     """As `route`, on the owner's socket alone."""
-
-    def declare(answer: Answer) -> Answer:
-        scope, tag = Scope.ADMIN, answer.__module__.rsplit(".", 1)[-1]
-        made = Route(method=method, path=path, told=told, answer=answer, scope=scope, status=200, tag=tag)
-        LOCAL_ROUTES.append(made)
-        return answer
-
-    return declare
+    return _declared(LOCAL_ROUTES, method=method, path=path, told=told, scope=Scope.ADMIN)
 
 
 def signed_route(method: str, path: str, told: str, *, status: int = 200) -> Callable[[Answer], Answer]:
     """As `route`, for requests with a proof of their own that the resource checks; its tag is its folder."""
+    facts = {"method": method, "path": path, "told": told, "status": status}
+    return _declared(ROUTES, folder=True, scope=None, signed=True, wire=SIGNED, **facts)
 
-    def declare(answer: Answer) -> Answer:
-        tag = answer.__module__.split(".")[-2]
-        ROUTES.append(
-            Route(
-                method=method,
-                path=path,
-                told=told,
-                answer=answer,
-                scope=None,
-                status=status,
-                tag=tag,
-                wire=SIGNED,
-                signed=True,
-            )
-        )
-        return answer
 
-    return declare
+def as_json(value: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(body=_encode(value), status=status, content_type="application/json", headers=headers)
 
 
 def decode_query(kind: type[T], query: Mapping[str, str]) -> T:

@@ -11,6 +11,7 @@ import msgspec
 
 from hermes.domain.turn import ClientTool
 from hermes.entry.http.errors import bad_request
+from hermes.stream.response_shape import FunctionTool
 
 MOST_TOOLS = 128
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -38,18 +39,20 @@ def read_tools(
     """The tools that the agent may call. What cannot be promised is refused: the agent decides by itself
     whether it calls one, so a call cannot be forced."""
     tools = read_offers([_function(offer, f"tools[{place}]") for place, offer in enumerate(offers or ())])
-    if choice is None or choice == "auto":
-        return tools
-    if choice == "none":
-        return ()
-    raise bad_request(
-        "tool_choice may be “auto” or “none”: the agent decides itself which tools it calls.",
-        param="tool_choice",
-        code="unsupported_tool_choice",
-    )
+    check_choice(choice)
+    return () if choice == "none" else tools
 
 
-def read_offers(offers: Sequence[FunctionOffer]) -> tuple[ClientTool, ...]:
+def check_choice(choice: str | dict[str, Any] | None) -> None:
+    if choice not in (None, "auto", "none"):
+        raise bad_request(
+            "tool_choice may be “auto” or “none”: the agent decides itself which tools it calls.",
+            param="tool_choice",
+            code="unsupported_tool_choice",
+        )
+
+
+def read_offers(offers: Sequence[FunctionOffer | FunctionTool]) -> tuple[ClientTool, ...]:
     if len(offers) > MOST_TOOLS:
         raise bad_request(f"More than {MOST_TOOLS} tools.", param="tools")
     seen: set[str] = set()

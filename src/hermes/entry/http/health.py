@@ -11,7 +11,7 @@ from aiohttp import web
 
 from hermes.domain.errors import HermesError
 from hermes.domain.rows import OpenWork
-from hermes.entry.http.door import PLATFORM, Call, Wire, route
+from hermes.entry.http.door import PLATFORM, Call, Wire, as_json, route
 from hermes.entry.http.keys import Scope
 
 LEAST_FREE = 64 * 1024 * 1024
@@ -91,16 +91,12 @@ class DetailedHealth(msgspec.Struct, kw_only=True):
 
 @route("GET", "/health", "Whether the gateway answers.", scope=None)
 async def health(call: Call) -> Health:
-    return _health(call)
-
-
-def _health(call: Call) -> Health:
     return Health(platform=PLATFORM, version=call.door.version)
 
 
 @route("GET", "/v1/health", "The same, where clients with a base address look for it.", scope=None)
 async def health_of_v1(call: Call) -> Health:
-    return _health(call)
+    return Health(platform=PLATFORM, version=call.door.version)
 
 
 @route(
@@ -124,7 +120,7 @@ async def detailed(call: Call) -> DetailedHealth | web.Response:
         gateway_busy=busy > 0,
         gateway_drainable=state == "running",
         active_agents=busy,
-        agents=sorted(agent for agent in call.door.agents if call.principal.sees(agent)),
+        agents=sorted(call.agents),
         model=str(facts.get("model", "")),
         platforms={name: PlatformHealth(**told) for name, told in facts.get("platforms", {}).items()},
         chores=[ChoreHealth(**told) for told in facts.get("chores", [])],
@@ -134,9 +130,7 @@ async def detailed(call: Call) -> DetailedHealth | web.Response:
         updated_at=now.isoformat(),
         pid=int(facts.get("pid", 0)),
     )
-    if ready:
-        return answer
-    return web.Response(body=msgspec.json.encode(answer), status=503, content_type="application/json")
+    return answer if ready else as_json(answer, status=503)
 
 
 async def _look_at_store(call: Call, trouble: str) -> tuple[OpenWork | None, str]:

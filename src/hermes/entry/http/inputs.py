@@ -11,9 +11,8 @@ import msgspec
 from hermes.domain.ids import CallId
 from hermes.domain.message import Attachment
 from hermes.domain.tool import ToolCall
-from hermes.domain.turn import ClientTool, Earlier, Speaker
+from hermes.domain.turn import Earlier, Speaker
 from hermes.entry.http.errors import bad_request
-from hermes.entry.http.functions import FunctionOffer, read_offers
 from hermes.entry.http.messages import (
     MOST_ITEMS,
     Conversation,
@@ -180,14 +179,6 @@ def read_functions(given: Sequence[ToolSpec]) -> list[FunctionTool]:
         for tool in given
         if tool.type == "function"
     ]
-
-
-def as_client_tools(tools: Sequence[FunctionTool]) -> tuple[ClientTool, ...]:
-    offers = [
-        FunctionOffer(name=tool.name, description=tool.description, parameters=tool.parameters)
-        for tool in tools
-    ]
-    return read_offers(offers)
 
 
 def as_items(told: Sequence[Earlier], name: str) -> list[KeptItem]:

@@ -162,18 +162,10 @@ async def list_jobs(call: Call, query: JobsQuery) -> JobList:
 @route("POST", "/api/jobs", "Make a job.", wire=MAKES)
 async def make_job(call: Call, body: NewJob) -> OneJob:
     agent = AgentId(body.agent) if body.agent else call.door.default
-    if agent not in call.door.agents or not call.principal.sees(agent):
+    if agent not in call.agents:
         raise bad_request(f"There is no agent “{agent[:80]}”.", param="agent")
     desk = call.door.gateway.jobs(agent)
-    wish = JobWish(
-        name=body.name,
-        schedule=body.schedule,
-        prompt=body.prompt,
-        deliver=body.deliver,
-        skills=body.skills,
-        times=body.repeat,
-        **_machine(call, body),
-    )
+    wish = _wish(call, body, body.skills)
     return OneJob(job=_facts(desk, await desk.create(wish, call.source("jobs"))))
 
 
@@ -186,16 +178,7 @@ async def read_job(call: Call) -> OneJob:
 @route("PATCH", "/api/jobs/{id}", "Change a job.", wire=CHANGES)
 async def change_job(call: Call, body: JobChange) -> OneJob:
     desk, job = await _find(call)
-    skills: Sequence[str] | None = body.skills if body.skill is None else [body.skill]
-    wish = JobWish(
-        name=body.name,
-        schedule=body.schedule,
-        prompt=body.prompt,
-        deliver=body.deliver,
-        skills=skills,
-        times=body.repeat,
-        **_machine(call, body),
-    )
+    wish = _wish(call, body, body.skills if body.skill is None else [body.skill])
     if wish != JobWish():
         job = await desk.update(job.id, wish)
     if body.enabled is False and job.state is JobState.SCHEDULED:
@@ -238,7 +221,7 @@ async def list_runs(call: Call, query: RunsQuery) -> RunList:
 
 
 def _desks(call: Call) -> list[JobDesk]:
-    return [call.door.gateway.jobs(agent) for agent in call.door.agents if call.principal.sees(agent)]
+    return [call.door.gateway.jobs(agent) for agent in call.agents]
 
 
 async def _find(call: Call) -> tuple[JobDesk, Job]:
@@ -256,16 +239,22 @@ def _facts(desk: JobDesk, job: Job) -> JobFacts:
     return msgspec.convert(job_facts(job, desk.zone), JobFacts)
 
 
-def _machine(call: Call, body: Machine) -> dict[str, Any]:
+def _wish(call: Call, body: NewJob | JobChange, skills: Sequence[str] | None) -> JobWish:
     if (body.script or body.workdir or body.no_agent) and not call.principal.may(Scope.ADMIN):
         raise ApiError(403, "scope_missing", "Scripts and folders of jobs need a key with the scope admin.")
-    return {
-        "catch_up": body.catch_up,
-        "context_from": body.context_from,
-        "model": body.model,
-        "toolsets": body.enabled_toolsets,
-        "script": body.script,
-        "no_agent": body.no_agent,
-        "workdir": body.workdir,
-        "attach_to_session": body.attach_to_session,
-    }
+    return JobWish(
+        name=body.name,
+        schedule=body.schedule,
+        prompt=body.prompt,
+        deliver=body.deliver,
+        skills=skills,
+        times=body.repeat,
+        catch_up=body.catch_up,
+        context_from=body.context_from,
+        model=body.model,
+        toolsets=body.enabled_toolsets,
+        script=body.script,
+        no_agent=body.no_agent,
+        workdir=body.workdir,
+        attach_to_session=body.attach_to_session,
+    )

@@ -71,9 +71,7 @@ async def find(call: Call, name: str) -> Kept:
         turn = None if request is None else tx.turns.get(request.turn)
         return None if request is None or turn is None else (request, turn)
 
-    for agent in call.door.agents:
-        if not name.startswith(PREFIX) or not call.principal.sees(agent):
-            continue
+    for agent in call.agents if name.startswith(PREFIX) else ():
         found = await call.door.gateway.read(agent, look)
         if found is None:
             continue

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from hermes.domain.rows import OpenWork, OutState
 from hermes.domain.turn import TurnState
-from hermes.entry.http.door import Call, Wire, route
+from hermes.entry.http.door import Call, Door, Wire, route
 from hermes.entry.http.keys import Scope
 from hermes.entry.http.traffic import BOUNDS, Traffic
 
@@ -23,6 +23,7 @@ MEDIA = "text/plain"
 _OPEN_TURNS = [state.value for state in TurnState if state.open]
 _OPEN_OUTBOX = [state.value for state in OutState if state.open]
 Sample = tuple[Mapping[str, str], float]
+"""Labels and a value; the label without a name is the end of the family's name."""
 
 
 @route(
@@ -33,10 +34,9 @@ async def read_metrics(call: Call) -> web.Response:
     facts, process = await asyncio.gather(
         asyncio.to_thread(call.door.facts), asyncio.to_thread(process_numbers)
     )
-    started = float(facts.get("started_at", 0))
     page = [
         *_process(process),
-        *_gateway(call, facts, call.door.clock.now().timestamp() - started),
+        *_gateway(call.door, facts),
         *_work(work),
         *_store(facts),
         *_traffic(call.door.traffic),
@@ -65,20 +65,16 @@ def process_numbers() -> dict[str, float]:
 # --- the format --------------------------------------------------------------------------------------
 
 
-def family(name: str, kind: str, told: str, samples: Iterable[Sample]) -> Iterator[str]:
-    yield f"# HELP {name} {told}\n# TYPE {name} {kind}\n"
-    for labels, value in samples:
-        yield f"{name}{_labels(labels)} {_number(value)}\n"
-
-
-def _one(name: str, kind: str, told: str, value: float) -> Iterator[str]:
-    return family(name, kind, told, [({}, value)])
+def family(name: str, kind: str, told: str, value: float | Iterable[Sample]) -> str:
+    """One value, or several with labels."""
+    samples = [({}, value)] if isinstance(value, int | float) else value
+    lines = [f"{name}{_labels(labels)} {_number(value)}\n" for labels, value in samples]
+    return f"# HELP {name} {told}\n# TYPE {name} {kind}\n" + "".join(lines)
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_quoted(value)}"' for name, value in labels.items()) + "}"
+    named = [f'{name}="{_quoted(value)}"' for name, value in labels.items() if name]
+    return labels.get("", "") + ("{" + ",".join(named) + "}" if named else "")
 
 
 def _quoted(value: str) -> str:
@@ -93,99 +89,76 @@ def _number(value: float) -> str:
 
 
 def _process(numbers: Mapping[str, float]) -> Iterator[str]:
-    yield from _one(
-        "process_cpu_seconds_total", "counter", "CPU time of the gateway's process.", numbers["cpu"]
-    )
-    yield from _one("process_resident_memory_bytes", "gauge", "Resident memory.", numbers["resident"])
+    yield family("process_cpu_seconds_total", "counter", "CPU time of the gateway's process.", numbers["cpu"])
+    yield family("process_resident_memory_bytes", "gauge", "Resident memory.", numbers["resident"])
     if "files" in numbers:
-        yield from _one("process_open_fds", "gauge", "Open files and sockets.", numbers["files"])
-    yield from _one(
-        "process_max_fds", "gauge", "How many files and sockets may be open.", numbers["most_files"]
-    )
+        yield family("process_open_fds", "gauge", "Open files and sockets.", numbers["files"])
+    most = numbers["most_files"]
+    yield family("process_max_fds", "gauge", "How many files and sockets may be open.", most)
 
 
-def _gateway(call: Call, facts: Mapping[str, Any], uptime: float) -> Iterator[str]:
-    door = call.door
-    yield from family(
-        "hermes_info", "gauge", "The version that runs.", [({"version": door.version or "0"}, 1)]
-    )
-    yield from _one("hermes_uptime_seconds", "gauge", "Since the gateway started.", max(uptime, 0.0))
-    running = facts.get("gateway_state") == "running"
-    yield from _one("hermes_running", "gauge", "1 while new work is taken, 0 while draining.", float(running))
-    yield from _one("hermes_http_open_streams", "gauge", "Event streams open now.", len(door.streams))
-    yield from _one("hermes_feeds", "gauge", "Turns that run or are watched now.", len(door.gateway.feeds))
-    ended = door.gateway.tally.ended
-    yield from family(
-        "hermes_turns_total",
-        "counter",
-        "Turns that ended since the start, by how.",
-        [({"end": end}, count) for end, count in sorted(ended.items())],
-    )
-    yield from _one(
-        "hermes_undeliverable_total",
-        "counter",
-        "Messages given up since the start.",
-        door.gateway.tally.undeliverable,
-    )
-    yield from family(
-        "hermes_platform_up",
-        "gauge",
-        "Whether a platform account is connected.",
-        [
-            ({"platform": name}, float(told.get("state") == "connected"))
-            for name, told in sorted(facts.get("platforms", {}).items())
-        ],
-    )
+def _gateway(door: Door, facts: Mapping[str, Any]) -> Iterator[str]:
+    tally = door.gateway.tally
+    uptime = max(0.0, door.clock.now().timestamp() - float(facts.get("started_at", 0)))
+    running = float(facts.get("gateway_state") == "running")
+    ended = [({"end": end}, count) for end, count in sorted(tally.ended.items())]
+    up = [
+        ({"platform": name}, float(told.get("state") == "connected"))
+        for name, told in sorted(facts.get("platforms", {}).items())
+    ]
+    yield family("hermes_info", "gauge", "The version that runs.", [({"version": door.version or "0"}, 1)])
+    yield family("hermes_uptime_seconds", "gauge", "Since the gateway started.", uptime)
+    yield family("hermes_running", "gauge", "1 while new work is taken, 0 while draining.", running)
+    yield family("hermes_http_open_streams", "gauge", "Event streams open now.", len(door.streams))
+    yield family("hermes_feeds", "gauge", "Turns that run or are watched now.", len(door.gateway.feeds))
+    yield family("hermes_turns_total", "counter", "Turns that ended since the start, by how.", ended)
+    given_up = tally.undeliverable
+    yield family("hermes_undeliverable_total", "counter", "Messages given up since the start.", given_up)
+    yield family("hermes_platform_up", "gauge", "Whether a platform account is connected.", up)
 
 
 def _work(work: OpenWork) -> Iterator[str]:
-    yield from family(
-        "hermes_turns_open",
-        "gauge",
-        "Turns that have not ended, by state.",
-        [({"state": state}, work.turns.get(state, 0)) for state in _OPEN_TURNS],
-    )
-    yield from family(
-        "hermes_outbox_open",
-        "gauge",
-        "Messages on their way, by state.",
-        [({"state": state}, work.outbox.get(state, 0)) for state in _OPEN_OUTBOX],
-    )
-    yield from _one("hermes_inbox_pending", "gauge", "Accepted and not looked at yet.", work.inbox)
-    yield from _one("hermes_questions_open", "gauge", "Questions without an answer.", work.questions)
+    turns = [({"state": state}, work.turns.get(state, 0)) for state in _OPEN_TURNS]
+    outbox = [({"state": state}, work.outbox.get(state, 0)) for state in _OPEN_OUTBOX]
+    yield family("hermes_turns_open", "gauge", "Turns that have not ended, by state.", turns)
+    yield family("hermes_outbox_open", "gauge", "Messages on their way, by state.", outbox)
+    yield family("hermes_inbox_pending", "gauge", "Accepted and not looked at yet.", work.inbox)
+    yield family("hermes_questions_open", "gauge", "Questions without an answer.", work.questions)
 
 
 def _store(facts: Mapping[str, Any]) -> Iterator[str]:
-    yield "# HELP hermes_store_commit_seconds Time of a commit with the units in it, up to the disk.\n"
-    yield "# TYPE hermes_store_commit_seconds summary\n"
-    yield f"hermes_store_commit_seconds_sum {_number(facts.get('store_seconds', 0.0))}\n"
-    yield f"hermes_store_commit_seconds_count {_number(facts.get('store_commits', 0))}\n"
-    yield from _one(
-        "hermes_store_units_total", "counter", "Units of work stored.", facts.get("store_units", 0)
+    yield family(
+        "hermes_store_commit_seconds",
+        "summary",
+        "Time of a commit with the units in it, up to the disk.",
+        [
+            ({"": "_sum"}, facts.get("store_seconds", 0.0)),
+            ({"": "_count"}, facts.get("store_commits", 0)),
+        ],
     )
+    yield family("hermes_store_units_total", "counter", "Units of work stored.", facts.get("store_units", 0))
     trouble = float(bool(facts.get("store_trouble")))
-    yield from _one("hermes_store_trouble", "gauge", "1 while the store cannot do its work.", trouble)
+    yield family("hermes_store_trouble", "gauge", "1 while the store cannot do its work.", trouble)
     free = float(facts.get("disk_free_bytes", 0))
-    yield from _one("hermes_disk_free_bytes", "gauge", "Free on the disk of the home.", free)
+    yield family("hermes_disk_free_bytes", "gauge", "Free on the disk of the home.", free)
 
 
 def _traffic(traffic: Traffic) -> Iterator[str]:
-    yield from family(
-        "hermes_http_requests_total",
-        "counter",
-        "Requests answered, by route and class of status.",
-        [
-            ({"method": method, "route": path, "status": status}, count)
-            for (method, path, status), count in sorted(traffic.requests.items())
-        ],
-    )
-    name = "hermes_http_request_seconds"
-    yield f"# HELP {name} From a request to the end of its answer; a stream lasts as long as its turn.\n"
-    yield f"# TYPE {name} histogram\n"
+    requests = [
+        ({"method": method, "route": path, "status": status}, count)
+        for (method, path, status), count in sorted(traffic.requests.items())
+    ]
+    told = "Requests answered, by route and class of status."
+    yield family("hermes_http_requests_total", "counter", told, requests)
+    told = "From a request to the end of its answer; a stream lasts as long as its turn."
+    yield family("hermes_http_request_seconds", "histogram", told, _histogram(traffic))
+
+
+def _histogram(traffic: Traffic) -> Iterator[Sample]:
     for (method, path), durations in sorted(traffic.durations.items()):
         labels = {"method": method, "route": path}
         totals = list(accumulate(durations.buckets))
         for bound, total in zip([*(f"{bound:g}" for bound in BOUNDS), "+Inf"], totals, strict=True):
-            yield f"{name}_bucket{_labels({**labels, 'le': bound})} {total}\n"
-        yield f"{name}_sum{_labels(labels)} {_number(durations.seconds)}\n"
-        yield f"{name}_count{_labels(labels)} {totals[-1]}\n"
+            yield {"": "_bucket", **labels, "le": bound}, total
+        yield {"": "_sum", **labels}, durations.seconds
+        yield {"": "_count", **labels}, totals[-1]

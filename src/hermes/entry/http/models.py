@@ -63,9 +63,8 @@ def _models(call: Call) -> list[Model]:
     door = call.door
     created = int(door.facts().get("started_at", 0))
     shown: list[Model] = []
-    for agent, facts in door.agents.items():
-        if not call.principal.sees(agent):
-            continue
+    for agent in call.agents:
+        facts = door.agents[agent]
         if agent == door.default:
             name = default_name(door)
             shown.insert(0, Model(id=name, created=created, root=facts.model or name))

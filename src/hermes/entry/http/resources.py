@@ -20,9 +20,6 @@ RESOURCES = [
     "openapi",
     "docs",
     "control",
-    "people",
-    "control_post",
-    "control_desk",
 ]
 
 

@@ -11,13 +11,13 @@ import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from hashlib import sha256
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import msgspec
 from aiohttp import web
 
 from hermes.control.results import Bringing, calls_open
-from hermes.control.submission import Named, Submitted, Unfinished
+from hermes.control.submission import Submitted, Unfinished
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, client_call_id, question_of_call
 from hermes.domain.ports import Tx
@@ -28,18 +28,18 @@ from hermes.entry.http.asking import (
     FORGET_AFTER,
     Wish,
     ask,
-    fingerprint,
+    named,
     turn_headers,
     while_connected,
 )
-from hermes.entry.http.door import LONGEST_NAME, Call, route
+from hermes.entry.http.door import LONGEST_NAME, Call, as_json, route
 from hermes.entry.http.errors import ApiError, bad_request
+from hermes.entry.http.functions import check_choice, read_offers
 from hermes.entry.http.headers import IDEMPOTENCY
 from hermes.entry.http.inputs import (
     InputItem,
     KeptItem,
     ToolSpec,
-    as_client_tools,
     read_functions,
     read_input,
 )
@@ -134,7 +134,7 @@ async def respond(call: Call, body: ResponseRequest) -> ResponseObject | web.Str
     picked = _pick(call, body, before)
     said = read_input(body.input, body.conversation_history or (), cut=body.truncation == "auto")
     chain = _conversation_name(body)
-    terms = await _terms(call, body, picked, before)
+    terms = await _terms(call, body, picked, chain, before)
     said = _with_terms(said, terms)
     submitted = await _bring(call, picked.agent, said, terms, before) if said.results else None
     if submitted is None:
@@ -175,12 +175,7 @@ def _check(body: ResponseRequest) -> None:
         )
     if body.background and body.store is False:
         raise bad_request("A response in the background must be stored.", param="background")
-    if body.tool_choice not in (None, "auto", "none"):
-        raise bad_request(
-            "tool_choice may be “auto” or “none”: the agent decides itself which tools it calls.",
-            param="tool_choice",
-            code="unsupported_tool_choice",
-        )
+    check_choice(body.tool_choice)
     metadata = body.metadata or {}
     if len(metadata) > _MOST_METADATA or any(
         len(key) > _LONGEST_KEY or len(value) > _LONGEST_VALUE for key, value in metadata.items()
@@ -217,8 +212,9 @@ def _session_of(call: Call, agent: AgentId, conversation: str) -> str:
     return f"conv_{sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
-async def _terms(call: Call, body: ResponseRequest, picked: Picked, before: Kept | None) -> Terms:
-    chain = _conversation_name(body)
+async def _terms(
+    call: Call, body: ResponseRequest, picked: Picked, chain: str | None, before: Kept | None
+) -> Terms:
     instructions = body.instructions
     if instructions is None and before is not None:
         instructions = before.terms.instructions
@@ -244,7 +240,7 @@ async def _terms(call: Call, body: ResponseRequest, picked: Picked, before: Kept
 
 def _with_terms(said: Conversation, terms: Terms) -> Conversation:
     words = [part for part in (terms.instructions, said.instructions) if part]
-    tools = as_client_tools(terms.tools)
+    tools = read_offers(terms.tools)
     return replace(said, instructions="\n\n".join(words), tools=() if terms.tool_choice == "none" else tools)
 
 
@@ -264,18 +260,13 @@ async def _bring(
             raise bad_request(f"No call {result.call[:80]} was made there.", param="input")
     if not results:
         return None
-    key = call.name_header(IDEMPOTENCY)
-    named = None
-    if terms.store or key is not None:
-        named = Named(
-            prefix=PREFIX,
-            owner=call.principal.name,
-            key=key,
-            fingerprint=await fingerprint(call),
-            conversation=terms.conversation,
-            facts=msgspec.json.encode(terms).decode(),
-        )
-    bringing = Bringing(results=results, now=call.door.clock.now(), request=named)
+    wish = Wish(
+        prefix=PREFIX,
+        named=terms.store,
+        conversation=terms.conversation,
+        facts=msgspec.json.encode(terms).decode(),
+    )
+    bringing = Bringing(results=results, now=call.door.clock.now(), request=await named(call, wish))
     try:
         return await unbroken(call.door.gateway.go_on(agent, bringing.unit))
     except Unfinished:
@@ -320,7 +311,7 @@ async def _stream(call: Call, kept: Kept, after: int | None) -> web.StreamRespon
     events = ResponseEvents(kept.fold(), after=after)
     stream = await call.door.streams.send(
         call.request,
-        _seen(call, kept) if after is None else _seen_again(call, kept, events),
+        call.watch(kept.agent, kept.turn.id) if after is None else _seen_again(call, kept, events),
         events.see,
         headers=turn_headers(call, kept.turn),
         first=events.start(),
@@ -329,15 +320,11 @@ async def _stream(call: Call, kept: Kept, after: int | None) -> web.StreamRespon
     return stream.response
 
 
-def _seen(call: Call, kept: Kept) -> AsyncGenerator[Seen]:
-    return cast(AsyncGenerator[Seen], call.door.gateway.watch(kept.agent, kept.turn.id))
-
-
 async def _seen_again(call: Call, kept: Kept, events: ResponseEvents) -> AsyncGenerator[Seen]:
     """For a client that comes back: what may have been lost is looked up once something is seen, for right
     after a crash the turn has yet to be started again."""
     known = False
-    async with contextlib.aclosing(_seen(call, kept)) as feed:
+    async with contextlib.aclosing(call.watch(kept.agent, kept.turn.id)) as feed:
         async for seen in feed:
             if not known:
                 events.since, known = await restarted_after(call, kept), True
@@ -369,11 +356,7 @@ async def _ended(call: Call, kept: Kept) -> None:
 
 
 def _headed(call: Call, kept: Kept, response: ResponseObject) -> web.Response:
-    return web.Response(
-        body=msgspec.json.encode(response),
-        content_type="application/json",
-        headers=turn_headers(call, kept.turn),
-    )
+    return as_json(response, headers=turn_headers(call, kept.turn))
 
 
 # --- coming back -----------------------------------------------------------------------------------

@@ -3,16 +3,16 @@ it can watch it from any record on, as often as they like, and what it is now is
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated, cast
+from typing import Annotated
 
 import msgspec
 from aiohttp import web
 
 from hermes.control.runs import RunStatus, RunView, answering_turn, read_run, recent_runs
 from hermes.control.submission import Unknown, id_for, turn_named
-from hermes.domain.event import Entry, QuestionKind, Seen, usage_of
+from hermes.domain.event import Entry, QuestionKind, usage_of
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.ports import Tx
 from hermes.domain.turn import Turn
@@ -180,7 +180,7 @@ async def start(call: Call, body: RunRequest) -> RunStarted:
 async def list_runs(call: Call, query: ListQuery) -> RunList:
     gateway, name = call.door.gateway, call.principal.name
     found: list[tuple[AgentId, Turn]] = []
-    for agent in filter(call.principal.sees, call.door.agents):
+    for agent in call.agents:
         recent = await gateway.read(agent, lambda tx: recent_runs(tx, name, RUN_PREFIX, query.limit))
         found += [(agent, turn) for _, turn in recent]
     found.sort(key=lambda one: one[1].created_at, reverse=True)
@@ -209,7 +209,7 @@ async def watch(call: Call, query: EventsQuery) -> web.StreamResponse:
     events = RunEvents(id_for(RUN_PREFIX, turn.id), now=lambda: clock.now().timestamp(), after=after)
     stream = await call.door.streams.send(
         call.request,
-        cast(AsyncGenerator[Seen], call.door.gateway.watch(agent, turn.id)),
+        call.watch(agent, turn.id),
         events.see,
         headers=turn_headers(call, turn),
         first=RETRY,
@@ -256,9 +256,9 @@ async def stop(call: Call) -> RunStopped:
 def _meant(agent: AgentId, view: RunView, kinds: tuple[QuestionKind, ...], wanted: str | None) -> list[Found]:
     """The questions that an answer is for: the named one, else those that are open, the oldest first."""
     found = [
-        Found(agent=agent, question=question, turn=view.turn, entries=view.entries)
-        for question in view.questions
-        if question.id == wanted or (wanted is None and question.open and question.kind in kinds)
+        one
+        for one in _questions(agent, view)
+        if one.question.id == wanted or (wanted is None and one.question.open and one.question.kind in kinds)
     ]
     if wanted is not None and found and found[0].question.kind not in kinds:
         how = "clarify" if found[0].question.kind is QuestionKind.CLARIFY else "approval"
@@ -350,18 +350,17 @@ async def _shown(call: Call, agent: AgentId, turn: Turn) -> Run:
         session_id=view.turn.session,
         model=str(facts.get("model") or own_name),
         last_event=last_event(view.entries),
-        questions=[found.pending for found in _open(agent, view)],
+        questions=[one.pending for one in _questions(agent, view) if one.question.open],
         output=answer_text(view.entries, footer=False) if over else msgspec.UNSET,
         usage=TokensSpent.by(view.entries),
         error=msgspec.UNSET if view.error is None else view.error,
     )
 
 
-def _open(agent: AgentId, view: RunView) -> list[Found]:
+def _questions(agent: AgentId, view: RunView) -> list[Found]:
     return [
         Found(agent=agent, question=question, turn=view.turn, entries=view.entries)
         for question in view.questions
-        if question.open
     ]
 
 

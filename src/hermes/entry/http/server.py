@@ -23,7 +23,7 @@ from hermes.control.continuing import StillOpen
 from hermes.control.submission import Conflict, Taken, Unfinished, Unknown
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.ids import AgentId
-from hermes.entry.http.door import LOCAL_ROUTES, ROUTES, Call, Door, Route, decode_query, wrong
+from hermes.entry.http.door import LOCAL_ROUTES, ROUTES, Call, Door, Route, as_json, decode_query, wrong
 from hermes.entry.http.errors import ApiError, bad_request, not_found
 from hermes.entry.http.headers import PAGES_MAY_READ, PAGES_MAY_SEND
 from hermes.entry.http.keys import Keyring, Principal, Scope
@@ -32,6 +32,7 @@ from hermes.entry.http.resources import load_resources
 from hermes.entry.http.traffic import UNMATCHED, Traffic
 
 log = logging.getLogger("hermes.http")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OWNER = Principal(name="owner")
 NOBODY = Principal(name="nobody", scopes=frozenset(), agents=frozenset())
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -47,7 +48,6 @@ SECURITY_HEADERS = {
     "Strict-Transport-Security": "max-age=31536000",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
-_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,15 +110,13 @@ class HttpServer:
         """Listen on the port of the options; the port that it is."""
         options = self._door.options
         runner = await self._runner(Front(door=self._door, keys=keys))
-        site = web.TCPSite(runner, options.host, options.port, backlog=1024)
         try:
-            await site.start()
+            port = await _listen(runner, options.host, options.port)
         except OSError as error:
             raise UserError(
                 f"The API server cannot listen on {options.host}:{options.port} ({error.strerror or error}).",
                 hint="Choose another API_SERVER_PORT, or stop what uses it.",
             ) from error
-        port: int = runner.addresses[0][1]
         log.info("http.open host=%s port=%d", options.host, port)
         return port
 
@@ -129,13 +127,12 @@ class HttpServer:
         routes = [route for route in ROUTES if route.signed or route.path == "/health"]
         runner = await self._runner(front, routes)
         try:
-            await web.TCPSite(runner, host, port).start()
+            taken = await _listen(runner, host, port)
         except OSError as error:
             raise UserError(
                 f"Webhooks cannot be taken on {host}:{port} ({error.strerror or error}).",
                 hint="Choose another WEBHOOK_PORT, or stop what uses it.",
             ) from error
-        taken: int = runner.addresses[0][1]
         log.info("http.open_webhooks host=%s port=%d", host, taken)
         return taken
 
@@ -178,9 +175,7 @@ class HttpServer:
         self._runners.append(runner)
         return runner
 
-    def _answering(
-        self, front: Front, route: Route
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def _answering(self, front: Front, route: Route) -> Handler:
         hints, limit = route.hints, self._door.options.max_body
         takes, asks = hints.get("body"), hints.get("query")
         decoder = None if takes is None else msgspec.json.Decoder(takes)
@@ -200,7 +195,7 @@ class HttpServer:
             result = await route.answer(call, **given)
             if isinstance(result, web.StreamResponse):
                 return result
-            return web.Response(body=_encode(result), status=route.status, content_type="application/json")
+            return as_json(result, status=route.status)
 
         return answer
 
@@ -213,6 +208,13 @@ class HttpServer:
         if agent not in self._door.agents or not (principal is NOBODY or principal.sees(agent)):
             raise not_found("profile", name, "unknown_profile")
         return replace(self._door, default=agent)
+
+
+async def _listen(runner: web.AppRunner, host: str, port: int) -> int:
+    """The port that it is."""
+    await web.TCPSite(runner, host, port, backlog=1024).start()
+    taken: int = runner.addresses[0][1]
+    return taken
 
 
 def _by_path(routes: Sequence[Route]) -> dict[str, list[Route]]:
@@ -246,9 +248,6 @@ async def _read_body(request: web.Request, decoder: msgspec.json.Decoder[Any], l
 
 def _too_large(limit: int) -> ApiError:
     return ApiError(413, "body_too_large", f"The body is larger than {limit:,} bytes.")
-
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def _speaking(traffic: Traffic) -> Any:
@@ -316,7 +315,7 @@ def cors(front: Front, request: web.Request) -> dict[str, str]:
     }
 
 
-def _preflight(front: Front, methods: Sequence[str]) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _preflight(front: Front, methods: Sequence[str]) -> Handler:
     async def preflight(request: web.Request) -> web.Response:
         front.admit(request, None)
         return web.Response(

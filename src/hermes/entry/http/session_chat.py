@@ -3,15 +3,14 @@ stream. What was begun goes on when the client leaves: it is a run, and can be c
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import contextlib
 from dataclasses import dataclass
-from typing import cast
 
 import msgspec
 from aiohttp import web
 
 from hermes.control.submission import id_for
-from hermes.domain.event import Asked, Entry, Failed, Seen, Stopped
+from hermes.domain.event import Asked, Entry, Failed, Stopped
 from hermes.domain.ids import AgentId
 from hermes.domain.session import Session
 from hermes.domain.turn import Turn
@@ -83,17 +82,14 @@ async def chat(call: Call, body: SessionChatRequest) -> SessionChat:
     asked = await _say(call, body)
     entries: list[Entry] = []
     pending: list[PendingQuestion] = []
-    feed = call.door.gateway.watch(asked.agent, asked.turn.id, live=False)
-    watching = cast(AsyncGenerator[Seen], feed)
-    async for seen in watching:
-        if not isinstance(seen, Entry):
-            continue
-        entries.append(seen)
-        if isinstance(seen.record, Asked):
-            found = await open_questions(call, asked.agent, asked.turn)
-            pending = [one.pending for one in found]
+    async with contextlib.aclosing(call.watch(asked.agent, asked.turn.id, live=False)) as feed:
+        async for seen in feed:
+            if not isinstance(seen, Entry):
+                continue
+            entries.append(seen)
+            if isinstance(seen.record, Asked):
+                pending = [one.pending for one in await open_questions(call, asked.agent, asked.turn)]
             if pending:
-                await watching.aclose()
                 break
     return _answer(asked, entries, pending)
 
@@ -113,7 +109,7 @@ async def chat_stream(call: Call, body: SessionChatRequest) -> web.StreamRespons
     )
     stream = await call.door.streams.send(
         call.request,
-        cast(AsyncGenerator[Seen], call.door.gateway.watch(asked.agent, asked.turn.id)),
+        call.watch(asked.agent, asked.turn.id),
         events.see,
         headers=turn_headers(call, asked.turn),
         first=events.start(asked.words),

@@ -136,7 +136,7 @@ async def list_sessions(call: Call, query: SessionsQuery) -> SessionList:
     among = Among(owner=call.owner, platform=query.source, children=query.include_children)
     most = query.offset + query.limit + 1
     found: list[FoundSession] = []
-    for agent in filter(call.principal.sees, call.door.agents):
+    for agent in call.agents:
         if query.q.strip():
             found += await call.door.gateway.write(
                 agent, lambda tx: search_sessions(tx, query.q, most, among)
@@ -234,7 +234,7 @@ async def messages(call: Call) -> MessageList:
 async def find_session(call: Call) -> tuple[AgentId, Session]:
     """The session of the path, if this client may see it, and its agent."""
     wanted = call.part("session_id")
-    for agent in filter(call.principal.sees, call.door.agents):
+    for agent in call.agents:
         try:
             return agent, await call.door.gateway.read(agent, partial(_seen, SessionId(wanted), call.owner))
         except Unknown:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import cast
 
 from hermes.domain.event import Asked, Entry, QuestionKind, Seen
 from hermes.domain.ids import AgentId
@@ -31,8 +30,7 @@ class Watching:
 
     async def seen(self) -> AsyncGenerator[Seen]:
         turn = self.going.turn
-        feed = cast(AsyncGenerator[Seen], self.call.door.gateway.watch(self.agent, turn.id, live=self.live))
-        async with contextlib.aclosing(feed):
+        async with contextlib.aclosing(self.call.watch(self.agent, turn.id, live=self.live)) as feed:
             async for seen in feed:
                 yield seen
                 if isinstance(seen, Entry) and await self._waits(seen):

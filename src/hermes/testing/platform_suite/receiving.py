@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hermes.domain.address import Kind
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.message import Body, Button, Inbound, MediaKind, What
-from hermes.domain.ports import Fetches
+from hermes.domain.ports import Fetches, History
 from hermes.testing.platform_suite.testbed import Does, Inboxes, MakeTestbed, Testbed, hosted, running, until
 
+_BUTTONS = (Button(label="Yes", value="q:yes"),)
 _FILES = {Does.IMAGE: MediaKind.IMAGE, Does.VOICE: MediaKind.VOICE, Does.FILE: MediaKind.FILE}
 
 
@@ -86,6 +88,32 @@ async def check_receives_mentions_commands_buttons(make: MakeTestbed) -> None:
             assert (item.what, item.button) == (What.BUTTON, "q_1:yes")
             assert item.source.user, "who pressed it?"
             assert item.source.address == bed.chat
+
+
+async def check_keeps_to_its_account(make: MakeTestbed) -> None:
+    """One of several accounts: whatever comes says which, and what is sent there stays there."""
+    async with make() as bed:
+        bed.account = "work"
+        inboxes, platform = Inboxes(), bed.connect()
+        chat = replace(bed.chat, account="work")
+        async with running(platform, inboxes.accept, None):
+            await asyncio.sleep(0.05)
+            ours = await platform.send(chat, Body(text="ours", buttons=_BUTTONS), key="k", reply_to=None)
+            assert ours.to.account == "work", "a receipt of another account"
+            for does in sorted(bed.receives):
+                before, on = len(inboxes.items), ours.ref if does in (Does.REPLY, Does.BUTTON) else ""
+                if does is Does.EDIT:
+                    await bed.do(Does.TEXT, "frist")
+                    await until(lambda: len(inboxes.items) > before, "a text never came")  # noqa: B023
+                    before, on = len(inboxes.items), inboxes.items[-1].ref or ""
+                await bed.do(does, "/help me" if does is Does.COMMAND else _BUTTONS[0].value, on=on)
+                await until(lambda: len(inboxes.items) > before, f"“{does}” never came")  # noqa: B023
+            if isinstance(platform, History):
+                found = await platform.find_sent(chat, "k")
+                assert found is None or found.to.account == "work", "found on another account"
+        wrong = [item for item in inboxes.items if item.source.address.account != "work"]
+        assert not wrong, f"{wrong[0].what} came from the account {wrong[0].source.address.account}"
+        assert bed.shown(bed.chat), "it was not sent"
 
 
 async def check_stores_before_it_acknowledges(make: MakeTestbed) -> None:

@@ -11,7 +11,18 @@ from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, Grade
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, MediaKind, Receipt
-from hermes.domain.ports import Deletes, Edits, Fetches, History, Menu, Platform, Reactions, Threads, Typing
+from hermes.domain.ports import (
+    Deletes,
+    Edits,
+    Fetches,
+    History,
+    Menu,
+    Platform,
+    Previews,
+    Reactions,
+    Threads,
+    Typing,
+)
 from hermes.stream.markdown import parse
 from hermes.stream.print import print_markdown
 from hermes.stream.split import split
@@ -58,6 +69,7 @@ async def check_declared_abilities_are_there(make: MakeTestbed) -> None:
         able = platform.capabilities
         assert able == bed.manifest.capabilities, "the manifest says otherwise"
         _same("edits", able.edits, isinstance(platform, Edits))
+        _same("previews", able.preview_seconds > 0, isinstance(platform, Previews))
         _same("deletes", able.deletes, isinstance(platform, Deletes))
         _same("history", able.history, isinstance(platform, History))
         _same("fetches", able.fetches, isinstance(platform, Fetches))
@@ -167,6 +179,35 @@ async def check_sends_files_of_each_kind(make: MakeTestbed) -> None:
                     raise AssertionError("a file that is gone must be refused")
 
 
+async def check_sends_files_together(make: MakeTestbed) -> None:
+    """Where a platform has captions, words go with a file; where it has albums, several files go in one call,
+    words and all."""
+    async with make() as bed:
+
+        async def open_file(file: Attachment) -> bytes:
+            return (file.mime or "").encode() + bed.content + file.ref.encode()
+
+        bed.open_file = open_file
+        platform = bed.connect()
+        able = platform.capabilities
+        async with running(platform, Inboxes().accept, None):
+            assert all(album.kinds <= able.media.keys() and album.most > 1 for album in able.albums)
+            together = [[*sorted(album.kinds), *sorted(album.kinds)][: album.most] for album in able.albums]
+            captioned = [[kind] for kind, limit in able.media.items() if limit.caption]
+            for place, kinds in enumerate(captioned + together):
+                files = tuple(_file(kind, able, f"{n:064x}", 100) for n, kind in enumerate(kinds))
+                before = len(bed.shown())
+                body = Body(text="look", attachments=files)
+                receipt = await platform.send(bed.chat, body, key=f"album {place}", reply_to=None)
+                shown = bed.shown()[before:]
+                assert receipt.ref in [one.ref for one in shown]
+                expected = [(file.kind, await open_file(file)) for file in files]
+                assert [file for one in shown for file in one.files] == expected
+                assert [one.text for one in shown if one.text] == ["look"]
+                if isinstance(platform, History):
+                    assert await platform.find_sent(bed.chat, f"album {place}") is not None
+
+
 async def check_shows_buttons(make: MakeTestbed) -> None:
     async with _up(make) as (bed, platform):
         if platform.capabilities.buttons is Grade.NONE:
@@ -186,7 +227,7 @@ async def check_shows_buttons(make: MakeTestbed) -> None:
 async def check_types_and_reacts(make: MakeTestbed) -> None:
     async with _up(make) as (bed, platform):
         if isinstance(platform, Typing):
-            await platform.typing(bed.chat)
+            await platform.typing(bed.typing_chat())
             assert bed.typed() == 1
         if isinstance(platform, Reactions):
             receipt = await _send(platform, bed.chat, "x", "k")

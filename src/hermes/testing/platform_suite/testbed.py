@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from hermes.domain.address import Address
+from hermes.domain.address import DEFAULT_ACCOUNT, Address
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import HermesError
 from hermes.domain.message import Inbound, MediaKind
@@ -94,6 +94,8 @@ class Testbed(ABC):
         effect all the same; None if it goes well."""
         self.open_file: OpenFile = no_files
         """Where adapters made by `connect` get the files they send."""
+        self.account = DEFAULT_ACCOUNT
+        """What the operator calls the account that adapters are made for."""
         self.said: dict[str, str] = {}
         """What the operator says beside `variables`, or otherwise."""
 
@@ -125,6 +127,7 @@ class Testbed(ABC):
             settings=PlatformSettings(),
             find=lambda name: Secret(said[name]) if name in said else None,
             open_file=self.open_file,
+            account=self.account,
         )
 
     # --- people ---
@@ -157,6 +160,10 @@ class Testbed(ABC):
     @abstractmethod
     def shown(self, chat: Address | None = None) -> list[Shown]:
         """Messages of ours that people see, in the order they first appeared."""
+
+    def typing_chat(self) -> Address:
+        """Where we are seen typing; not every service shows that everywhere."""
+        return self.chat
 
     def typed(self) -> int:
         """How often we were seen typing."""

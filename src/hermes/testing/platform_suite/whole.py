@@ -38,7 +38,7 @@ async def check_a_message_is_answered(make: MakeTestbed) -> None:
         if bed.manifest.capabilities.edits:
             await until(lambda: bool(bed.shown(bed.chat)), "no draft is seen")
             assert not _answers(bed, bed.chat), "the draft is not the answer yet"
-        if bed.manifest.capabilities.typing:
+        if bed.manifest.capabilities.typing and bed.typing_chat() == bed.chat:
             await until(lambda: bed.typed() > 0, "nobody sees that it works on it")
         hold.set()
         await until(lambda: _answers(bed, bed.chat) == ["7-1"], lambda: f"people see {bed.shown(bed.chat)}")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 
 import regex
 
@@ -22,7 +22,6 @@ PATTERN_SECONDS = 0.05
 _MOST_TEXT = 100_000
 _MOST_DEPTH = 16
 _MOST_PARTS = 200
-_TESTS = ("exists", "missing", "equals", "not_equals", "contains", "in", "in_file", "regex")
 ABSENT = object()
 """What a path leads to that leads nowhere; `null` is something."""
 
@@ -60,29 +59,61 @@ class Facts:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class All:
-    parts: tuple[Filter, ...]
+Filter = Callable[[Facts, ReadLines], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Some:
-    parts: tuple[Filter, ...]
+class _Undecided(Exception):
+    """Neither yes nor no may be said, so that a `not` around it does not let the event through either."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Not:
-    part: Filter
+# --- the tests ---
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
-    field: str
-    test: str
-    value: Any
+def same(found: Any, wanted: Any) -> bool:
+    """Equal values; a text equals whatever is spelled so, for headers and quoted settings are texts."""
+    if isinstance(found, str) != isinstance(wanted, str):
+        return spell(found) == spell(wanted)
+    if isinstance(found, bool) != isinstance(wanted, bool):
+        return False
+    return bool(found == wanted)
 
 
-Filter = All | Some | Not | Leaf
+def spell(value: Any) -> str:
+    """A value as text: a text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _contains(found: Any, wanted: Any) -> bool:
+    if isinstance(found, str | dict):
+        return spell(wanted) in found
+    return isinstance(found, list) and any(same(one, wanted) for one in found)
+
+
+def _in_file(found: Any, name: str, read_lines: ReadLines) -> bool:
+    try:
+        return spell(found) in read_lines(name)
+    except (OSError, ValueError) as error:
+        raise _Undecided(f"in_file cannot be read: {type(error).__name__}") from error
+
+
+def _fits(found: Any, pattern: Any) -> bool:
+    try:
+        match = pattern.search(spell(found)[:_MOST_TEXT], timeout=PATTERN_SECONDS, concurrent=True)
+    except TimeoutError as error:
+        raise _Undecided("the pattern takes too long") from error
+    return match is not None
+
+
+_TESTS: Mapping[str, Callable[[Any, Any, ReadLines], bool]] = {
+    "exists": lambda found, wanted, _: (found is not ABSENT) == wanted,
+    "missing": lambda found, wanted, _: (found is ABSENT) == wanted,
+    "equals": lambda found, wanted, _: found is not ABSENT and same(found, wanted),
+    "not_equals": lambda found, wanted, _: found is ABSENT or not same(found, wanted),
+    "contains": lambda found, wanted, _: found is not ABSENT and _contains(found, wanted),
+    "in": lambda found, wanted, _: found is not ABSENT and any(same(found, one) for one in wanted),
+    "in_file": lambda found, name, read: found is not ABSENT and _in_file(found, name, read),
+    "regex": lambda found, pattern, _: found is not ABSENT and _fits(found, pattern),
+}
 
 
 # --- reading ---
@@ -104,7 +135,7 @@ class _Reading:
         if depth > _MOST_DEPTH or self._count > _MOST_PARTS:
             raise BadFilter(f"{path}: at most {_MOST_PARTS} filters, {_MOST_DEPTH} deep.")
         if isinstance(tree, list):
-            return All(parts=self.several(tree, path, depth))
+            return _every(self.several(tree, path, depth))
         if not isinstance(tree, dict) or not tree:
             raise BadFilter(f"{path} must be a list, or a mapping with all, any, not or field.")
         if "field" in tree:
@@ -114,14 +145,17 @@ class _Reading:
             raise BadFilter(f"{path} must hold one of all, any, not, or a field with a test, not {told}.")
         below = f"{path}.{word}"
         if word == "not":
-            return Not(part=self.any(tree[word], below, depth + 1))
+            part = self.any(tree[word], below, depth + 1)
+            return lambda facts, read_lines: not part(facts, read_lines)
         parts = self.several(tree[word], below, depth)
-        return All(parts=parts) if word == "all" else Some(parts=parts)
+        if word == "all":
+            return _every(parts)
+        return lambda facts, read_lines: any(part(facts, read_lines) for part in parts)
 
-    def several(self, tree: Any, path: str, depth: int) -> tuple[Filter, ...]:
+    def several(self, tree: Any, path: str, depth: int) -> list[Filter]:
         if not isinstance(tree, list) or not tree:
             raise BadFilter(f"{path} must be a list of at least one filter.")
-        return tuple(self.any(one, f"{path}[{place}]", depth + 1) for place, one in enumerate(tree))
+        return [self.any(one, f"{path}[{place}]", depth + 1) for place, one in enumerate(tree)]
 
     def leaf(self, tree: Mapping[str, Any], path: str) -> Filter:
         field = tree["field"]
@@ -132,10 +166,18 @@ class _Reading:
         if strange or not tests:
             wrong = f"“{strange[0]}” is not a test" if strange else "it has no test"
             raise BadFilter(f"{path}: {wrong}; there are {', '.join(_TESTS)}.")
-        leaves = tuple(
-            Leaf(field=field, test=test, value=self.value(test, tree[test], path)) for test in tests
-        )
-        return leaves[0] if len(leaves) == 1 else All(parts=leaves)
+        return _every([self.test(name, field, tree[name], path) for name in tests])
+
+    def test(self, name: str, field: str, value: Any, path: str) -> Filter:
+        test, wanted = _TESTS[name], self.value(name, value, path)
+
+        def holds(facts: Facts, read_lines: ReadLines) -> bool:
+            try:
+                return test(facts.find(field), wanted, read_lines)
+            except _Undecided as why:
+                raise _Undecided(f"{field}: {why}") from why
+
+        return holds
 
     def value(self, test: str, value: Any, path: str) -> Any:
         value = value.reveal() if isinstance(value, Secret) else value
@@ -154,11 +196,8 @@ class _Reading:
         return value
 
 
-# --- asking ---
-
-
-class _Undecided(Exception):
-    """Neither yes nor no may be said, so that a `not` around it does not let the event through either."""
+def _every(parts: Sequence[Filter]) -> Filter:
+    return lambda facts, read_lines: all(part(facts, read_lines) for part in parts)
 
 
 def passes(wanted: Filter | None, facts: Facts, read_lines: ReadLines) -> bool:
@@ -166,78 +205,7 @@ def passes(wanted: Filter | None, facts: Facts, read_lines: ReadLines) -> bool:
     if wanted is None:
         return True
     try:
-        return _holds(wanted, facts, read_lines)
+        return wanted(facts, read_lines)
     except _Undecided as why:
         log.warning("webhook.filter_undecided: the event is left out (%s)", why)
         return False
-
-
-def _holds(wanted: Filter, facts: Facts, read_lines: ReadLines) -> bool:
-    match wanted:
-        case All(parts=parts):
-            return all(_holds(part, facts, read_lines) for part in parts)
-        case Some(parts=parts):
-            return any(_holds(part, facts, read_lines) for part in parts)
-        case Not(part=part):
-            return not _holds(part, facts, read_lines)
-        case Leaf():
-            return _test(wanted, facts.find(wanted.field), read_lines)
-        case _:
-            assert_never(wanted)
-
-
-def _test(leaf: Leaf, found: Any, read_lines: ReadLines) -> bool:
-    if leaf.test in ("exists", "missing"):
-        return (found is not ABSENT) == (leaf.value is (leaf.test == "exists"))
-    if leaf.test == "not_equals":
-        return found is ABSENT or not same(found, leaf.value)
-    if found is ABSENT:
-        return False
-    match leaf.test:
-        case "equals":
-            return same(found, leaf.value)
-        case "contains":
-            return _contains(found, leaf.value)
-        case "in":
-            return any(same(found, one) for one in leaf.value)
-        case "in_file":
-            return spell(found) in _lines(leaf.value, read_lines)
-        case _:
-            return _search(leaf, spell(found))
-
-
-def same(found: Any, wanted: Any) -> bool:
-    """Equal values; a text equals whatever is spelled so, for headers and quoted settings are texts."""
-    if isinstance(found, str) != isinstance(wanted, str):
-        return spell(found) == spell(wanted)
-    if isinstance(found, bool) != isinstance(wanted, bool):
-        return False
-    return bool(found == wanted)
-
-
-def spell(value: Any) -> str:
-    """A value as text: a text as it is, everything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _contains(found: Any, wanted: Any) -> bool:
-    if isinstance(found, str):
-        return spell(wanted) in found
-    if isinstance(found, dict):
-        return spell(wanted) in found
-    return isinstance(found, list) and any(same(one, wanted) for one in found)
-
-
-def _lines(name: str, read_lines: ReadLines) -> frozenset[str]:
-    try:
-        return read_lines(name)
-    except (OSError, ValueError) as error:
-        raise _Undecided(f"in_file cannot be read: {type(error).__name__}") from error
-
-
-def _search(leaf: Leaf, text: str) -> bool:
-    try:
-        found = leaf.value.search(text[:_MOST_TEXT], timeout=PATTERN_SECONDS, concurrent=True)
-    except TimeoutError as error:
-        raise _Undecided(f"the pattern for {leaf.field} takes too long") from error
-    return found is not None

@@ -23,7 +23,7 @@ from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
 from hermes.domain.turn import Action, Cause, Guidance, ReplyPlace, TurnInput
-from hermes.entry.http.door import Call, signed_route
+from hermes.entry.http.door import Call, as_json, signed_route
 from hermes.entry.http.errors import ApiError
 from hermes.entry.http.webhooks.delivery import Delivery, event_name, identify
 from hermes.entry.http.webhooks.filters import Facts
@@ -79,8 +79,7 @@ class Event:
             self.facts.event,
             self.delivery.id,
         )
-        data = msgspec.json.encode(body)
-        return web.Response(status=status, body=data, content_type="application/json")
+        return as_json(body, status=status)
 
 
 @signed_route("POST", "/webhooks/{route}", "Hand an event to a webhook route.", status=202)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes.domain.address import Address
+from hermes.domain.address import Address, read_platform
 from hermes.domain.errors import UserError
 from hermes.domain.settings import Secret
 from hermes.domain.text import one_line
@@ -229,10 +229,11 @@ def _issue(extra: Mapping[str, str]) -> Address:
     return Address(platform="github", chat=repo, thread=number)
 
 
-def _address(platform: str, chat: str, thread: str | None) -> Address:
+def _address(named: str, chat: str, thread: str | None) -> Address:
     if not chat.isprintable() or len(chat) > 200 or (thread is not None and not thread.isprintable()):
         raise BadRoute("the chat that was filled in is not one.")
-    return Address(platform=platform, chat=chat, thread=thread)
+    platform, account = read_platform(named)
+    return Address(platform=platform, account=account, chat=chat, thread=thread)
 
 
 # --- those of the file ---

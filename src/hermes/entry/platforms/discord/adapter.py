@@ -25,12 +25,14 @@ from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt
 from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.ports import Accept, Sink
 from hermes.domain.text import one_line
+from hermes.entry.platforms.discord.check import application, findings
 from hermes.entry.platforms.discord.convert import (
     TALKED_IN,
     VOICE_FLAG,
     Me,
     channel_id,
     components,
+    files_of,
     id_at,
     is_snowflake,
     nonce,
@@ -42,17 +44,16 @@ from hermes.entry.platforms.discord.manifest import MANIFEST
 from hermes.entry.platforms.discord.mark import OLDEST, Mark
 from hermes.entry.platforms.discord.rest import API, TOKEN, Rest, Told
 from hermes.entry.platforms.discord.scenes import Scenes
+from hermes.entry.platforms.discord.threads import Threads
 
 log = logging.getLogger("hermes.discord")
 _TOKEN_SHAPE = re.compile(r"[A-Za-z0-9_-]{10,60}\.[A-Za-z0-9_-]{4,16}\.[A-Za-z0-9_-]{20,80}", re.ASCII)
 _COMMAND_SHAPE = re.compile(r"[-_a-z0-9]{1,32}", re.ASCII)
 _HEARD = frozenset({"MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE", "MESSAGE_REACTION_ADD"})
+_NO = ("false", "no", "off", "0")
 _PAGE = 100
 _ASKED_PEOPLE = 25
 _WAVEFORM = base64.b64encode(bytes(64)).decode()
-_CONTENT_FLAGS = 1 << 18 | 1 << 19
-_PERMISSIONS = 1 << 6 | 1 << 10 | 1 << 11 | 1 << 14 | 1 << 15 | 1 << 16 | 1 << 35 | 1 << 38
-"""Reactions, view, send, links, files, history, threads and writing in them."""
 # People may be named, roles and everybody not: the model decides what it writes, not whom it wakes.
 _MENTIONS = {"parse": ["users"], "replied_user": True}
 
@@ -74,7 +75,18 @@ class DiscordAdapter:
         self._stored = ""
         self._pending: set[str] = set()
         self._identified = False
-        self._scenes = Scenes(self._rest, asks_roles=bool(outfit.settings.allowed_roles))
+        self._scenes = Scenes(
+            self._rest,
+            asks_roles=bool(outfit.settings.allowed_roles),
+            # Where only some threads are listed, a new one would not be among them.
+            threads=outfit.said("DISCORD_AUTO_THREAD", "true").lower() not in _NO
+            and not outfit.settings.allowed_topics,
+            flat=(
+                *re.findall(r"[^\s,]+", outfit.said("DISCORD_NO_THREAD_CHANNELS")),
+                *outfit.settings.free_response_channels,
+            ),
+        )
+        self._threads = Threads(self._rest, self._scenes)
         self._small: set[asyncio.Task[None]] = set()
 
     @property
@@ -267,6 +279,7 @@ class DiscordAdapter:
                 page = await self._rest.read(f"/channels/{channel}/messages", after=str(after), limit=_PAGE)
             except Refused as error:
                 log.info("discord.no_history channel=%s why=%s", channel, error)
+                self._mark.threads.pop(channel, None)
                 return
             news = [one for one in page or () if isinstance(one, dict) and is_snowflake(one.get("id"))]
             news.sort(key=lambda one: int(one["id"]))
@@ -298,7 +311,6 @@ class DiscordAdapter:
     # --- what goes out ---
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
-        path = f"/channels/{channel_id(to)}/messages"
         asked: dict[str, Any] = {
             "nonce": nonce(to, key),
             "enforce_nonce": True,
@@ -306,18 +318,33 @@ class DiscordAdapter:
         }
         if body.text:
             asked["content"] = body.text
-        if rows := components(body.buttons):
-            asked["components"] = rows
-        if is_snowflake(reply_to):
-            asked["message_reference"] = {"message_id": reply_to, "fail_if_not_exists": False}
-        told = await self._post(path, asked, body)
-        if told.blames("message_reference"):
-            del asked["message_reference"]
-            told = await self._post(path, asked, body)
+
+        async def post(channel: str) -> Told:
+            return await self._write(channel, to, body, asked, reply_to)
+
+        told, channel = await self._threads.inside(to, post)
         message = told.result
         if not isinstance(message, dict) or not is_snowflake(message.get("id")):
             raise Unreachable("Discord does not say which message it sent", maybe_done=True)
-        return Receipt(to=to, ref=message["id"])
+        ref = message["id"] if channel == channel_id(to) else f"{channel}/{message['id']}"
+        return Receipt(to=to, ref=ref)
+
+    async def _write(
+        self, channel: str, to: Address, body: Body, asked: Mapping[str, Any], reply_to: str | None
+    ) -> Told:
+        """A message into a channel; what belongs to a thread that could not be begun is a reply there."""
+        said, astray = dict(asked), channel != channel_id(to)
+        if rows := components(body.buttons, to.thread if astray else None):
+            said["components"] = rows
+        answered = to.thread if astray else reply_to
+        if is_snowflake(answered):
+            said["message_reference"] = {"message_id": answered, "fail_if_not_exists": False}
+        path = f"/channels/{channel}/messages"
+        told = await self._post(path, said, body)
+        if told.blames("message_reference"):
+            del said["message_reference"]
+            told = await self._post(path, said, body)
+        return told
 
     async def _post(self, path: str, asked: dict[str, Any], body: Body) -> Told:
         if not body.attachments:
@@ -325,7 +352,7 @@ class DiscordAdapter:
         files = [await self._file(one) for one in body.attachments]
         told: dict[str, Any] = {
             **asked,
-            "attachments": [{"id": n, "filename": f[0]} for n, f in enumerate(files)],
+            "attachments": [{"id": str(n), "filename": f[0]} for n, f in enumerate(files)],
         }
         voice = len(files) == 1 and body.attachments[0].kind is MediaKind.VOICE
         if voice and not body.text and not body.buttons:
@@ -350,16 +377,28 @@ class DiscordAdapter:
         return file.name or f"file.{mime.rpartition('/')[2]}", data, mime
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
-        asked = {"content": body.text, "components": components(body.buttons), "allowed_mentions": _MENTIONS}
+        rows = components(body.buttons, receipt.to.thread if "/" in receipt.ref else None)
+        asked = {"content": body.text, "components": rows, "allowed_mentions": _MENTIONS}
         await self._rest.call("PATCH", _message(receipt), asked)
 
     async def delete(self, receipt: Receipt) -> None:
         await self._rest.call("DELETE", _message(receipt))
 
     async def typing(self, to: Address) -> None:
-        await self._rest.call("POST", f"/channels/{channel_id(to)}/typing")
+        async def show(channel: str) -> Told:
+            return await self._rest.ask("POST", f"/channels/{channel}/typing")
+
+        told, _ = await self._threads.inside(to, show)
+        if told.status >= 300:
+            raise told.error
 
     async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
+        to, root = receipt.to, receipt.to.thread
+        if root is not None and receipt.ref == root:
+            # What a thread was begun from is in its channel; what begins a post in a forum is in the post.
+            place = await self._scenes.place(to.chat)
+            inside = place is not None and place.forum
+            receipt = receipt if inside else replace(receipt, to=replace(to, thread=None))
         path = _message(receipt)
         if emoji:
             await self._rest.call("PUT", f"{path}/reactions/{quote(emoji, safe='')}/@me")
@@ -368,17 +407,7 @@ class DiscordAdapter:
                 await self._rest.call("DELETE", f"{path}/reactions/{quote(instead, safe='')}/@me")
 
     async def open_thread(self, parent: Address, name: str) -> Address:
-        channel, title = channel_id(replace(parent, thread=None)), one_line(name, 100) or "…"
-        place = await self._scenes.place(channel)
-        if place is not None and place.direct:
-            raise Refused("a private chat has no threads")
-        asked: dict[str, Any] = {"name": title, "auto_archive_duration": 1440}
-        asked |= {"message": {"content": title}} if place is not None and place.forum else {"type": 11}
-        told = await self._rest.call("POST", f"/channels/{channel}/threads", asked)
-        if not isinstance(told, dict) or not is_snowflake(told.get("id")):
-            raise Unreachable("Discord does not say which thread it opened", maybe_done=True)
-        self._scenes.see([told])
-        return replace(parent, thread=told["id"])
+        return await self._threads.open(parent, name)
 
     async def fetch(self, ref: str, sink: Sink) -> None:
         parts = ref.split("/")
@@ -386,9 +415,8 @@ class DiscordAdapter:
             raise Refused("that is no file of Discord's")
         channel, number, wanted = parts
         message = await self._rest.call("GET", f"/channels/{channel}/messages/{number}")
-        files = message.get("attachments") if isinstance(message, dict) else None
-        for file in files or ():
-            if isinstance(file, dict) and file.get("id") == wanted:
+        for file in files_of(message):
+            if file.get("id") == wanted:
                 await self._rest.fetch(file.get("url"), sink)
                 return
         raise Refused("the file is not there any more")
@@ -407,40 +435,16 @@ class DiscordAdapter:
             for entry in entries
             if _COMMAND_SHAPE.fullmatch(entry.name) and entry.summary
         ]
-        app = await self._application()
+        app = await application(self._rest)
         await self._rest.call("PUT", f"/applications/{app['id']}/commands", shown)
 
     # --- a look from outside ---
 
     async def check(self) -> Sequence[Finding]:
         try:
-            me = await self._rest.call("GET", "/users/@me")
-            app = await self._application()
+            return await findings(self._rest)
         finally:
             await self._close()
-        name = one_line(str(me.get("username")), 40) if isinstance(me, dict) else "nobody"
-        found = [Finding(good=True, text=f"Discord knows the bot as {name}.")]
-        if not int(app.get("flags") or 0) & _CONTENT_FLAGS:
-            found.append(
-                Finding(
-                    good=False,
-                    text="It may not read messages: “Message Content Intent” is off.",
-                    hint="Turn it on at discord.com/developers/applications → your application → Bot.",
-                )
-            )
-        count = app.get("approximate_guild_count")
-        if isinstance(count, int):
-            invite = f"discord.com/oauth2/authorize?client_id={app['id']}&permissions={_PERMISSIONS}"
-            text = f"It is on {count} server{'s' * (count != 1)}."
-            hint = f"Invite it: https://{invite}&scope=bot+applications.commands"
-            found.append(Finding(good=count > 0, text=text, hint="" if count else hint))
-        return found
-
-    async def _application(self) -> dict[str, Any]:
-        told = await self._rest.call("GET", "/applications/@me")
-        if not isinstance(told, dict) or not is_snowflake(told.get("id")):
-            raise Unreachable("Discord does not say which application the bot belongs to")
-        return told
 
     # --- little things ---
 
@@ -458,6 +462,8 @@ class DiscordAdapter:
 
 
 def _message(receipt: Receipt) -> str:
-    if not is_snowflake(receipt.ref):
+    """Where a message is: in the thread that was meant, or in the channel before it."""
+    channel, astray, number = receipt.ref.rpartition("/")
+    if not is_snowflake(number) or (astray and not is_snowflake(channel)):
         raise Refused("that is no message of Discord's")
-    return f"/channels/{channel_id(receipt.to)}/messages/{receipt.ref}"
+    return f"/channels/{channel or channel_id(receipt.to)}/messages/{number}"

@@ -7,7 +7,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +21,8 @@ NAME = "discord"
 EPOCH_MS = 1_420_070_400_000
 THREADS = frozenset({10, 11, 12})
 FORUMS = frozenset({15, 16})
+OPEN_THREADS = frozenset({0, 5})
+"""The kinds of channels where a thread can be begun from a message; its id is that message's."""
 TALKED_IN = frozenset({0, 2, 5, 13}) | THREADS
 """The kinds of channels of a server that hold messages."""
 VOICE_FLAG = 1 << 13
@@ -30,8 +32,12 @@ _COMMAND, _COMPONENT = 2, 3
 _CUSTOM_ID, _LABEL, _PER_ROW, _ROWS = 100, 80, 5, 5
 _LABELLED = "\x1f"
 """In the id of a button whose value is too long: what follows is a number, and its label is the rest."""
+_INSIDE = "\x1e"
+"""In the id of a button: what follows is the thread that it belongs to, though it is shown in the channel."""
+_TITLE, _BOXED = 80, 4000
 _SNOWFLAKE = re.compile(r"[0-9]{1,19}", re.ASCII)
 _PERSON = re.compile(r"<@!?([0-9]{1,19})>", re.ASCII)
+_CALLED = re.compile(r"\A\s*<@(!?|&)([0-9]{1,19})>[ ,:\n]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +56,20 @@ class Place:
     parent: str | None = None
     forum: bool = False
     direct: bool = False
+    opens: bool = False
+    """A thread can be begun from its messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """What a message does not tell itself: its channel, its server (messages of the history), the roles of
-    its author, and our own there."""
+    its author, our own there, and whether who mentions us there is answered in a thread."""
 
     place: Place | None = None
     guild: str | None = None
     roles: tuple[str, ...] = ()
     mine: frozenset[str] = frozenset()
+    threads: bool = False
 
 
 _NOWHERE = Scene()
@@ -118,6 +127,7 @@ def place_of(channel: Any) -> Place | None:
             parent=snowflake(channel["parent_id"]) if sort in THREADS else None,
             forum=sort in FORUMS,
             direct=sort in (1, 3),
+            opens=sort in OPEN_THREADS,
         )
     except (TypeError, KeyError, ValueError, AttributeError):
         return None
@@ -136,9 +146,13 @@ def _message(message: Mapping[str, Any], me: Me, scene: Scene, what: What) -> In
     if not (text or attachments):
         return None
     stamp = _text(message["edited_timestamp"]) if what is What.EDIT else ""
+    begun = None
+    if mentioned and scene.threads and message.get("type", 0) == 0 and not text.startswith("/"):
+        # The thread will have this message's id, so it need not be there yet: whoever answers begins it.
+        begun, scene = number, replace(scene, place=Place(name=thread_name(message)))
     return Inbound(
         delivery=DeliveryId(storable(f"{what.value}:{channel}:{number}" + (f":{stamp}" if stamp else ""))),
-        source=_source(message, author, me, scene),
+        source=_source(message, author, me, scene, begun),
         at=_time(stamp) if stamp else time_of(number),
         what=what,
         ref=number,
@@ -149,7 +163,10 @@ def _message(message: Mapping[str, Any], me: Me, scene: Scene, what: What) -> In
     )
 
 
-def _source(told: Mapping[str, Any], person: Mapping[str, Any], me: Me, scene: Scene) -> Source:
+def _source(
+    told: Mapping[str, Any], person: Mapping[str, Any], me: Me, scene: Scene, begun: str | None = None
+) -> Source:
+    """`begun` is a thread that belongs to the channel in which something happened."""
     channel = snowflake(told["channel_id"])
     member = _mapping(told.get("member"))
     guild = told.get("guild_id") or scene.guild
@@ -157,22 +174,19 @@ def _source(told: Mapping[str, Any], person: Mapping[str, Any], me: Me, scene: S
     names = (member.get("nick"), person.get("global_name"), person.get("username"))
     name = next((one for one in names if isinstance(one, str) and one), "")
     roles = tuple(one for one in member.get("roles", ()) if is_snowflake(one))
+    parent = channel if begun else place.parent
+    thread = begun or (channel if parent else None)
     kind = Kind.PRIVATE
     if guild is not None:
-        kind = Kind.THREAD if place.parent else Kind.GROUP
+        kind = Kind.THREAD if thread else Kind.GROUP
     return Source(
-        address=Address(
-            platform=NAME,
-            account=me.account,
-            chat=place.parent or channel,
-            thread=channel if place.parent else None,
-        ),
+        address=Address(platform=NAME, account=me.account, chat=parent or channel, thread=thread),
         kind=kind,
         user=snowflake(person["id"]),
         user_name=storable(name) or None,
         chat_name=place.name or None,
         guild=None if guild is None else snowflake(guild),
-        parent_chat=place.parent,
+        parent_chat=parent,
         roles=roles or scene.roles,
         is_bot=person.get("bot") is True or "webhook_id" in told,
     )
@@ -184,18 +198,30 @@ def _words(message: Mapping[str, Any], me: Me, scene: Scene) -> tuple[str, bool]
     people = {one["id"]: one for one in message.get("mentions") or () if is_snowflake(one.get("id"))}
     asked = {one for one in message.get("mention_roles") or () if is_snowflake(one)}
     mentioned = me.id in people or bool(asked & scene.mine)
-    start = re.match(r"\s*<@(!?|&)([0-9]{1,19})>[ ,:\n]*", text, re.ASCII)
+    start = _CALLED.match(text)
     if start and (start[2] in scene.mine if start[1] == "&" else start[2] == me.id):
         text = text[start.end() :]
+    return storable(_with_names(text, people) or _told(message)), mentioned
 
+
+def _with_names(text: str, people: Mapping[str, Mapping[str, Any]]) -> str:
     def named(found: re.Match[str]) -> str:
         person = people.get(found[1])
         name = _text(person.get("global_name")) or _text(person.get("username")) if person else ""
         return f"@{one_line(name, 40)}" if name else found[0]
 
-    if people:
-        text = _PERSON.sub(named, text)
-    return storable(text or _told(message)), mentioned
+    return _PERSON.sub(named, text) if people else text
+
+
+def thread_name(message: Any) -> str:
+    """What a thread is called that begins with a message: its first words, or its files."""
+    try:
+        people = {one["id"]: one for one in message.get("mentions") or () if is_snowflake(one.get("id"))}
+        words = _with_names(_CALLED.sub("", _text(message.get("content"))), people)
+        files = [_text(file.get("filename")) for file in files_of(message)]
+    except (TypeError, KeyError, AttributeError):
+        return "…"
+    return storable(one_line(words, _TITLE) or one_line(", ".join(files), _TITLE)) or "…"
 
 
 def _told(message: Mapping[str, Any]) -> str:
@@ -209,13 +235,18 @@ def _told(message: Mapping[str, Any]) -> str:
         )
         return f"[Poll: {one_line(_text(poll['question'].get('text')), 200)} ({answers})]"
     names = [one_line(_text(one.get("name")), 40) for one in message.get("sticker_items") or ()]
-    return f"[Sticker: {', '.join(names)}]" if names else ""
+    if names:
+        return f"[Sticker: {', '.join(names)}]"
+    # What other programs post often has its words in a box alone.
+    boxes = [one for one in message.get("embeds") or () if one.get("type", "rich") == "rich"]
+    words = [_text(one.get(part)).strip() for one in boxes for part in ("title", "description")]
+    return "\n".join(filter(None, words))[:_BOXED]
 
 
 def _attachments(message: Mapping[str, Any], channel: str, number: str) -> Iterator[Attachment]:
     flags = message.get("flags", 0)
     spoken = isinstance(flags, int) and bool(flags & VOICE_FLAG)
-    for file in message.get("attachments") or ():
+    for file in files_of(message):
         mime = _text(file.get("content_type")).partition(";")[0].strip().lower()
         size = file.get("size")
         known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**53
@@ -227,6 +258,16 @@ def _attachments(message: Mapping[str, Any], channel: str, number: str) -> Itera
             mime=storable(mime) or None,
             size=size if known else None,
         )
+
+
+def files_of(message: Any) -> list[Mapping[str, Any]]:
+    """The files of a message, and of one that it forwards."""
+    try:
+        forwarded = [one["message"] for one in message.get("message_snapshots") or ()]
+        parts = [one.get("attachments") or () for one in (message, *forwarded)]
+        return [file for part in parts for file in part if isinstance(file, dict)]
+    except (TypeError, KeyError, AttributeError):
+        return []
 
 
 def _reply(message: Mapping[str, Any], me: Me) -> ReplyTo | None:
@@ -250,11 +291,13 @@ def _reply(message: Mapping[str, Any], me: Me) -> ReplyTo | None:
 def _interaction(told: Mapping[str, Any], me: Me) -> Inbound | None:
     number, sort, data = snowflake(told["id"]), told["type"], told["data"]
     member = _mapping(told.get("member"))
-    source = _source(told, told.get("user") or member["user"], me, Scene(place=place_of(told.get("channel"))))
-    text, button, ref = "", None, None
+    scene = Scene(place=place_of(told.get("channel")))
+    text, button, ref, begun = "", None, None, None
     if sort == _COMPONENT:
         ref = snowflake(told["message"]["id"])
-        button = storable(_value(_text(data["custom_id"]), told["message"]))
+        ident = _text(data["custom_id"])
+        button = storable(_value(ident, told["message"]).partition(_INSIDE)[0])
+        begun = snowflake(ident.partition(_INSIDE)[2]) if _INSIDE in ident else None
     elif sort == _COMMAND and data.get("type", 1) == 1:
         said = [str(one["value"]) for one in data.get("options") or () if "value" in one]
         text = storable(" ".join([f"/{_text(data['name'])}", *said]))
@@ -262,7 +305,7 @@ def _interaction(told: Mapping[str, Any], me: Me) -> Inbound | None:
         return None
     return Inbound(
         delivery=DeliveryId(f"interaction:{number}"),
-        source=source,
+        source=_source(told, told.get("user") or member["user"], me, scene, begun),
         at=time_of(number),
         what=What.MESSAGE if button is None else What.BUTTON,
         ref=ref,
@@ -292,14 +335,15 @@ def _reaction(told: Mapping[str, Any], me: Me, scene: Scene) -> Inbound | None:
 # --- what goes out -------------------------------------------------------------------------------
 
 
-def components(buttons: Sequence[Button]) -> list[dict[str, Any]]:
+def components(buttons: Sequence[Button], begun: str | None = None) -> list[dict[str, Any]]:
     """Buttons as rows of five. A value that does not fit and does not end with its label cannot be told apart
-    later, and its button is left out."""
+    later, and its button is left out. `begun` is the thread they belong to, if they are not shown in it."""
     shown: list[dict[str, Any]] = []
+    inside = "" if begun is None else _INSIDE + begun
     for button in buttons:
-        data = button.value
-        if len(data) > _CUSTOM_ID and button.label and data.endswith(button.label):
-            data = f"{data[: -len(button.label)]}{_LABELLED}{len(shown)}"
+        data = button.value + inside
+        if len(data) > _CUSTOM_ID and button.label and button.value.endswith(button.label):
+            data = f"{button.value[: -len(button.label)]}{_LABELLED}{len(shown)}{inside}"
         fits = 0 < len(data) <= _CUSTOM_ID and 0 < len(button.label) <= _LABEL
         if fits and data not in {one["custom_id"] for one in shown}:
             shown.append({"type": 2, "style": 2, "label": button.label, "custom_id": data})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes.domain.capabilities import (
+    Album,
     Capabilities,
     Flavour,
     Grade,
@@ -48,6 +49,13 @@ MANIFEST = Manifest(
             ),
             MediaKind.FILE: MediaLimit(max_bytes=MAX_FILE, caption=MAX_TEXT),
         },
+        # Voice messages go alone.
+        albums=(
+            Album(
+                kinds=frozenset({MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE}),
+                max_bytes=MAX_FILE,
+            ),
+        ),
         fetches=True,
         typing=True,
         reactions=True,
@@ -69,6 +77,18 @@ MANIFEST = Manifest(
             " “Message Content Intent” on the same page.",
         ),
         SettingField(
+            env="DISCORD_AUTO_THREAD",
+            title="Whether who mentions it in a channel is answered in a thread of its own (true)",
+            required=False,
+            hint="With false it answers in the channel itself.",
+        ),
+        SettingField(
+            env="DISCORD_NO_THREAD_CHANNELS",
+            title="The numbers of channels where it answers without a thread",
+            required=False,
+            hint="Several with commas between.",
+        ),
+        SettingField(
             env="DISCORD_PROXY",
             title="An HTTP proxy through which Discord is reached",
             required=False,
@@ -81,5 +101,6 @@ MANIFEST = Manifest(
             hint="For an API proxy of your own.",
         ),
     ),
-    evidence="D: our fake of the gateway and the HTTP API, judged by discord.py and hikari",
+    evidence="C for the HTTP API: Discord's OpenAPI description through Prism; D for the gateway: our fake,"
+    " judged by discord.py and hikari",
 )

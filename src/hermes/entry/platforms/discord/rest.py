@@ -45,8 +45,18 @@ class Told:
     def result(self) -> Any:
         """What was asked for; an error of ours if it was refused."""
         if self.status >= 300:
-            raise error_for(self.status, self.answer, self.headers)
+            raise self.error
         return self.answer
+
+    @property
+    def error(self) -> HermesError:
+        """What it means that it is no success."""
+        return error_for(self.status, self.answer, self.headers)
+
+    @property
+    def code(self) -> Any:
+        """Discord's own number of what went wrong."""
+        return _field(self.answer, "code")
 
     def blames(self, field: str) -> bool:
         """Whether a field of the request is what it refuses."""

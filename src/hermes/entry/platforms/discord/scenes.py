@@ -3,7 +3,7 @@ the gateway says of servers, and asked for where it did not: after a session was
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hermes.domain.errors import Refused
@@ -12,9 +12,12 @@ from hermes.entry.platforms.discord.rest import Rest
 
 
 class Scenes:
-    def __init__(self, rest: Rest, *, asks_roles: bool) -> None:
+    def __init__(self, rest: Rest, *, asks_roles: bool, threads: bool, flat: Iterable[str] = ()) -> None:
         self._rest = rest
         self._asks_roles = asks_roles
+        self._threads = threads
+        self.flat = set(flat)
+        """The channels where no thread is begun for who mentions us."""
         self._places: dict[str, Place | None] = {}
         self._roles: dict[tuple[str, str], tuple[str, ...]] = {}
 
@@ -24,8 +27,13 @@ class Scenes:
         if not is_snowflake(server) or not is_snowflake(channel) or "token" in data:
             return Scene()
         mine = await self._roles_of(str(server), me.id) if data.get("mention_roles") else ()
+        place = await self.place(str(channel))
         return Scene(
-            place=await self.place(str(channel)),
+            place=place,
+            threads=self._threads
+            and place is not None
+            and place.opens
+            and self.flat.isdisjoint({channel, "*"}),
             guild=str(server),
             mine=frozenset(mine),
             roles=await self._authors_roles(str(server), data),

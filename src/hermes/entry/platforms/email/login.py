@@ -51,7 +51,7 @@ async def _by_code(outfit: Outfit, provider: Provider, tell: Tell) -> dict[str, 
     url, client = token_url(outfit, provider), client_of(outfit)
     begin = f"{url.removesuffix('/token')}/devicecode"
     asked = {"client_id": client["client_id"], "scope": provider.scope}
-    told = await ask(begin, asked, provider.title)
+    told = await ask(outfit, provider, begin, asked)
     device, code, where = (
         str(told.get(name) or "") for name in ("device_code", "user_code", "verification_uri")
     )
@@ -65,7 +65,7 @@ async def _by_code(outfit: Outfit, provider: Provider, tell: Tell) -> dict[str, 
     while True:
         await outfit.clock.sleep(max(seconds, 1.0))
         try:
-            return await ask(url, grant, provider.title)
+            return await ask(outfit, provider, url, grant)
         except Unreachable as error:
             seconds += error.after or 0.0
 
@@ -125,6 +125,5 @@ async def _by_browser(outfit: Outfit, provider: Provider, tell: Tell) -> dict[st
             f"{provider.title} did not let us in: {one_line(showable(said.get('error', '?')), 80)}"
         )
     grant = {"grant_type": "authorization_code", "code": said["code"], "redirect_uri": back}
-    return await ask(
-        token_url(outfit, provider), grant | {"code_verifier": verifier} | client_of(outfit), provider.title
-    )
+    grant |= {"code_verifier": verifier} | client_of(outfit)
+    return await ask(outfit, provider, token_url(outfit, provider), grant)

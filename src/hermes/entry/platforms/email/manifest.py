@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from hermes.domain.capabilities import Capabilities, Flavour, Grade, Manifest, MediaLimit, SettingField
+from hermes.domain.capabilities import Album, Capabilities, Flavour, Grade, Manifest, MediaLimit, SettingField
 from hermes.domain.message import MediaKind
 
 _FILE_BYTES = 18_000_000
 """Most servers take 25 MB, and a file grows by a third on its way."""
+_TEXT = 50_000
+_KINDS = (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
 
 MANIFEST = Manifest(
     name="email",
     title="Email",
     adapter="hermes.entry.platforms.email.adapter:EmailAdapter",
     capabilities=Capabilities(
-        max_text=50_000,
+        max_text=_TEXT,
         flavour=Flavour.HTML,
         threads=Grade.PARTIAL,
-        media={
-            kind: MediaLimit(max_bytes=_FILE_BYTES)
-            for kind in (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
-        },
+        media={kind: MediaLimit(max_bytes=_FILE_BYTES, caption=_TEXT) for kind in _KINDS},
+        albums=(Album(kinds=frozenset(_KINDS), most=20, max_bytes=_FILE_BYTES),),
         fetches=True,
         history=True,
         silence_seconds=900.0,
@@ -68,7 +68,7 @@ MANIFEST = Manifest(
             title="What access tokens are got with",
             secret=True,
             required=False,
-            hint="`hermes platforms login email` gets it.",
+            hint="`hermes platforms login email` gets it, once the rest is kept.",
         ),
         SettingField(
             env="EMAIL_OAUTH_TOKEN_URL",

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from hermes.domain.address import spell_platform
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.outfit import Outfit
 from hermes.domain.text import one_line, showable
@@ -29,7 +30,6 @@ _MOST = 64 * 1024
 _SECONDS = 20.0
 _EARLY = timedelta(seconds=120)
 _USUAL_LIFE = 1800
-AGAIN = "get one with `hermes platforms login email`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,11 @@ class Tokens:
         )
         for name, told in (("CLIENT_ID", self._client), ("REFRESH_TOKEN", self._given)):
             if not told:
-                how = AGAIN if name == "REFRESH_TOKEN" else "docs/platforms/email.md says how to get it"
+                how = (
+                    f"`{login_command(outfit)}` gets it"
+                    if name == "REFRESH_TOKEN"
+                    else "see docs/platforms/email.md"
+                )
                 raise NeedsLogin(f"EMAIL_OAUTH_{name} is missing: {how}")
         self._key = sha256("\0".join((self._url, self._client, self._given)).encode()).hexdigest()
         self._alone = asyncio.Lock()
@@ -132,7 +136,7 @@ class Tokens:
         if self._provider.scope:
             asked["scope"] = self._provider.scope
         now = self._outfit.clock.now()
-        told = await ask(self._url, asked, self._provider.title)
+        told = await ask(self._outfit, self._provider, self._url, asked)
         token, following, life = (told.get(name) for name in ("access_token", "refresh_token", "expires_in"))
         if not isinstance(token, str) or not token.isascii() or not token.isprintable():
             raise Unreachable(f"{self._provider.title} answers without an access token")
@@ -184,7 +188,11 @@ def client_of(outfit: Outfit) -> dict[str, str]:
     return said
 
 
-async def ask(url: str, asked: Mapping[str, str], title: str) -> dict[str, Any]:
+def login_command(outfit: Outfit) -> str:
+    return f"hermes platforms login {spell_platform('email', outfit.account)}"
+
+
+async def ask(outfit: Outfit, provider: Provider, url: str, asked: Mapping[str, str]) -> dict[str, Any]:
     """One question to a token server; its refusals as our errors."""
     import aiohttp
 
@@ -207,10 +215,10 @@ async def ask(url: str, asked: Mapping[str, str], title: str) -> dict[str, Any]:
         told = None
     if status == 200 and isinstance(told, dict):
         return told
-    raise _error(status, told if isinstance(told, dict) else {}, title)
+    raise _error(outfit, provider.title, status, told if isinstance(told, dict) else {})
 
 
-def _error(status: int, told: Mapping[str, Any], title: str) -> HermesError:
+def _error(outfit: Outfit, title: str, status: int, told: Mapping[str, Any]) -> HermesError:
     name = showable(str(told.get("error") or ""))
     why = one_line(": ".join(filter(None, (name, showable(str(told.get("error_description") or ""))))), 200)
     if name in ("authorization_pending", "slow_down"):
@@ -222,7 +230,10 @@ def _error(status: int, told: Mapping[str, Any], title: str) -> HermesError:
             f"{title} does not know this client (EMAIL_OAUTH_CLIENT_ID, EMAIL_OAUTH_CLIENT_SECRET): {why}"
         )
     if name in ("invalid_grant", "interaction_required", "consent_required"):
-        return NeedsLogin(f"{title} does not take EMAIL_OAUTH_REFRESH_TOKEN any more, {AGAIN} ({why})")
+        return NeedsLogin(
+            f"{title} does not take EMAIL_OAUTH_REFRESH_TOKEN any more,"
+            f" `{login_command(outfit)}` gets another ({why})"
+        )
     return NeedsLogin(f"{title} refuses to give an access token: {why}")
 
 

@@ -16,7 +16,7 @@ from hermes.domain.text import one_line
 from hermes.entry.platforms.email.addresses import canonical
 from hermes.entry.platforms.email.compose import error_for
 from hermes.entry.platforms.email.imap import Imap, Mailbox, cannot_reach, refused_token
-from hermes.entry.platforms.email.oauth import LOCAL, Tokens, provider_of
+from hermes.entry.platforms.email.oauth import LOCAL, Tokens, login_command, provider_of
 
 T = TypeVar("T")
 _USUAL = {
@@ -67,7 +67,7 @@ class Servers:
         if isinstance(error, Refused):
             return "Name a folder that is there: hermes config set EMAIL_FOLDER INBOX"
         if isinstance(error, NeedsLogin) and self._tokens is not None:
-            return "Let the gateway in anew: hermes platforms login email"
+            return f"Let the gateway in anew: {login_command(self._outfit)}"
         if isinstance(error, NeedsLogin):
             return (
                 "Set EMAIL_PASSWORD anew, and EMAIL_USER if the name to log in with is not the address. Where"

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
@@ -24,35 +24,37 @@ from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.ports import Accept, Sink
 from hermes.domain.text import one_line
 from hermes.entry.platforms.matrix import contents
-from hermes.entry.platforms.matrix.client import Client, homeserver, path
+from hermes.entry.platforms.matrix.client import Client, path
 from hermes.entry.platforms.matrix.convert import (
+    BUTTONS,
     ENCRYPTED,
     KEYS,
     MESSAGE,
-    NAME,
     REACTION,
     REDACTION,
-    Invite,
+    NotUnderstood,
+    file_place,
+    to_inbounds,
+)
+from hermes.entry.platforms.matrix.encryption import Encryption, encryption_findings
+from hermes.entry.platforms.matrix.invitations import Invitations
+from hermes.entry.platforms.matrix.login import is_on, log_in, token_of
+from hermes.entry.platforms.matrix.manifest import MANIFEST
+from hermes.entry.platforms.matrix.rooms import SYNC_FILTER, Rooms
+from hermes.entry.platforms.matrix.sync import (
     Me,
     News,
-    file_place,
     invites_of,
     left_rooms,
+    moves_of,
     news_of,
     next_batch,
     since_joining,
-    to_inbounds,
 )
-from hermes.entry.platforms.matrix.encryption import Encryption, encryption_finding
-from hermes.entry.platforms.matrix.login import log_in, token_of
-from hermes.entry.platforms.matrix.manifest import MANIFEST
-from hermes.entry.platforms.matrix.rooms import SYNC_FILTER, Rooms
 
 log = logging.getLogger("hermes.matrix")
 ENCRYPTION = ("off", "optional", "required")
-INVITES = ("allowed", "everyone", "nobody")
 _MOST_ALIVE = 2000
-_TRIES = 20
 _TYPING_MS = 12_000
 _FILE_BYTES = 100 * 1024 * 1024
 UNREADABLE = "[A message that could not be decrypted: its key never came.]"
@@ -76,26 +78,22 @@ class MatrixAdapter:
 
     def __init__(self, outfit: Outfit) -> None:
         self._outfit = outfit
-        self._client = Client(
-            homeserver(outfit.said("MATRIX_HOMESERVER")), outfit.said("MATRIX_PROXY") or None
-        )
+        self._client = Client(outfit.said("MATRIX_HOMESERVER"), outfit.said("MATRIX_PROXY") or None)
         self._client.token = token_of(outfit)
-        self._invites = outfit.said("MATRIX_INVITES", "allowed").lower()
-        if self._invites not in INVITES:
-            raise UserError("MATRIX_INVITES is neither allowed, everyone nor nobody.")
         self._mode = outfit.said("MATRIX_ENCRYPTION", "off").lower()
         if self._mode not in ENCRYPTION:
             raise UserError("MATRIX_ENCRYPTION is neither off, optional nor required.")
+        is_on(outfit, "MATRIX_AUTO_THREAD")
         self._me: Me | None = None
         self._crypto: Encryption | None = None
         self._opening = asyncio.Lock()
         self._rooms = Rooms(self._client, self._decrypted)
         self._alive: OrderedDict[str, None] = OrderedDict()
         self._reacted: dict[str, str] = {}
-        self._asked_in: dict[str, tuple[Invite, int]] = {}
         self._locked: dict[str, Locked] = {}
         self._held: dict[str, str] = {}
         """The points at which rooms asked us in and locked events came, oldest first."""
+        self._invitations = Invitations(outfit, self._client, self._rooms, self._held)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -128,15 +126,14 @@ class MatrixAdapter:
             raise Unreachable("The homeserver does not say where we are")
         if self._crypto is not None:
             await self._crypto.absorb(told)
-        await self._take_invites(told, me, "")
-        await accept((), None if self._asked_in else f"{since} {me.id}")
+        await self._invitations.take(invites_of(told, me), me, "")
+        await accept((), None if self._invitations else f"{since} {me.id}")
         return since
 
     async def _step(self, accept: Accept, me: Me, since: str) -> str:
         try:
             told = await self._sync(since)
-        except Refused as error:
-            # Another homeserver's point, or one that it has forgotten.
+        except NotUnderstood as error:
             log.warning("matrix.lost_place why=%s", error)
             return await self._begin(accept, me)
         after = next_batch(told)
@@ -144,7 +141,10 @@ class MatrixAdapter:
             raise Unreachable("The homeserver does not say where we are")
         if self._crypto is not None:
             await self._crypto.absorb(told)
-        await self._take_invites(told, me, since)
+        moves = moves_of(told)
+        for move in moves:
+            self._rooms.replaced(move.instead_of, move.room)
+        await self._invitations.take([*invites_of(told, me), *moves], me, since)
         items = await self._unlocked(me)
         for room in left_rooms(told):
             self._rooms.forget(room)
@@ -161,7 +161,7 @@ class MatrixAdapter:
         query = {"filter": SYNC_FILTER, "timeout": "0", "set_presence": "online"}
         wait = 0.0
         if since is not None:
-            wait = 1.0 if self._asked_in else self.sync_seconds
+            wait = 1.0 if self._invitations else self.sync_seconds
             query |= {"since": since, "timeout": str(int(wait * 1000))}
         return await self._client.call(
             "GET", "v3/sync", query=query, seconds=wait + max(self.answer_seconds, self._sync_patience)
@@ -171,17 +171,18 @@ class MatrixAdapter:
 
     async def _items(self, news: News, me: Me, since: str) -> list[Inbound]:
         events: Sequence[dict[str, Any]] = news.events
-        if news.before is not None:
-            asked_in = lambda event: len(since_joining([event], me)) == 0  # noqa: E731
-            gap = await self._rooms.gap(news.room, news.before, since, asked_in)
-            events = [*gap, *events]
-        self._rooms.heed(news.room, (*news.state, *events))
-        for event in events:
-            if event.get("type") == REDACTION:
-                self._forget(event)
         try:
+            if news.before is not None:
+                asked_in = lambda event: len(since_joining([event], me)) == 0  # noqa: E731
+                gap = await self._rooms.gap(news.room, news.before, since, asked_in)
+                events = [*gap, *events]
+            self._rooms.heed(news.room, (*news.state, *events))
+            for event in events:
+                if event.get("type") == REDACTION:
+                    self._forget(event)
             return await self._converted(news.room, since_joining(events, me), me, since)
         except Refused as error:
+            # We were sent out of it meanwhile.
             log.info("matrix.room_closed why=%s", error)
             self._rooms.forget(news.room)
             return []
@@ -234,15 +235,20 @@ class MatrixAdapter:
             event = self._crypto.decrypt(one.room, one.event)
             if event is None and self._outfit.clock.monotonic() < one.until:
                 continue
-            if event is None:
-                log.warning("matrix.never_decrypted event=%s", one_line(ref))
-                content = {"msgtype": "m.text", "body": UNREADABLE}
-                event = {**one.event, "type": MESSAGE, "content": content}
-                items += to_inbounds(event, await self._rooms.get(one.room), me, {})
-            else:
-                items += await self._converted(one.room, [one.event], me)
+            try:
+                items += await self._told(one, event, me)
+            except Refused as error:
+                log.info("matrix.room_closed why=%s", error)
             del self._locked[ref], self._held[ref]
         return items
+
+    async def _told(self, one: Locked, event: dict[str, Any] | None, me: Me) -> list[Inbound]:
+        if event is not None:
+            return await self._converted(one.room, [one.event], me)
+        log.warning("matrix.never_decrypted event=%s", one_line(one.event["event_id"]))
+        content = {"msgtype": "m.text", "body": UNREADABLE}
+        unread = {**one.event, "type": MESSAGE, "content": content}
+        return list(to_inbounds(unread, await self._rooms.get(one.room), me, {}))
 
     async def _sealed(self, room: str, sort: str, content: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """The event as the room wants it: encrypted, where it is."""
@@ -261,61 +267,56 @@ class MatrixAdapter:
         gone = event.get("redacts") or (content.get("redacts") if isinstance(content, dict) else None)
         self._alive.pop(str(gone), None)
 
-    # --- invitations ---
-
-    async def _take_invites(self, told: Any, me: Me, since: str) -> None:
-        for invite in invites_of(told, me):
-            self._asked_in.setdefault(invite.room, (invite, 0))
-            self._held.setdefault(invite.room, since)
-        for room, (invite, tries) in list(self._asked_in.items()):
-            try:
-                await self._answer_invite(invite, me)
-            except Unreachable as error:
-                log.info("matrix.invite_later room=%s why=%s", one_line(room), error)
-                self._asked_in[room] = (invite, tries + 1)
-                if tries + 1 < _TRIES:
-                    continue
-                log.warning("matrix.invite_lost room=%s: it must be sent again", one_line(room))
-            except Refused as error:
-                log.warning("matrix.invite_failed room=%s why=%s", one_line(room), error)
-            del self._asked_in[room], self._held[room]
-
-    async def _answer_invite(self, invite: Invite, me: Me) -> None:
-        """Go where somebody asks us to who may speak there; let other invitations lie."""
-        kind = Kind.PRIVATE if invite.direct else Kind.GROUP
-        source = Source(
-            address=Address(platform=NAME, account=me.account, chat=invite.room),
-            kind=kind,
-            user=invite.sender,
-        )
-        welcome = self._invites == "everyone" or (
-            self._invites == "allowed" and await self._outfit.welcomes(source)
-        )
-        if not welcome:
-            log.info("matrix.invite_ignored from=%s", one_line(invite.sender))
-            return
-        await self._client.call("POST", f"v3/{path('join', invite.room)}", {})
-        log.info("matrix.joined from=%s direct=%s", one_line(invite.sender), invite.direct)
-        if invite.direct:
-            await self._rooms.mark_direct(invite.room, invite.sender, me)
-
     # --- what goes out ---
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
-        room = await self._rooms.find(to.chat, await self._who())
-        ref = ""
+        me = await self._who()
+        room = await self._rooms.find(to.chat, me)
+        place, reply_to = await self._within(room, to, reply_to)
+        ref, most, author = "", len(body.attachments), self._rooms.author(reply_to, me)
         if body.text or not body.attachments:
-            content = contents.related(contents.message(body), to, reply_to)
-            ref = await self._put(room, MESSAGE, content, contents.transaction(key, "text"))
+            content = contents.related(contents.message(body), place, reply_to, author)
+            mark = "" if most else key
+            ref = await self._put(room, MESSAGE, content, contents.transaction(key, "text"), mark)
             reply_to = None
-        for number, file in enumerate(body.attachments):
-            content = contents.related(await self._uploaded(room, file), to, reply_to)
-            ref = await self._put(room, MESSAGE, content, contents.transaction(key, f"file {number}"))
+        for number, file in enumerate(body.attachments, 1):
+            content = contents.related(await self._uploaded(room, file), place, reply_to, author)
+            mark = key if number == most else ""
+            ref = await self._put(room, MESSAGE, content, contents.transaction(key, f"file {number}"), mark)
             reply_to = None
-        for number, _ in enumerate(body.buttons[: len(KEYS)]):
-            mark = _annotation(ref, KEYS[number])
-            await self._put(room, REACTION, mark, contents.transaction(key, f"key {number}"))
-        return Receipt(to=replace(to, chat=room), ref=ref)
+        await self._number(room, ref, len(body.buttons), key)
+        return Receipt(to=replace(place, chat=room), ref=ref)
+
+    async def _number(self, room: str, ref: str, buttons: int, key: str) -> None:
+        """Numbers to react with."""
+        for number, emoji in enumerate(KEYS[:buttons]):
+            txn = contents.transaction(key, f"key {number}")
+            await self._put(room, REACTION, _annotation(ref, emoji), txn)
+
+    async def find_sent(self, to: Address, key: str) -> Receipt | None:
+        """The last event of what was sent under a key carries it."""
+        me = await self._who()
+        room, mark = await self._rooms.find(to.chat, me), contents.transaction(key)
+        async for event in self._rooms.own(room, me):
+            if event.get("sender") != me.id or event["content"].get(contents.SENT) != mark:
+                continue
+            clear = await self._decrypted(room, event) or event
+            buttons = clear["content"].get(BUTTONS)
+            await self._number(room, event["event_id"], len(buttons) if isinstance(buttons, list) else 0, key)
+            return Receipt(to=replace(to, chat=room), ref=event["event_id"])
+        return None
+
+    async def _within(self, room: str, to: Address, reply_to: str | None) -> tuple[Address, str | None]:
+        """The thread and the message to answer, where the room has them: those of the room before it stay
+        there."""
+        if room == to.chat or not to.chat.startswith("!"):
+            return to, reply_to
+        thread, answered = to.thread, reply_to
+        if thread is not None and thread.startswith("$") and not await self._rooms.has(room, thread):
+            thread = None
+        if answered is not None and not await self._rooms.has(room, answered):
+            answered = None
+        return replace(to, thread=thread), answered
 
     async def _uploaded(self, room: str, file: Attachment) -> dict[str, Any]:
         try:
@@ -330,9 +331,11 @@ class MatrixAdapter:
         url = await self._client.upload(data, "file", "application/octet-stream")
         return contents.file(file, size, {"file": {"url": url, **keys}})
 
-    async def _put(self, room: str, sort: str, content: dict[str, Any], txn: str) -> str:
+    async def _put(self, room: str, sort: str, content: dict[str, Any], txn: str, mark: str = "") -> str:
         if sort != REACTION:
             sort, content = await self._sealed(room, sort, content)
+        if mark:
+            content = {**content, contents.SENT: contents.transaction(mark)}
         told = await self._client.call("PUT", f"v3/{path('rooms', room, 'send', sort, txn)}", content)
         ref = told.get("event_id") if isinstance(told, dict) else None
         if not isinstance(ref, str) or not ref:
@@ -344,6 +347,8 @@ class MatrixAdapter:
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
         room = receipt.to.chat
+        if await self._rooms.after(room):
+            raise Refused("that message is in a room that was replaced")
         if receipt.ref not in self._alive:
             # The homeserver would take a replacement of what is gone, and show it to nobody.
             if await self._rooms.event(room, receipt.ref) is None:
@@ -371,7 +376,7 @@ class MatrixAdapter:
 
     async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
         """One reaction of ours at a time."""
-        room, ref = receipt.to.chat, receipt.ref
+        room, ref = await self._rooms.newest(receipt.to.chat), receipt.ref
         before = self._reacted.pop(ref, None)
         if before is None and instead:
             before = await self._own_reaction(room, ref)
@@ -431,6 +436,7 @@ class MatrixAdapter:
         try:
             me = await log_in(self._client, self._outfit)
             told = await self._client.call("GET", "v3/joined_rooms")
+            encryption = await encryption_findings(self._mode, self._client, me, self._outfit.folder)
         finally:
             await self._client.close()
         rooms = told.get("joined_rooms") if isinstance(told, dict) else None
@@ -439,7 +445,7 @@ class MatrixAdapter:
         if not count:
             hint = "Invite it to a room, or begin a direct chat with it, while the gateway runs."
             found.append(Finding(good=True, text="It is in no room yet.", hint=hint))
-        return [*found, encryption_finding(self._mode)]
+        return [*found, *encryption]
 
 
 def _annotation(ref: str, key: str) -> dict[str, Any]:

@@ -3,21 +3,25 @@ to nobody; answers that are no success become our errors."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import aiohttp
 
-from hermes.domain.errors import HermesError, Refused, Unreachable, UserError
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.ports import Sink
 from hermes.entry.platforms.matrix.convert import error_for
 
 _PIECE = 64 * 1024
 _ANSWER_BYTES = 128 * 1024 * 1024
 _UPLOAD_SECONDS = 55.0
+_SMALL = 1_000_000
 
 
 def homeserver(said: str) -> str:
@@ -37,10 +41,15 @@ def path(*parts: str) -> str:
 class Client:
     answer_seconds = 30.0
 
-    def __init__(self, url: str, proxy: str | None = None) -> None:
-        self.url = url
+    def __init__(self, said: str, proxy: str | None = None) -> None:
+        self.url = homeserver(said)
+        self._named = "://" not in said
+        """Whether only a server's name was said: then its `.well-known` file may say where it answers."""
         self.token = ""
+        self.renew: Callable[[], object] | None = None
+        """Called when a token is not good any more that a new login would replace."""
         self.proxy = proxy
+        self._most_bytes: float | None = None
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
@@ -65,19 +74,60 @@ class Client:
             headers=headers,
         )
 
+    async def discover(self) -> None:
+        """Find the homeserver of a name, as it says itself; a name that says nothing is the address. Nothing
+        secret is sent."""
+        if not self._named:
+            return
+        limit = aiohttp.ClientTimeout(total=self.answer_seconds)
+        try:
+            async with self._http().get(
+                f"{self.url}/.well-known/matrix/client", timeout=limit, proxy=self.proxy, max_redirects=3
+            ) as response:
+                told = _read(await response.content.read(_PIECE)) if response.status == 200 else None
+        except (aiohttp.ClientError, TimeoutError):
+            return
+        about = told.get("m.homeserver") if isinstance(told, dict) else None
+        found = about.get("base_url") if isinstance(about, dict) else None
+        if isinstance(found, str) and "://" in found:
+            try:
+                self.url = homeserver(found)
+            except UserError as error:
+                raise UserError(
+                    "The .well-known file of MATRIX_HOMESERVER names no address.",
+                    hint="Set MATRIX_HOMESERVER to the address itself, like https://matrix.example.org.",
+                ) from error
+        self._named = False
+
     async def upload(self, data: bytes, name: str, mime: str) -> str:
+        if len(data) > _SMALL and len(data) > await self._most():
+            raise Refused(f"The homeserver takes files of {self._most_bytes:,} bytes, and this is larger")
         told = await self._ask(
             "POST",
             "/_matrix/media/v3/upload",
             max(self.answer_seconds, _UPLOAD_SECONDS),
             params={"filename": name},
-            data=data,
+            # In pieces: other chats go on meanwhile.
+            data=io.BytesIO(data),
             headers={"Content-Type": mime},
         )
         found = told.get("content_uri") if isinstance(told, dict) else None
         if not isinstance(found, str) or not found.startswith("mxc://"):
             raise Unreachable("The homeserver does not say where it put the file")
         return found
+
+    async def _most(self) -> float:
+        """How large a file may be; as large as one likes if the homeserver does not say it."""
+        if self._most_bytes is None:
+            self._most_bytes = math.inf
+            for where in ("/_matrix/client/v1/media/config", "/_matrix/media/v3/config"):
+                with contextlib.suppress(Refused):
+                    told = await self._ask("GET", where, self.answer_seconds)
+                    most = told.get("m.upload.size") if isinstance(told, dict) else None
+                    if isinstance(most, int) and not isinstance(most, bool) and most > 0:
+                        self._most_bytes = most
+                    break
+        return self._most_bytes
 
     async def download(self, server: str, media: str, sink: Sink) -> None:
         """A file, with our name on the request; older homeservers know only the way without."""
@@ -123,7 +173,11 @@ class Client:
             raise Unreachable(why, maybe_done=True) from None
         answer = _read(raw)
         if status >= 300:
-            raise error_for(status, answer, wait)
+            wrong = error_for(status, answer, wait)
+            if isinstance(wrong, NeedsLogin) and self.renew is not None:
+                self.renew()
+                raise Unreachable("The homeserver ended the login") from None
+            raise wrong
         if answer is None:
             raise Unreachable("The homeserver's answer cannot be read", maybe_done=True)
         return answer

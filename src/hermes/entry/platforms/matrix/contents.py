@@ -18,6 +18,8 @@ from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE
 EVENT_BYTES = 60_000
 """Of the 65,535 of an event; the rest is for what the homeserver adds."""
 ENCRYPTED_BYTES = 44_000
+SENT = "org.hermes-gateway.sent"
+"""Where an event of ours says, not to be read by others, what it was sent as."""
 _SHORT = 500
 _SORTS = {
     MediaKind.IMAGE: "m.image",
@@ -81,9 +83,13 @@ def file(attachment: Attachment, size: int, place: Mapping[str, Any]) -> dict[st
     return content
 
 
-def related(content: dict[str, Any], to: Address, reply_to: str | None) -> dict[str, Any]:
-    """The content in its thread, and as an answer."""
+def related(
+    content: dict[str, Any], to: Address, reply_to: str | None, author: str | None = None
+) -> dict[str, Any]:
+    """The content in its thread, and as an answer, of which who is answered is told."""
     answered = reply_to if reply_to is not None and reply_to.startswith("$") else None
+    if answered is not None and author is not None:
+        content = {**content, "m.mentions": {"user_ids": [author]}}
     if to.thread is not None:
         if not to.thread.startswith("$"):
             raise Refused(f"{to} is no thread: the id of its first event is wanted, which begins with $")

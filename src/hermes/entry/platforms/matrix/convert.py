@@ -4,20 +4,22 @@ content of events. Pure functions; an event that cannot be read gives nothing.""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
+from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, What
 from hermes.domain.text import one_line, storable
+from hermes.entry.platforms.matrix.sync import Me, as_dict, as_text, is_id
 
 NAME = "matrix"
 MESSAGE, STICKER, REACTION, ENCRYPTED = "m.room.message", "m.sticker", "m.reaction", "m.room.encrypted"
-MEMBER, REDACTION = "m.room.member", "m.room.redaction"
+REDACTION = "m.room.redaction"
+VERIFICATION = "m.key.verification.request"
 BUTTONS = "org.hermes-gateway.buttons"
 """Where an event of ours says what a reaction to it means."""
 KEYS = ("1️⃣", "2️⃣", "3️⃣", "4️⃣", "5️⃣", "6️⃣", "7️⃣", "8️⃣", "9️⃣", "🔟")
@@ -34,122 +36,21 @@ _MXC = re.compile(r"mxc://([A-Za-z0-9.\-:\[\]]{1,255})/([A-Za-z0-9_\-]{1,255})",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Me:
-    """Who the bot is; `account` is how the operator calls it."""
-
-    id: str
-    name: str = ""
-    device: str = ""
-    account: str = DEFAULT_ACCOUNT
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What one has to know of a room: who is in it, by what name, and whether it is encrypted."""
+    """What one has to know of a room: who is in it, by what name, and whether it is encrypted. One that took
+    another's place names it as `before`, and the conversation goes on under the name of the `first`."""
 
     id: str
     members: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
     encrypted: bool = False
+    before: str = ""
+    first: str = ""
 
     @property
     def private(self) -> bool:
         """Nobody else reads along."""
         return len(self.members) <= 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class News:
-    """What a sync tells of one room; if it has a gap, `before` is where it can be read backwards."""
-
-    room: str
-    events: tuple[dict[str, Any], ...]
-    state: tuple[dict[str, Any], ...] = ()
-    before: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invite:
-    room: str
-    sender: str
-    direct: bool
-
-
-# --- a sync ---------------------------------------------------------------------------------------
-
-
-def next_batch(answer: Any) -> str | None:
-    found = answer.get("next_batch") if isinstance(answer, dict) else None
-    return found if isinstance(found, str) and found and storable(found) == found else None
-
-
-def news_of(answer: Any) -> list[News]:
-    """The joined rooms of a sync in which something happened."""
-    found = []
-    for room, told in _rooms(answer, "join"):
-        timeline = _dict(told.get("timeline"))
-        before = timeline.get("prev_batch") if timeline.get("limited") is True else None
-        found.append(
-            News(
-                room=room,
-                events=readable(timeline.get("events")),
-                state=readable(_dict(told.get("state")).get("events")),
-                before=before if isinstance(before, str) and before else None,
-            )
-        )
-    return found
-
-
-def left_rooms(answer: Any) -> list[str]:
-    return [room for room, _ in _rooms(answer, "leave")]
-
-
-def invites_of(answer: Any, me: Me) -> list[Invite]:
-    found = []
-    for room, told in _rooms(answer, "invite"):
-        for event in _events(_dict(told.get("invite_state")).get("events")):
-            content = _dict(event.get("content"))
-            ours = event.get("type") == MEMBER and event.get("state_key") == me.id
-            if ours and content.get("membership") == "invite" and _id(event.get("sender"), "@"):
-                direct = content.get("is_direct") is True
-                found.append(Invite(room=room, sender=event["sender"], direct=direct))
-    return found
-
-
-def direct_chats(content: Any) -> dict[str, list[str]]:
-    """Our list of direct chats (`m.direct`): a person's rooms."""
-    listed = content if isinstance(content, dict) else {}
-    return {
-        person: [room for room in rooms if _id(room, "!")]
-        for person, rooms in listed.items()
-        if _id(person, "@") and isinstance(rooms, list)
-    }
-
-
-def readable(events: Any) -> tuple[dict[str, Any], ...]:
-    """Those events that have an id, a kind and a sender."""
-    return tuple(
-        event
-        for event in _events(events)
-        if _id(event.get("event_id"), "$") and _id(event.get("sender"), "@") and _text(event.get("type"))
-    )
-
-
-def since_joining(events: Sequence[dict[str, Any]], me: Me) -> Sequence[dict[str, Any]]:
-    """Without what was said before we were asked in (or came, where nobody asked us)."""
-    for membership in ("invite", "join"):
-        for place in range(len(events) - 1, -1, -1):
-            if _is_ours(events[place], me, membership):
-                return events[place + 1 :]
-    return events
-
-
-def _is_ours(event: Mapping[str, Any], me: Me, membership: str) -> bool:
-    if event.get("type") != MEMBER or event.get("state_key") != me.id:
-        return False
-    content, before = _dict(event.get("content")), _dict(_dict(event.get("unsigned")).get("prev_content"))
-    # A changed name or picture is told as one more join.
-    return content.get("membership") == membership and before.get("membership") != "join"
 
 
 # --- events ---------------------------------------------------------------------------------------
@@ -163,7 +64,7 @@ def mentioned_events(event: Mapping[str, Any]) -> tuple[str, ...]:
         found.append(relation.get("event_id"))
     if (answered := _answered(relation)) is not None:
         found.append(answered)
-    return tuple(str(one) for one in found if _id(one, "$"))
+    return tuple(str(one) for one in found if is_id(one, "$"))
 
 
 def to_inbounds(
@@ -172,7 +73,7 @@ def to_inbounds(
     """What an event of a room means; nothing for one of our own, or of a kind that does not concern us.
     `known` are the events it mentions, as far as they are to be had."""
     try:
-        if event["sender"] == me.id or "redacted_because" in _dict(event.get("unsigned")):
+        if event["sender"] == me.id or "redacted_because" in as_dict(event.get("unsigned")):
             return ()
         relation = _relation(event)
         if event["type"] == REACTION:
@@ -182,7 +83,7 @@ def to_inbounds(
         elif relation.get("rel_type") == "m.replace":
             found = _edited(event, relation, room, me, known)
         else:
-            found = _message(event, _dict(event["content"]), room, me, known)
+            found = _message(event, as_dict(event["content"]), room, me, known)
     except _MALFORMED:
         return ()
     return () if found is None else (found,)
@@ -197,13 +98,12 @@ def _message(
 ) -> Inbound | None:
     text, mentioned = _words(content, room, me)
     attachments = tuple(_attachments(event, content))
-    if not text and not attachments:
+    if (not text and not attachments) or content.get("msgtype") == VERIFICATION:
         return None
     relation = _relation(event)
-    thread = relation.get("event_id") if relation.get("rel_type") == "m.thread" else None
     return Inbound(
         delivery=DeliveryId(event["event_id"]),
-        source=_source(event, room, me, thread if _id(thread, "$") else None),
+        source=_source(event, room, me, _thread(event, me, begins=mentioned and not room.private)),
         at=_time(event.get("origin_server_ts")),
         ref=event["event_id"],
         text=text,
@@ -220,21 +120,20 @@ def _edited(
     me: Me,
     known: Mapping[str, Mapping[str, Any]],
 ) -> Inbound | None:
-    before = known.get(_text(relation.get("event_id")))
+    before = known.get(as_text(relation.get("event_id")))
     # Everybody may send such an event; only the author's counts.
     if before is None or before.get("sender") != event["sender"]:
         return None
-    text, mentioned = _words(_dict(_dict(event["content"])["m.new_content"]), room, me)
+    text, mentioned = _words(as_dict(as_dict(event["content"])["m.new_content"]), room, me)
     if not text:
         return None
-    old = _relation(before)
-    thread = old.get("event_id") if old.get("rel_type") == "m.thread" else None
+    called = not room.private and _words(as_dict(before.get("content")), room, me)[1]
     return Inbound(
         delivery=DeliveryId(event["event_id"]),
-        source=_source(event, room, me, thread if _id(thread, "$") else None),
+        source=_source(event, room, me, _thread(before, me, begins=called)),
         at=_time(event.get("origin_server_ts")),
         what=What.EDIT,
-        ref=_text(relation["event_id"]),
+        ref=as_text(relation["event_id"]),
         text=text,
         mentions_me=mentioned,
     )
@@ -247,15 +146,14 @@ def _reacted(
     me: Me,
     known: Mapping[str, Mapping[str, Any]],
 ) -> Inbound | None:
-    ref, key = relation.get("event_id"), storable(_text(relation.get("key")))
-    if relation.get("rel_type") != "m.annotation" or not _id(ref, "$") or not key:
+    ref, key = relation.get("event_id"), storable(as_text(relation.get("key")))
+    if relation.get("rel_type") != "m.annotation" or not is_id(ref, "$") or not key:
         return None
     on = known.get(str(ref), {})
     value = pressed(on, key) if on.get("sender") == me.id else None
-    thread = _relation(on).get("event_id") if _relation(on).get("rel_type") == "m.thread" else None
     return Inbound(
         delivery=DeliveryId(event["event_id"]),
-        source=_source(event, room, me, thread if _id(thread, "$") else None),
+        source=_source(event, room, me, _thread(on, me)),
         at=_time(event.get("origin_server_ts")),
         what=What.REACTION if value is None else What.BUTTON,
         ref=str(ref),
@@ -266,28 +164,38 @@ def _reacted(
 
 def pressed(event: Mapping[str, Any], key: str) -> str | None:
     """What a reaction with this key to an event of ours stands for, as the event is now."""
-    content = _dict(event.get("content"))
-    latest = _dict(_dict(_dict(event.get("unsigned")).get("m.relations")).get("m.replace"))
+    content = as_dict(event.get("content"))
+    latest = as_dict(as_dict(as_dict(event.get("unsigned")).get("m.relations")).get("m.replace"))
     if latest:
-        content = _dict(_dict(latest.get("content")).get("m.new_content"))
+        content = as_dict(as_dict(latest.get("content")).get("m.new_content"))
     buttons = content.get(BUTTONS)
     plain = [one.replace("\ufe0f", "") for one in KEYS]
     place = plain.index(key.replace("\ufe0f", "")) if key.replace("\ufe0f", "") in plain else len(plain)
     if not isinstance(buttons, list) or place >= len(buttons):
         return None
-    return storable(_text(_dict(buttons[place]).get("value"))) or None
+    return storable(as_text(as_dict(buttons[place]).get("value"))) or None
+
+
+def _thread(event: Mapping[str, Any], me: Me, *, begins: bool = False) -> str | None:
+    """The thread that an event is in, or the one that is to begin with it."""
+    relation = _relation(event)
+    root = relation.get("event_id") if relation.get("rel_type") == "m.thread" else None
+    if root is None and begins and me.threads:
+        root = event.get("event_id")
+    return str(root) if is_id(root, "$") else None
 
 
 def _source(event: Mapping[str, Any], room: Room, me: Me, thread: str | None) -> Source:
     kind = Kind.PRIVATE if room.private else Kind.GROUP if thread is None else Kind.THREAD
-    content = event.get("content")
+    content, chat = event.get("content"), room.first or room.id
     return Source(
-        address=Address(platform=NAME, account=me.account, chat=room.id, thread=thread),
+        address=Address(platform=NAME, account=me.account, chat=chat, thread=thread),
         kind=kind,
         user=event["sender"],
         user_name=storable(room.members.get(event["sender"], "")) or None,
         chat_name=storable(room.name) or None,
-        parent_chat=room.id if kind is Kind.THREAD else None,
+        # Lists may name the room as it was or as it is.
+        parent_chat=room.id if kind is Kind.THREAD or chat != room.id else None,
         # Programs speak in notices, and are to answer none.
         is_bot=isinstance(content, dict) and content.get("msgtype") == "m.notice",
     )
@@ -295,15 +203,15 @@ def _source(event: Mapping[str, Any], room: Room, me: Me, thread: str | None) ->
 
 def _words(content: Mapping[str, Any], room: Room, me: Me) -> tuple[str, bool]:
     """What was said, without our own name at its start, and whether it speaks to us."""
-    text, sort = _text(content.get("body")), content.get("msgtype")
-    if _answered(_dict(content.get("m.relates_to"))) is not None:
+    text, sort = as_text(content.get("body")), content.get("msgtype")
+    if _answered(as_dict(content.get("m.relates_to"))) is not None:
         text = _FALLBACK.sub("", text)
     if sort in _FILES or (sort is None and "url" in content):
         # A file's body is its name, or words about it if its name is told elsewhere.
-        named = _text(content.get("filename"))
+        named = as_text(content.get("filename"))
         text = text if named and named != text else ""
     elif sort == "m.location":
-        text = f"[Location: {one_line(text, 80)}, {one_line(_text(content.get('geo_uri')), 80)}]"
+        text = f"[Location: {one_line(text, 80)}, {one_line(as_text(content.get('geo_uri')), 80)}]"
     elif sort == "m.emote":
         text = f"* {text}" if text else ""
     text, called = _without_name(text, room, me)
@@ -311,7 +219,7 @@ def _words(content: Mapping[str, Any], room: Room, me: Me) -> tuple[str, bool]:
     if isinstance(mentions, dict):
         users = mentions.get("user_ids")
         return text, called or (isinstance(users, list) and me.id in users)
-    return text, called or me.id in text or f"/{me.id}" in _text(content.get("formatted_body"))
+    return text, called or me.id in text or f"/{me.id}" in as_text(content.get("formatted_body"))
 
 
 def _without_name(text: str, room: Room, me: Me) -> tuple[str, bool]:
@@ -323,12 +231,12 @@ def _without_name(text: str, room: Room, me: Me) -> tuple[str, bool]:
 
 
 def _attachments(event: Mapping[str, Any], content: Mapping[str, Any]) -> Iterator[Attachment]:
-    kind = MediaKind.STICKER if event["type"] == STICKER else _FILES.get(_text(content.get("msgtype")))
+    kind = MediaKind.STICKER if event["type"] == STICKER else _FILES.get(as_text(content.get("msgtype")))
     if kind is None:
         return
     if kind is MediaKind.AUDIO and (VOICE in content or "org.matrix.msc3245.voice.v2" in content):
         kind = MediaKind.VOICE
-    info, size = _dict(content.get("info")), _dict(content.get("info")).get("size")
+    info, size = as_dict(content.get("info")), as_dict(content.get("info")).get("size")
     ref = file_ref(content)
     if ref is None:
         raise ValueError("a file without an address")
@@ -336,8 +244,8 @@ def _attachments(event: Mapping[str, Any], content: Mapping[str, Any]) -> Iterat
     yield Attachment(
         kind=kind,
         ref=ref,
-        name=storable(_text(content.get("filename")) or _text(content.get("body"))) or None,
-        mime=storable(_text(info.get("mimetype"))) or None,
+        name=storable(as_text(content.get("filename")) or as_text(content.get("body"))) or None,
+        mime=storable(as_text(info.get("mimetype"))) or None,
         size=size if known else None,
     )
 
@@ -346,10 +254,10 @@ def file_ref(content: Mapping[str, Any]) -> str | None:
     """Where a file is: its mxc address; for an encrypted one with its key behind it."""
     file = content.get("file")
     if not isinstance(file, dict):
-        url = _text(content.get("url"))
+        url = as_text(content.get("url"))
         return url if _MXC.fullmatch(url) else None
-    url, key = _text(file.get("url")), _text(_dict(file.get("key")).get("k"))
-    iv, digest = _text(file.get("iv")), _text(_dict(file.get("hashes")).get("sha256"))
+    url, key = as_text(file.get("url")), as_text(as_dict(file.get("key")).get("k"))
+    iv, digest = as_text(file.get("iv")), as_text(as_dict(file.get("hashes")).get("sha256"))
     if not _MXC.fullmatch(url) or not all(re.fullmatch(r"[\w+/=-]{16,64}", one) for one in (key, iv, digest)):
         return None
     return "#".join((url, key, iv, digest))
@@ -371,8 +279,8 @@ def _reply(
     if ref is None:
         return None
     event = known.get(ref, {})
-    author = _text(event.get("sender"))
-    text, _ = _words(_dict(event.get("content")), room, me)
+    author = as_text(event.get("sender"))
+    text, _ = _words(as_dict(event.get("content")), room, me)
     name = room.members.get(author, author)
     return ReplyTo(ref=ref, text=text, author=storable(name) or None, mine=author == me.id)
 
@@ -381,27 +289,32 @@ def _answered(relation: Mapping[str, Any]) -> str | None:
     """The event that is answered to; in a thread every event names one, for programs that know no threads."""
     if relation.get("rel_type") == "m.thread" and relation.get("is_falling_back") is True:
         return None
-    answered = _dict(relation.get("m.in_reply_to")).get("event_id")
-    return str(answered) if _id(answered, "$") else None
+    answered = as_dict(relation.get("m.in_reply_to")).get("event_id")
+    return str(answered) if is_id(answered, "$") else None
 
 
 def _relation(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _dict(_dict(event.get("content")).get("m.relates_to"))
+    return as_dict(as_dict(event.get("content")).get("m.relates_to"))
 
 
 # --- errors ---------------------------------------------------------------------------------------
 
 
+class NotUnderstood(Refused):
+    """The homeserver makes nothing of what was asked: a point that is another's, or long forgotten."""
+
+
 def error_for(status: int, answer: Any, wait: str | None = None) -> HermesError:
     """What an answer that is no success means for who called; `wait` is its Retry-After."""
-    answer = _dict(answer)
-    code = _text(answer.get("errcode"))
-    told = one_line(": ".join(filter(None, (code, _text(answer.get("error"))))) or f"HTTP {status}", 160)
+    answer = as_dict(answer)
+    code = as_text(answer.get("errcode"))
+    told = one_line(": ".join(filter(None, (code, as_text(answer.get("error"))))) or f"HTTP {status}", 160)
     if status == 429 or code == "M_LIMIT_EXCEEDED":
         return Unreachable(f"The homeserver wants us to be slower ({told})", after=_delay(answer, wait))
     if code in ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN") or (status == 401 and not code):
         return NeedsLogin(
-            "The homeserver does not know this access token; log in again and set MATRIX_ACCESS_TOKEN"
+            "The homeserver does not know this access token (any more); set another MATRIX_ACCESS_TOKEN, or"
+            " MATRIX_USER_ID and MATRIX_PASSWORD in its place"
         )
     if code in ("M_USER_DEACTIVATED", "M_USER_LOCKED", "M_USER_SUSPENDED") or status == 401:
         return NeedsLogin(f"The homeserver does not let this account in ({told})")
@@ -414,7 +327,8 @@ def error_for(status: int, answer: Any, wait: str | None = None) -> HermesError:
         return Refused(f"The homeserver does not let us do that ({told})")
     if code == "M_TOO_LARGE" or status == 413:
         return Refused(f"It is too large for the homeserver ({told})")
-    return Refused(f"The homeserver refuses it ({told})")
+    sort = NotUnderstood if status == 400 else Refused
+    return sort(f"The homeserver refuses it ({told})")
 
 
 def _delay(answer: Mapping[str, Any], wait: str | None) -> float:
@@ -422,40 +336,6 @@ def _delay(answer: Mapping[str, Any], wait: str | None) -> float:
     if isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told < 86_400_000:
         return float(told) / 1000
     return float(wait) if wait is not None and re.fullmatch(r"\d{1,5}", wait, re.ASCII) else 5.0
-
-
-# --- values ---------------------------------------------------------------------------------------
-
-
-def _rooms(answer: Any, part: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    rooms = _dict(_dict(_dict(answer).get("rooms")).get(part))
-    for room, told in rooms.items():
-        if _id(room, "!") and isinstance(told, dict):
-            yield room, told
-
-
-def _events(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, list):
-        yield from (event for event in value if isinstance(event, dict))
-
-
-def _id(value: Any, sigil: str) -> bool:
-    """Whether it is an id of this sort: its first letter, and nothing in it that cannot be stored."""
-    return (
-        isinstance(value, str)
-        and 1 < len(value) <= 255
-        and value.startswith(sigil)
-        and value.isprintable()
-        and storable(value) == value
-    )
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _time(milliseconds: Any) -> datetime:

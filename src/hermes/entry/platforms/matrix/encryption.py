@@ -2,11 +2,13 @@
 adapter stays the one who syncs and sends. nio is imported only where encryption is on.
 
 The keys of messages come with a sync and are stored here before the sync's point is; so nothing that was
-stored is waited for again, and a sync that is told twice does no harm. Devices are trusted as they appear."""
+stored is waited for again, and a sync that is told twice does no harm. Keys of ours are stored before they
+are told to anybody. Devices are trusted as they appear; ours is verified by who compares its key."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,22 +17,61 @@ from typing import Any
 
 import aiohttp
 
-from hermes.domain.errors import Refused, Unreachable, UserError
+from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.outfit import Finding
 from hermes.entry.platforms.matrix.client import Client
-from hermes.entry.platforms.matrix.convert import ENCRYPTED, Me, Room
+from hermes.entry.platforms.matrix.convert import ENCRYPTED, Room
+from hermes.entry.platforms.matrix.sync import Me, as_dict, as_text
+
+log = logging.getLogger("hermes.matrix")
 
 LACKING = "MATRIX_ENCRYPTION needs matrix-nio."
 REMEDY = "pip install 'hermes-gateway[matrix]'"
+OTHER_KEYS = "The homeserver has keys of another program for this login"
+OTHER_LOGIN = "Set MATRIX_USER_ID, MATRIX_PASSWORD and a new MATRIX_DEVICE_ID in place of the token."
 
 
-def encryption_finding(mode: str) -> Finding:
-    """What a look from outside says of encryption."""
+async def encryption_findings(mode: str, client: Client, me: Me, folder: Path | None) -> list[Finding]:
+    """What a look from outside says of encryption, and of the key by which the bot's device is known."""
     if mode == "off":
-        return Finding(good=True, text="Encrypted rooms are not read (MATRIX_ENCRYPTION is off).")
+        return [Finding(good=True, text="Encrypted rooms are not read (MATRIX_ENCRYPTION is off).")]
     if find_spec("nio") is None or find_spec("vodozemac") is None:
-        return Finding(good=False, text=LACKING, hint=REMEDY)
-    return Finding(good=True, text=f"Encrypted rooms are read and written in (it is {mode}).")
+        return [Finding(good=False, text=LACKING, hint=REMEDY)]
+    found = [Finding(good=True, text=f"Encrypted rooms are read and written in (it is {mode}).")]
+    ours = None if folder is None else await asyncio.to_thread(_stored_key, folder, me)
+    theirs = await _told_key(client, me)
+    if ours is not None and theirs in (ours, None):
+        hint = f"People trust it by that: in Element as the bot, write /verify {me.device} {ours}"
+        found.append(Finding(good=True, text=f"Its device is {me.device}, with the key {ours}.", hint=hint))
+    elif theirs is not None:
+        found.append(Finding(good=False, text=f"{OTHER_KEYS} ({me.device}).", hint=OTHER_LOGIN))
+    else:
+        found.append(
+            Finding(good=True, text=f"Its device is {me.device}; its key is made at the first start.")
+        )
+    return found
+
+
+def _stored_key(folder: Path, me: Me) -> str | None:
+    """The public key of our device as it lies in the folder; nothing is made there."""
+    if not (folder / f"{me.id}_{me.device}.db").exists():
+        return None
+    store: Any = import_module("nio.store").MatrixStore(
+        me.id, me.device, str(folder), import_module("nio").AsyncClientConfig().pickle_key
+    )
+    try:
+        account = store.load_account()
+        return None if account is None else str(account.identity_keys["ed25519"])
+    finally:
+        store.database.close()
+
+
+async def _told_key(client: Client, me: Me) -> str | None:
+    """The public key of our device as the homeserver has it, and tells others."""
+    told = await client.call("POST", "v3/keys/query", {"device_keys": {me.id: [me.device]}})
+    for step in ("device_keys", me.id, me.device, "keys"):
+        told = as_dict(told).get(step)
+    return as_text(as_dict(told).get(f"ed25519:{me.device}")) or None
 
 
 class Encryption:
@@ -65,11 +106,30 @@ class Encryption:
         theirs.restore_login(me.id, me.device, client.token)
         found = cls(nio, theirs, me)
         try:
+            await found._agree(client)
             await found._upkeep()
         except BaseException:
             await found.close()
             raise
         return found
+
+    async def _agree(self, client: Client) -> None:
+        """Others know us by the key that the homeserver has: it must be ours, and another one is let be."""
+        olm, share = self._client.olm, self._client.olm.share_keys
+        ours, theirs = olm.account.identity_keys["ed25519"], await _told_key(client, self._me)
+        if theirs not in (ours, None):
+            raise NeedsLogin(f"{OTHER_KEYS} ({self._me.device}). {OTHER_LOGIN}")
+        # A login that was ended and made again begins without keys.
+        olm.account.shared = olm.account.shared and theirs is not None
+        log.info("matrix.device id=%s key=%s", self._me.device, ours)
+
+        def share_stored() -> Any:
+            keys = share()
+            # Whoever is given a one-time key uses it, also if we die before we hear that it was taken.
+            olm.save_account()
+            return keys
+
+        olm.share_keys = share_stored
 
     async def close(self) -> None:
         await self._client.close()

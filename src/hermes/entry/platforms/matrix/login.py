@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from hermes.domain.errors import NeedsLogin, Refused, Unreachable
+from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.outfit import Outfit
 from hermes.entry.platforms.matrix.client import Client, path
-from hermes.entry.platforms.matrix.convert import Me
+from hermes.entry.platforms.matrix.sync import Me
 
 TOKEN = "MATRIX_ACCESS_TOKEN"
+_ON, _OFF = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _LOGINS: dict[str, str] = {}
 """Access tokens that passwords gave, in this process: each login more is one that the homeserver counts."""
 
@@ -25,21 +26,25 @@ def token_of(outfit: Outfit) -> str:
 
 
 async def log_in(client: Client, outfit: Outfit) -> Me:
+    await client.discover()
     if not client.token:
         client.token = await _token(client, outfit)
-    try:
-        told = await client.call("GET", "v3/account/whoami")
-    except NeedsLogin:
-        if outfit.said(TOKEN):
-            raise
-        # The token of a password was taken back; the next connection logs in again.
-        _LOGINS.pop(_key(client, outfit), None)
-        raise Unreachable("The homeserver ended the login") from None
+        # The token of a password may expire or be taken back; the next connection logs in again.
+        client.renew = lambda: _LOGINS.pop(_key(client, outfit), None)
+    told = await client.call("GET", "v3/account/whoami")
     user, device = (told.get(name) if isinstance(told, dict) else None for name in ("user_id", "device_id"))
     if not isinstance(user, str) or not user.startswith("@"):
         raise Unreachable("The homeserver does not say who we are")
     name = await _name(client, user)
-    return Me(id=user, name=name, device=str(device or ""), account=outfit.account)
+    threads = is_on(outfit, "MATRIX_AUTO_THREAD")
+    return Me(id=user, name=name, device=str(device or ""), account=outfit.account, threads=threads)
+
+
+def is_on(outfit: Outfit, variable: str) -> bool:
+    said = outfit.said(variable, "false").lower()
+    if said not in (*_ON, *_OFF):
+        raise UserError(f"{variable} is neither true nor false.")
+    return said in _ON
 
 
 async def _name(client: Client, user: str) -> str:

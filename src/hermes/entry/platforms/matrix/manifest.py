@@ -27,6 +27,7 @@ MANIFEST = Manifest(
         flavour=Flavour.HTML,
         edit_interval=1.5,
         deletes=True,
+        history=True,
         threads=Grade.FULL,
         # Numbers to react with; Matrix has no buttons.
         buttons=Grade.PARTIAL,
@@ -45,30 +46,31 @@ MANIFEST = Manifest(
     settings=(
         SettingField(
             env="MATRIX_HOMESERVER",
-            title="The homeserver's address",
-            hint="Like https://matrix.example.org; Element: All settings → Help & About.",
-        ),
-        SettingField(
-            env="MATRIX_ACCESS_TOKEN",
-            title="The bot account's access token (or a user and a password)",
-            required=False,
-            secret=True,
-            hint="Element, logged in as the bot: All settings → Help & About → Access Token.",
-            asked=True,
+            title="The homeserver: its address, or the name at the end of its users' ids",
+            hint="Like https://matrix.example.org, or example.org.",
         ),
         SettingField(
             env="MATRIX_USER_ID",
-            title="The bot's user, if a password is used",
+            title="The bot's user, to log in with a password",
             required=False,
+            identifies=True,
             hint="Like @hermes:example.org.",
-            unless="MATRIX_ACCESS_TOKEN",
+            asked=True,
         ),
         SettingField(
             env="MATRIX_PASSWORD",
-            title="Its password, if there is no access token",
+            title="Its password",
             required=False,
             secret=True,
-            unless="MATRIX_ACCESS_TOKEN",
+            asked=True,
+        ),
+        SettingField(
+            env="MATRIX_ACCESS_TOKEN",
+            title="Or an access token that does not expire, of a login that no other program uses",
+            required=False,
+            secret=True,
+            hint="If there is one, the password is not used.",
+            unless="MATRIX_PASSWORD",
         ),
         SettingField(
             env="MATRIX_DEVICE_ID",
@@ -87,6 +89,12 @@ MANIFEST = Manifest(
             title="Encrypted rooms: off, optional or required (off)",
             required=False,
             hint="Needs matrix-nio: pip install 'hermes-gateway[matrix]'.",
+        ),
+        SettingField(
+            env="MATRIX_AUTO_THREAD",
+            title="Whether who mentions it in a room is answered in a thread (false)",
+            required=False,
+            hint="With true each such thread is a conversation of its own.",
         ),
         SettingField(
             env="MATRIX_PROXY",

@@ -6,20 +6,28 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from hermes.domain.errors import Refused, Unreachable
 from hermes.entry.platforms.matrix.client import Client, path
 from hermes.entry.platforms.matrix.convert import (
-    MEMBER,
+    ENCRYPTED,
+    MESSAGE,
     REACTION,
     REDACTION,
-    Me,
     Room,
-    direct_chats,
     mentioned_events,
+)
+from hermes.entry.platforms.matrix.sync import (
+    CREATE,
+    MEMBER,
+    TOMBSTONE,
+    Me,
+    direct_chats,
+    predecessor,
     readable,
+    replacement,
 )
 
 _STATE = frozenset({MEMBER, "m.room.name", "m.room.encryption"})
@@ -27,6 +35,8 @@ _MOST_EVENTS = 1000
 _MOST_ROOMS = 2000
 _PAGE = "100"
 _PAGES = 100
+_LOOKED_THROUGH = 2
+_MOVES = 20
 
 Decrypt = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
 
@@ -36,6 +46,8 @@ class Rooms:
         self._client = client
         self._decrypt = decrypt
         self._rooms: OrderedDict[str, Room] = OrderedDict()
+        self._after: dict[str, str] = {}
+        self._claims: dict[str, str] = {}
         self._events: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._named: dict[str, str] = {}
 
@@ -49,10 +61,11 @@ class Rooms:
         return self._rooms[room]
 
     async def _asked(self, room: str) -> Room:
-        told, named, encryption = await asyncio.gather(
+        told, named, encryption, before = await asyncio.gather(
             self._client.call("GET", f"v3/{path('rooms', room, 'joined_members')}"),
             self._state(room, "m.room.name"),
             self._state(room, "m.room.encryption"),
+            self._before(room),
         )
         joined = told.get("joined") if isinstance(told, dict) else None
         members = {
@@ -65,6 +78,8 @@ class Rooms:
             members=members,
             name=name if isinstance(name, str) else "",
             encrypted="algorithm" in encryption,
+            before=before,
+            first=await self._first(room, before),
         )
 
     async def _state(self, room: str, sort: str) -> dict[str, Any]:
@@ -77,6 +92,59 @@ class Rooms:
     def forget(self, room: str) -> None:
         self._rooms.pop(room, None)
 
+    # --- rooms that took the place of others ---
+
+    def replaced(self, room: str, after: str) -> None:
+        """Take note that another room is said to take this one's place."""
+        self._after[room] = after
+        self.forget(after)
+
+    async def after(self, room: str) -> str:
+        """The room that is said to take this one's place, if there is one."""
+        if room not in self._after:
+            self._after[room] = replacement(await self._state(room, TOMBSTONE))
+        return self._after[room]
+
+    async def _before(self, room: str) -> str:
+        """The room whose place this one claims to take; that never changes."""
+        if room not in self._claims:
+            created = await self._state(room, CREATE)
+            if not created:
+                return ""
+            self._claims[room] = predecessor(created)
+        return self._claims[room]
+
+    async def _first(self, room: str, before: str) -> str:
+        """Where the conversation began that goes on in a room. Everybody can make a room that claims to go on
+        with another; so the other has to say so, too."""
+        for _ in range(_MOVES):
+            if not before or await self.after(before) != room:
+                break
+            room, before = before, await self._before(before)
+        return room
+
+    async def newest(self, room: str) -> str:
+        """Where a conversation is now: in the room itself, or in that which took its place."""
+        for _ in range(_MOVES):
+            after = await self.after(room)
+            if not after:
+                break
+            try:
+                goes_on = (await self.get(after)).before == room
+            except Refused:
+                goes_on = False
+            if not goes_on:
+                raise Refused(f"the room was replaced by {after}, where we are not: invite us there")
+            room = after
+        return room
+
+    async def goes_on_with(self, room: str, before: str, me: Me) -> bool:
+        """Whether a room takes the place of one that we are in, by what is said in that one."""
+        try:
+            return me.id in (await self.get(before)).members and await self.after(before) == room
+        except Refused:
+            return False
+
     def heed(self, room: str, events: Sequence[Mapping[str, Any]]) -> None:
         """Take note of what these events change."""
         if any(event.get("type") in _STATE and "state_key" in event for event in events):
@@ -88,9 +156,10 @@ class Rooms:
                 self._events.pop(str(gone), None)
 
     async def find(self, to: str, me: Me) -> str:
-        """The room that an address means: itself, one with this alias, or the direct chat with a person."""
+        """The room that an address means: itself, one with this alias, or the direct chat with a person; and
+        if another one took its place, that one."""
         if to.startswith("!"):
-            return to
+            return await self.newest(to)
         if to not in self._named:
             if to.startswith("#"):
                 told = await self._client.call("GET", f"v3/directory/room/{path(to)}")
@@ -99,12 +168,13 @@ class Rooms:
                 self._named[to] = await self._direct(to, me)
             else:
                 raise Refused("that is no room: its id is wanted (!…:server), an alias (#…) or a person (@…)")
-        return self._named[to]
+        return await self.newest(self._named[to])
 
     async def _direct(self, person: str, me: Me) -> str:
         where = f"v3/{path('user', me.id, 'account_data', 'm.direct')}"
-        for room in reversed((await self._directs(where)).get(person, [])):
+        for listed in reversed((await self._directs(where)).get(person, [])):
             try:
+                room = await self.newest(listed)
                 if person in (await self.get(room)).members:
                     return room
             except Refused:
@@ -138,27 +208,45 @@ class Rooms:
         """What a sync left out: the events between the last one and this, oldest first. `until` says where
         nothing older is wanted."""
         found: list[dict[str, Any]] = []
-        for _ in range(_PAGES):
-            told = await self._client.call(
-                "GET",
-                f"v3/{path('rooms', room, 'messages')}",
-                query={"dir": "b", "from": before, "to": since, "limit": _PAGE},
-            )
+        async for events in self._pages(room, _PAGES, {"from": before, "to": since}):
+            found += events
+            if any(map(until, events)):
+                break
+        return found[::-1]
+
+    async def own(self, room: str, me: Me) -> AsyncIterator[dict[str, Any]]:
+        """The messages that we sent last, latest first."""
+        wanted = {"senders": [me.id], "types": [MESSAGE, ENCRYPTED]}
+        async for events in self._pages(room, _LOOKED_THROUGH, {"filter": json.dumps(wanted)}):
+            for event in events:
+                if isinstance(event.get("content"), dict):
+                    yield event
+
+    async def _pages(
+        self, room: str, most: int, query: Mapping[str, str]
+    ) -> AsyncIterator[tuple[dict[str, Any], ...]]:
+        """A room's history backwards, page by page."""
+        asked = {"dir": "b", "limit": _PAGE, **query}
+        for _ in range(most):
+            told = await self._client.call("GET", f"v3/{path('rooms', room, 'messages')}", query=asked)
             page = told.get("chunk") if isinstance(told, dict) else None
             if not isinstance(page, list):
                 raise Unreachable("The homeserver's history cannot be read")
-            events = readable(page)
-            found += events
+            yield readable(page)
             end = told.get("end")
-            if not page or not isinstance(end, str) or end == before or any(map(until, events)):
-                break
-            before = end
-        return found[::-1]
+            if not page or not isinstance(end, str) or end == asked.get("from"):
+                return
+            asked["from"] = end
 
     def keep(self, event: dict[str, Any]) -> None:
         self._events[event["event_id"]] = event
         while len(self._events) > _MOST_EVENTS:
             self._events.popitem(last=False)
+
+    def author(self, ref: str | None, me: Me) -> str | None:
+        """Who sent an event, if it is among the latest and not our own."""
+        sender = self._events.get(ref or "", {}).get("sender")
+        return None if sender == me.id else sender
 
     async def known(self, room: str, event: Mapping[str, Any], me: Me) -> dict[str, Mapping[str, Any]]:
         """The events that this one mentions, as far as they are to be had."""
@@ -171,6 +259,13 @@ class Rooms:
             if one is not None:
                 found[ref] = one
         return found
+
+    async def has(self, room: str, ref: str) -> bool:
+        try:
+            await self._client.call("GET", f"v3/{path('rooms', room, 'event', ref)}")
+        except Refused:
+            return False
+        return True
 
     async def event(self, room: str, ref: str) -> dict[str, Any] | None:
         """An event as the homeserver has it now; None if it is not to be had or was deleted."""

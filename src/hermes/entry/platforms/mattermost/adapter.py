@@ -31,6 +31,8 @@ from hermes.entry.platforms.mattermost.convert import (
     Me,
     as_events,
     button_parts,
+    calm,
+    commanded,
     emoji_name,
     key_of,
     names_of,
@@ -46,7 +48,7 @@ from hermes.entry.platforms.mattermost.rest import Rest, Server
 from hermes.entry.platforms.mattermost.wire import ALIVE, MISSED, Wire
 
 log = logging.getLogger("hermes.mattermost")
-TOKEN, URL = "MATTERMOST_TOKEN", "MATTERMOST_URL"
+TOKEN, URL, COMMAND = "MATTERMOST_TOKEN", "MATTERMOST_URL", "MATTERMOST_COMMAND_TOKEN"
 _URL_SHAPE = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 _TOKEN_SHAPE = re.compile(r"[A-Za-z0-9]{20,64}", re.ASCII)
 _OVERLAP = 60_000
@@ -56,7 +58,6 @@ _GLANCE = 30
 """What was sent a moment ago is among the newest posts."""
 _MOST_SINCE = 1_000
 """So many posts come at once of those since a moment, and the server does not say which."""
-_MOST_FILES = 10
 _BATCH = 200
 
 
@@ -125,8 +126,11 @@ class MattermostAdapter:
             async def press(told: Any) -> bool:
                 return await self._press(told, accept)
 
+            async def command(told: Mapping[str, str]) -> bool:
+                return await self._command(told, accept)
+
             async with (
-                door.opened(self._outfit, self._callback, press),
+                door.opened(self._outfit, self._callback, door.Calls(press=press, command=command)),
                 Wire.open(self._rest.session, self._server, self.answer_seconds) as wire,
             ):
                 self._wire = wire
@@ -271,13 +275,26 @@ class MattermostAdapter:
         await accept((item,), None)
         return True
 
+    async def _command(self, told: Mapping[str, str], accept: Accept) -> bool:
+        given, wanted_token = told.get("token", ""), self._outfit.said(COMMAND)
+        if not wanted_token or not hmac.compare_digest(given.encode(), wanted_token.encode()):
+            log.info("mattermost.left_out: a slash command that is none of ours")
+            return False
+        me = await self._who()
+        if told.get("channel_id") not in self._known.channels:
+            await self._channels()
+        item = commanded(told, me, self._known, self._outfit.clock.now())
+        if item is not None:
+            await accept((item,), None)
+        return item is not None
+
     # --- what goes out ---
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         """Answers in Mattermost are threads, and those are in the address: `reply_to` adds nothing."""
-        post: dict[str, Any] = {**place(to), "message": body.text}
+        post: dict[str, Any] = {**place(to), "message": calm(body.text)}
         if body.attachments:
-            post["file_ids"] = [await self._upload(to, file) for file in body.attachments[:_MOST_FILES]]
+            post["file_ids"] = [await self._upload(to, file) for file in body.attachments]
         # The server takes no second post with the same pending id for half a minute; after that the
         # property tells which message it was.
         post["pending_post_id"] = key_of(to, key)
@@ -296,7 +313,7 @@ class MattermostAdapter:
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
         path = f"/posts/{_number(receipt)}/patch"
-        told = await self._rest.put(path, {"message": body.text})
+        told = await self._rest.put(path, {"message": calm(body.text)})
         props = told.get("props") if isinstance(told, dict) else None
         props = dict(props) if isinstance(props, dict) else {}
         parts = button_parts(body.buttons, receipt.to, self._callback, self._secret)
@@ -361,7 +378,11 @@ class MattermostAdapter:
             hint = "An address in your network has to be in the server's AllowedUntrustedInternalConnections."
             return [*found, Finding(good=True, text=text, hint=hint)]
         text = "There are no buttons: questions are answered in words (no MATTERMOST_CALLBACK_URL)."
-        return [*found, Finding(good=True, text=text)]
+        found.append(Finding(good=True, text=text))
+        if self._outfit.said(COMMAND):
+            text = f"{COMMAND} is set, but the slash command cannot reach us."
+            found.append(Finding(good=False, text=text, hint="Set MATTERMOST_CALLBACK_URL as well."))
+        return found
 
 
 def _membership(channels: Sequence[Channel]) -> Finding:

@@ -1,4 +1,4 @@
-"""Between Mattermost's words and ours: events to `Inbound`s, error answers to our errors, buttons to message
+"""Between Mattermost's words and ours: events, presses and slash commands to `Inbound`s, buttons to message
 attachments. Pure functions; an event that cannot be read gives nothing."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
-from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.errors import Refused
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Button, Inbound, MediaKind, ReplyTo, What, media_kind
 from hermes.domain.text import one_line, storable
@@ -36,6 +36,8 @@ _EMOJI = {
 _EMOJI_NAMED = {name: emoji for emoji, name in _EMOJI.items()} | {"thumbsup": "👍", "thumbsdown": "👎"}
 _EMOJI_SHAPE = re.compile(r"[a-z0-9_+-]{1,64}", re.ASCII)
 _MOST_QUOTED = 2_000
+_CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]*`)", re.DOTALL)
+_EVERYBODY = re.compile(r"(?<![\w@])@(?=(?:all|channel|here)(?![\w-]))", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,7 +366,36 @@ def names_of(parts: Any) -> list[str]:
     return [name for name in names if name]
 
 
+# --- slash commands ------------------------------------------------------------------------------
+
+
+def commanded(told: Mapping[str, str], me: Me, known: Known, now: datetime) -> Inbound | None:
+    """A slash command that an admin made for us: `/hermes status now` means `/status now`. It may not be told
+    in which thread it was given."""
+    try:
+        chat, line = _id(told["channel_id"]), told.get("text", "").strip().lstrip("/!")
+        post = {"user_id": told["user_id"], "root_id": told.get("root_id"), "id": ""}
+        known.names[_id(told["user_id"])] = told.get("user_name", "")
+        channel = known.channels.get(chat) or Channel(id=chat, type="O")
+        trigger = hashlib.sha256(told["trigger_id"].encode()).hexdigest()[:32]
+        return Inbound(
+            delivery=DeliveryId(f"command:{trigger}"),
+            source=_source(channel, replace(me, threads=False), post, known),
+            at=now,
+            text=storable(f"/{line or 'help'}"),
+            mentions_me=True,
+        )
+    except _UNREADABLE:
+        return None
+
+
 # --- what goes out -------------------------------------------------------------------------------
+
+
+def calm(text: str) -> str:
+    """The text without words that call everybody in a channel; in code they call nobody."""
+    parts = _CODE.split(text)
+    return "".join(part if place % 2 else _EVERYBODY.sub("＠", part) for place, part in enumerate(parts))
 
 
 def place(to: Address) -> dict[str, str]:
@@ -381,46 +412,6 @@ def place(to: Address) -> dict[str, str]:
 def key_of(to: Address, key: str) -> str:
     """The same for the same message of the outbox, and for no other."""
     return hashlib.sha256(f"{to}\n{key}".encode()).hexdigest()[:32]
-
-
-# --- errors --------------------------------------------------------------------------------------
-
-
-def error_for(status: int, answer: Any, headers: Mapping[str, str]) -> HermesError:
-    """What an answer that is no success means for who called."""
-    answer = answer if isinstance(answer, dict) else {}
-    sort = _text(answer.get("id"))
-    told = one_line(_text(answer.get("message")) or f"HTTP {status}", 160)
-    if status == 429:
-        return Unreachable("Mattermost wants us to be slower", after=_wait(headers))
-    if status >= 500:
-        return Unreachable(f"Mattermost has a fault of its own ({told})", maybe_done=True)
-    if 300 <= status < 400:
-        return Unreachable("Mattermost sends us elsewhere: set MATTERMOST_URL to the address where it ends")
-    if status == 401:
-        return NeedsLogin(
-            "Mattermost does not take the token: make a new one, or enable the bot again (MATTERMOST_TOKEN)"
-        )
-    if status == 413 or "too_large" in sort:
-        return Refused(f"The file is too large for this Mattermost ({told})")
-    if "message_length" in sort:
-        return Refused(f"The message is too long for this Mattermost ({told})")
-    if "root_id" in sort:
-        return Refused(f"The thread is gone ({told})")
-    if status == 403:
-        return Refused(f"Mattermost does not let the bot do that there: add it to the channel ({told})")
-    if status == 404:
-        return Refused(f"Mattermost does not have it any more ({told})")
-    return Refused(f"Mattermost refuses it ({told})")
-
-
-def _wait(headers: Mapping[str, str]) -> float:
-    """The seconds to wait: told as such, or as those that are left of the current window."""
-    for name in ("Retry-After", "X-Ratelimit-Reset"):
-        told = headers.get(name, "")
-        if told.isascii() and told.isdigit() and int(told) <= 3_600:
-            return float(max(int(told), 1))
-    return 5.0
 
 
 # --- small things --------------------------------------------------------------------------------

@@ -1,44 +1,55 @@
-"""Where Mattermost tells of pressed buttons, if the operator gives an address at which it reaches us. It
-signs nothing; so every button carries a signature of ours in its context, which people never see."""
+"""Where Mattermost tells of pressed buttons and slash commands, if the operator gives an address at which it
+reaches us. It signs nothing; so every button carries a signature of ours in its context, which people never
+see, and a slash command the token that Mattermost made for it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
 
-from hermes.domain.errors import HermesError, Unreachable, UserError
-from hermes.domain.outfit import Outfit
-from hermes.domain.text import one_line
+from hermes.domain.errors import HermesError
+from hermes.domain.outfit import Outfit, no_door
 
+PORT = "MATTERMOST_CALLBACK_PORT"
 log = logging.getLogger("hermes.mattermost")
-Press = Callable[[Any], Awaitable[bool]]
-"""Store a press; False if it is none of ours."""
 _PRESS_BYTES = 256 * 1024
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """Who stores what comes; False if it is none of ours."""
+
+    press: Callable[[Any], Awaitable[bool]]
+    command: Callable[[Mapping[str, str]], Awaitable[bool]]
+
+
 @contextlib.asynccontextmanager
-async def opened(outfit: Outfit, url: str, press: Press) -> AsyncIterator[None]:
+async def opened(outfit: Outfit, url: str, calls: Calls) -> AsyncIterator[None]:
     """Presses are taken as long as this is open; nothing is opened without an address."""
     if not url:
         yield
         return
 
     async def hear(request: web.Request) -> web.Response:
+        body = await request.read()
         try:
-            told = json.loads(await request.read())
+            if request.content_type == "application/x-www-form-urlencoded":
+                good = await calls.command(dict(parse_qsl(body.decode(), keep_blank_values=True)))
+            else:
+                good = await calls.press(json.loads(body))
         except (ValueError, RecursionError):
             return web.Response(status=400)
-        try:
-            good = await press(told)
         except HermesError as error:
             log.warning("mattermost.not_stored why=%s", error)
-            return web.json_response({"ephemeral_text": "That did not work; please press again."})
+            sorry = "That did not work; please try again."
+            return web.json_response({"ephemeral_text": sorry, "text": sorry})
         return web.json_response({}, status=200 if good else 403)
 
     app = web.Application(client_max_size=_PRESS_BYTES)
@@ -54,11 +65,8 @@ async def opened(outfit: Outfit, url: str, press: Press) -> AsyncIterator[None]:
 
 async def _listen(outfit: Outfit, runner: web.AppRunner) -> None:
     host = outfit.said("MATTERMOST_CALLBACK_HOST", "127.0.0.1")
-    port = outfit.said("MATTERMOST_CALLBACK_PORT", "8446")
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise UserError(f"MATTERMOST_CALLBACK_PORT is {one_line(port, 20)}: a port is wanted, like 8446.")
+    port = outfit.port(PORT, "8446")
     try:
-        await web.TCPSite(runner, host, int(port)).start()
+        await web.TCPSite(runner, host, port).start()
     except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise Unreachable(f"{one_line(host, 60)}:{port} cannot be listened on ({why})") from error
+        raise no_door(host, port, PORT, error) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes.domain.capabilities import (
+    Album,
     Capabilities,
     Flavour,
     Grade,
@@ -14,6 +15,7 @@ from hermes.domain.capabilities import (
 from hermes.domain.message import MediaKind
 
 MOST_TEXT = 16_383
+_KINDS = (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
 _FILE = MediaLimit(max_bytes=100_000_000, caption=MOST_TEXT)
 
 MANIFEST = Manifest(
@@ -29,7 +31,8 @@ MANIFEST = Manifest(
         threads=Grade.FULL,
         # Without an address at which the server can reach us, questions are answered in words.
         buttons=Grade.PARTIAL,
-        media=dict.fromkeys((MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE), _FILE),
+        media=dict.fromkeys(_KINDS, _FILE),
+        albums=(Album(kinds=frozenset(_KINDS), max_bytes=_FILE.max_bytes),),
         fetches=True,
         typing=True,
         reactions=True,
@@ -63,6 +66,13 @@ MANIFEST = Manifest(
             title="The address at which Mattermost tells us of pressed buttons",
             required=False,
             hint="Empty if the server cannot reach this machine: questions are then answered in words.",
+        ),
+        SettingField(
+            env="MATTERMOST_COMMAND_TOKEN",
+            title="The token of a slash command that brings all others",
+            required=False,
+            secret=True,
+            hint="Integrations → Slash Commands shows it; the command's address is the one for buttons.",
         ),
         SettingField(
             env="MATTERMOST_CALLBACK_PORT",

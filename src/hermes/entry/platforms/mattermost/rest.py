@@ -9,9 +9,10 @@ from typing import Any
 
 import aiohttp
 
-from hermes.domain.errors import Refused, Unreachable
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports import Sink
-from hermes.entry.platforms.mattermost.convert import ID, error_for
+from hermes.domain.text import one_line
+from hermes.entry.platforms.mattermost.convert import ID
 
 _PIECE = 64 * 1024
 _UPLOAD_SECONDS = 120.0
@@ -130,3 +131,44 @@ class Rest:
             "proxy": self._server.proxy,
             "allow_redirects": False,
         }
+
+
+def error_for(status: int, answer: Any, headers: Mapping[str, str]) -> HermesError:
+    """What an answer that is no success means for who called."""
+    sort = _told(answer, "id")
+    told = one_line(_told(answer, "message") or f"HTTP {status}", 160)
+    if status == 429:
+        return Unreachable("Mattermost wants us to be slower", after=_wait(headers))
+    if status >= 500:
+        return Unreachable(f"Mattermost has a fault of its own ({told})", maybe_done=True)
+    if 300 <= status < 400:
+        return Unreachable("Mattermost sends us elsewhere: set MATTERMOST_URL to the address where it ends")
+    if status == 401:
+        return NeedsLogin(
+            "Mattermost does not take the token: make a new one, or enable the bot again (MATTERMOST_TOKEN)"
+        )
+    if status == 413 or "too_large" in sort:
+        return Refused(f"The file is too large for this Mattermost ({told})")
+    if "message_length" in sort:
+        return Refused(f"The message is too long for this Mattermost ({told})")
+    if "root_id" in sort:
+        return Refused(f"The thread is gone ({told})")
+    if status == 403:
+        return Refused(f"Mattermost does not let the bot do that there: add it to the channel ({told})")
+    if status == 404:
+        return Refused(f"Mattermost does not have it any more ({told})")
+    return Refused(f"Mattermost refuses it ({told})")
+
+
+def _wait(headers: Mapping[str, str]) -> float:
+    """The seconds to wait: told as such, or as those that are left of the current window."""
+    for name in ("Retry-After", "X-Ratelimit-Reset"):
+        told = headers.get(name, "")
+        if told.isascii() and told.isdigit() and int(told) <= 3_600:
+            return float(max(int(told), 1))
+    return 5.0
+
+
+def _told(answer: Any, name: str) -> str:
+    value = answer.get(name) if isinstance(answer, dict) else None
+    return value if isinstance(value, str) else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from hermes.domain.errors import NeedsLogin, Unreachable
+from hermes.domain.errors import HermesError, NeedsLogin, Unreachable
 from hermes.entry.platforms.mattermost.rest import Server
 
 ALIVE = "pong"
@@ -36,6 +36,7 @@ class Wire:
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue(_WAITING)
         self._tasks: list[asyncio.Task[None]] = []
+        self._parting: HermesError | None = None
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -82,7 +83,7 @@ class Wire:
         while True:
             event = await self._events.get()
             if event is None:
-                raise Unreachable("Mattermost's WebSocket was closed")
+                raise self._parting or Unreachable("Mattermost's WebSocket was closed")
             yield event
 
     async def ask(
@@ -102,7 +103,7 @@ class Wire:
             ) from None
         finally:
             self._answers.pop(number, None)
-        if told.get("status") != "OK" and action == "authentication_challenge":
+        if told.get("status") != "OK" and (action == "authentication_challenge" or _is_stranger(told)):
             raise NeedsLogin("Mattermost's WebSocket does not take the token (MATTERMOST_TOKEN)")
         return told
 
@@ -150,5 +151,15 @@ class Wire:
                     continue
                 await self._socket.close()
                 return
+            except NeedsLogin as error:
+                # The token expired or was taken back: the connection stays and tells nothing any more.
+                self._parting = error
+                await self._socket.close()
+                return
             await self._events.put({"event": ALIVE})
             await asyncio.sleep(self.ping_seconds)
+
+
+def _is_stranger(told: dict[str, Any]) -> bool:
+    error = told.get("error")
+    return isinstance(error, dict) and error.get("status_code") == 401

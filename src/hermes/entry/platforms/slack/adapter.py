@@ -20,10 +20,20 @@ from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.ports import Accept, Sink
 from hermes.domain.text import one_line
 from hermes.entry.platforms.slack.api import Api, Told
-from hermes.entry.platforms.slack.convert import Me, moment_of, place_of, to_inbounds
-from hermes.entry.platforms.slack.doors import Door, Ears, Socket, open_socket
+from hermes.entry.platforms.slack.convert import (
+    Me,
+    aside_of,
+    is_farewell,
+    moment_of,
+    new_name,
+    place_of,
+    seconds,
+    to_inbounds,
+)
+from hermes.entry.platforms.slack.doors import PORT, Door, Ears, Socket, open_socket
 from hermes.entry.platforms.slack.history import Mark, Missed, find_sent
 from hermes.entry.platforms.slack.manifest import MANIFEST
+from hermes.entry.platforms.slack.status import Status
 from hermes.entry.platforms.slack.wire import (
     KEY_EVENT,
     blocks,
@@ -38,6 +48,7 @@ API = "https://slack.com/api"
 _LOOK_SECONDS = 60.0
 _NAME_SECONDS = 0.5
 _MOST_NAMES = 5000
+_ASIDE_SECONDS, _REST_SECONDS = 29 * 60.0, 20.0
 _SHARED_SECONDS = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 _FIND_SECONDS = 26 * 3600.0
 
@@ -60,9 +71,11 @@ class SlackAdapter:
                 "Slack needs SLACK_APP_TOKEN (Socket Mode), or SLACK_SIGNING_SECRET (the Events API)"
             )
         self.api = Api(outfit.said("SLACK_API_URL", API), token, outfit.said("SLACK_PROXY") or None)
+        self._status = Status(self.api, outfit.clock)
         self._me: Me | None = None
         self._kinds: dict[str, str] = {}
         self._names: dict[str, str] = {}
+        self._asides: dict[str, tuple[str, float]] = {}
         self._mark = Mark(since=0.0, highest=0.0, whole=False)
         self._new = True
 
@@ -123,7 +136,7 @@ class SlackAdapter:
         clock = self._outfit.clock
         door = Door(self._secret, clock, hear)
         host = self._outfit.said("SLACK_WEBHOOK_HOST", "127.0.0.1")
-        runner = await door.open(host, self._outfit.said("SLACK_WEBHOOK_PORT", "8446"))
+        runner = await door.open(host, self._outfit.port(PORT, "8446"))
         try:
             await self._catch_up(accept, me)
             while True:
@@ -137,8 +150,15 @@ class SlackAdapter:
             await runner.cleanup()
 
     async def _hear(self, accept: Accept, me: Me, payload: Any) -> None:
+        if is_farewell(payload):
+            # It may be an old one; if it is true, the token is refused.
+            await self.api.call("auth.test")
         await self._learn(payload)
         items = to_inbounds(payload, me, self._outfit.clock.now())
+        for item in items:
+            self._status.heard(item.source.address)
+            if (url := aside_of(payload)) and item.ref is not None:
+                self._keep_aside(item.ref, url, _ASIDE_SECONDS)
         self._mark.saw(moment_of(payload))
         await accept(items, self._mark.cursor if items else None)
 
@@ -162,44 +182,50 @@ class SlackAdapter:
         await accept((), mark.cursor)
 
     async def _learn(self, payload: Any) -> None:
-        """The names of people and places, once each; nothing waits long for them."""
+        """The names of people and places, once each; nothing waits long for them, and what did not come in
+        time is asked for again another time."""
         channel, user, kind = place_of(payload)
+        if name := new_name(payload):
+            self._names[channel] = name
         if len(self._names) > _MOST_NAMES:
             self._names.clear()
             self._kinds.clear()
         if user and user not in self._names:
             self._names[user] = ""
-            told = (await self._look_up("users.info", user=user)).get("user")
-            person = told if isinstance(told, dict) else {}
+            person = await self._look_up("users.info", "user", user)
             profile = person.get("profile")
             shown = profile.get("display_name") if isinstance(profile, dict) else ""
-            self._names[user] = _text(shown) or _text(person.get("real_name")) or _text(person.get("name"))
+            name = _text(shown) or _text(person.get("real_name")) or _text(person.get("name"))
+            if user in self._names:
+                self._names[user] = name
         if not channel:
             return
         if kind == "im" or channel.startswith("D"):
             self._kinds[channel] = "im"
         elif channel not in self._names:
             self._names[channel] = ""
-            told = (await self._look_up("conversations.info", channel=channel)).get("channel")
-            room = told if isinstance(told, dict) else {}
+            room = await self._look_up("conversations.info", "channel", channel)
             self._kinds[channel] = kind or ("mpim" if room.get("is_mpim") is True else "channel")
-            self._names[channel] = "" if room.get("is_mpim") is True else _text(room.get("name"))
+            if channel in self._names:
+                self._names[channel] = "" if room.get("is_mpim") is True else _text(room.get("name"))
 
-    async def _look_up(self, method: str, **asked: Any) -> dict[str, Any]:
+    async def _look_up(self, method: str, what: str, number: str) -> dict[str, Any]:
         try:
             async with asyncio.timeout(_NAME_SECONDS):
-                return await self.api.call(method, **asked)
-        except TimeoutError:
-            log.info("slack.unnamed method=%s why=no answer in time", method)
-            return {}
+                told = (await self.api.call(method, **{what: number})).get(what)
+                return told if isinstance(told, dict) else {}
+        except (TimeoutError, Unreachable) as error:
+            log.info("slack.unnamed method=%s why=%s", method, str(error) or "no answer in time")
+            self._names.pop(number, None)
         except HermesError as error:
             log.info("slack.unnamed method=%s why=%s", method, error)
-            return {}
+        return {}
 
     # --- what goes out ---
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         to = await self._reached(to)
+        self._status.speak(to)
         if body.attachments:
             return await self._send_files(to, body, key)
         asked = {**_place(to), **_said(body)}
@@ -210,7 +236,25 @@ class SlackAdapter:
             # The message on which the thread hung is gone.
             del asked["thread_ts"]
             told = await self.api.ask("chat.postMessage", asked)
+        if told.says("channel_not_found", "not_in_channel") and (url := self._aside(to, reply_to)):
+            await self.api.respond(url, body.text)
+            return Receipt(to=to, ref="aside")
         return self._receipt(to, told)
+
+    def _aside(self, to: Address, reply_to: str | None) -> str:
+        """Where who gave a slash command is answered, if we are not in that chat: seen by nobody else. Only
+        the answer goes there, of which just the first piece says that it is one."""
+        for name in (reply_to or "", to.chat):
+            url, until = self._asides.get(name, ("", 0.0))
+            if self._outfit.clock.monotonic() < until:
+                self._keep_aside(to.chat, url, _REST_SECONDS)
+                return url
+        return ""
+
+    def _keep_aside(self, name: str, url: str, seconds: float) -> None:
+        if len(self._asides) > _MOST_NAMES:
+            self._asides.clear()
+        self._asides[name] = (url, self._outfit.clock.monotonic() + seconds)
 
     def _receipt(self, to: Address, told: Told) -> Receipt:
         ts, channel = told.result.get("ts"), told.result.get("channel")
@@ -232,18 +276,15 @@ class SlackAdapter:
         return replace(to, chat=found)
 
     async def _send_files(self, to: Address, body: Body, key: str) -> Receipt:
-        receipt: Receipt | None = None
-        text = body.text
-        if body.buttons:
-            receipt = await self.send(to, replace(body, attachments=()), key=key, reply_to=None)
-            text = ""
-        for file in body.attachments:
-            receipt = await self._send_file(to, file, text, key)
-            text = ""
-        assert receipt is not None
+        files = [await self._upload(file, key) for file in body.attachments]
+        if not body.buttons:
+            return await self._share(to, files, body.text)
+        receipt = await self.send(to, replace(body, attachments=()), key=key, reply_to=None)
+        await self._share(to, files, "")
         return receipt
 
-    async def _send_file(self, to: Address, file: Attachment, text: str, key: str) -> Receipt:
+    async def _upload(self, file: Attachment, key: str) -> dict[str, str]:
+        """Bring a file to Slack, where nobody sees it yet."""
         try:
             data = await self._outfit.open_file(file)
         except UserError as error:
@@ -256,13 +297,17 @@ class SlackAdapter:
         if not isinstance(number, str) or not isinstance(url, str):
             raise Unreachable("Slack does not say where the file goes")
         await self.api.upload(url, name, data, file.mime or "application/octet-stream")
-        asked: dict[str, Any] = {"files": [{"id": number, "title": name}], "channel_id": to.chat}
+        return {"id": number, "title": name}
+
+    async def _share(self, to: Address, files: Sequence[dict[str, str]], text: str) -> Receipt:
+        """Show files in one message."""
+        asked: dict[str, Any] = {"files": files, "channel_id": to.chat}
         if to.thread is not None:
             asked["thread_ts"] = to.thread
         if text:
             asked["initial_comment"] = text
         await self.api.call("files.completeUploadExternal", **asked)
-        return Receipt(to=to, ref=await self._shared(number, to))
+        return Receipt(to=to, ref=await self._shared(files[0]["id"], to))
 
     async def _shared(self, number: str, to: Address) -> str:
         """The message in which a file is shown, which comes a little later."""
@@ -283,11 +328,17 @@ class SlackAdapter:
     async def edit(self, receipt: Receipt, body: Body) -> None:
         shown = {"text": body.text, "blocks": _blocks(body), "parse": "none"}
         await self.api.call("chat.update", **_message(receipt), **shown)
+        await self._status.edited(receipt.to)
 
     async def delete(self, receipt: Receipt) -> None:
         await self.api.call("chat.delete", **_message(receipt))
 
+    async def typing(self, to: Address) -> None:
+        await self._status.show(to)
+
     async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
+        if seconds(receipt.ref) is None:
+            raise Refused("A slash command is no message that could bear a reaction")
         place = {"channel": receipt.to.chat, "timestamp": receipt.ref}
         steps = (("reactions.add", emoji, "already_reacted"), ("reactions.remove", instead, "no_reaction"))
         for method, one, fine in steps:
@@ -334,7 +385,7 @@ class SlackAdapter:
                 await open_socket(self.api, self._app_token)
                 found.append(Finding(good=True, text="Socket Mode is on, and the app token opens it."))
             else:
-                port = self._outfit.said("SLACK_WEBHOOK_PORT", "8446")
+                port = self._outfit.said(PORT, "8446")
                 found.append(
                     Finding(
                         good=True,

@@ -16,7 +16,7 @@ from hermes.domain.ports import Sink
 from hermes.entry.platforms.slack.wire import error_for, is_ours
 
 # What only reads takes its parameters as a form; what writes takes JSON.
-_JSON = ("chat.", "reactions.add", "reactions.remove", "files.complete", "conversations.open")
+_JSON = ("chat.", "reactions.add", "reactions.remove", "files.complete", "conversations.open", "assistant.")
 _PIECE = 64 * 1024
 _UPLOAD_SECONDS = 55.0
 
@@ -92,6 +92,18 @@ class Api:
                 raise Refused("The file is too large for Slack (HTTP 413)")
             # Until it is completed nobody sees anything of it, so it may simply be tried again.
             raise Unreachable(f"Slack did not take the file (HTTP {status})", after=_after(told))
+
+    async def respond(self, url: str, text: str) -> None:
+        """Answer a slash command where Slack said; the address itself is the permission."""
+        self.check_ours(url)
+        data = json.dumps({"text": text, "response_type": "ephemeral"}).encode()
+        status, _, told = await self._post(
+            url, data, {"Content-Type": "application/json; charset=utf-8"}, self.answer_seconds
+        )
+        if 400 <= status < 500 and status != 429:
+            raise Refused("The slash command was too long ago to be answered where the bot is not")
+        if status != 200:
+            raise error_for(status, None, told.get("Retry-After"))
 
     async def download(self, url: str, sink: Sink, html: bool) -> None:
         """Get a file with the bot's token. Without the right to it Slack shows a page to log in on."""

@@ -68,7 +68,9 @@ def place_of(payload: Any) -> tuple[str, str, str]:
     event = payload.get("event")
     told = event if isinstance(event, dict) else payload
     inner = told.get("message") if told.get("subtype") == "message_changed" else None
-    user = (inner if isinstance(inner, dict) else told).get("user")
+    user = (inner if isinstance(inner, dict) else told).get("user") or told.get("user_id")
+    if isinstance(user, dict):
+        user = user.get("id")
     channel, item = told.get("channel"), told.get("item")
     if isinstance(channel, dict):
         channel = channel.get("id")
@@ -76,6 +78,30 @@ def place_of(payload: Any) -> tuple[str, str, str]:
         channel = item.get("channel") if isinstance(item, dict) else told.get("channel_id")
     kind = told.get("channel_type")
     return _if_id(channel), _if_id(user), kind if isinstance(kind, str) and kind in KINDS else ""
+
+
+def new_name(payload: Any) -> str:
+    """What a channel that was renamed is called now; empty if the payload tells of nothing such."""
+    event = payload.get("event") if isinstance(payload, dict) else None
+    if not isinstance(event, dict) or event.get("type") not in ("channel_rename", "group_rename"):
+        return ""
+    channel = event.get("channel")
+    return _text(channel.get("name")) if isinstance(channel, dict) and place_of(payload)[0] else ""
+
+
+def aside_of(payload: Any) -> str:
+    """The address at which who gave a slash command is answered in private; empty if the payload is none."""
+    return _text(payload.get("response_url")) if isinstance(payload, dict) and "command" in payload else ""
+
+
+def is_farewell(payload: Any) -> bool:
+    """Whether the app was thrown out, or the bot's token taken back."""
+    event = payload.get("event") if isinstance(payload, dict) else None
+    if not isinstance(event, dict):
+        return False
+    tokens = event.get("tokens")
+    revoked = event.get("type") == "tokens_revoked" and isinstance(tokens, dict) and bool(tokens.get("bot"))
+    return event.get("type") == "app_uninstalled" or revoked
 
 
 def moment_of(payload: Any) -> float | None:
@@ -291,8 +317,10 @@ def _command(payload: Mapping[str, Any], me: Me, now: datetime) -> Inbound | Non
     if command == me.command:
         line = rest if rest.startswith("/") else f"/{rest.removeprefix('!') or 'help'}"
     kind = Kind.PRIVATE if payload.get("channel_name") == "directmessage" else _kind({}, channel, me)
+    number = f"command:{storable(_text(payload['trigger_id']) or _raise())}"
     return Inbound(
-        delivery=DeliveryId(f"command:{storable(_text(payload['trigger_id']) or _raise())}"),
+        delivery=DeliveryId(number),
+        ref=number,
         source=_source(me, _address(me, channel), kind, user, told=payload.get("user_name")),
         at=now,
         text=storable(line),

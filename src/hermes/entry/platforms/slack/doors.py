@@ -15,13 +15,13 @@ import aiohttp
 from aiohttp import web
 
 from hermes.domain.clock import Clock
-from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
-from hermes.domain.text import one_line
+from hermes.domain.errors import HermesError, NeedsLogin, Unreachable
+from hermes.domain.outfit import no_door
 from hermes.entry.platforms.slack.api import Api
 from hermes.entry.platforms.slack.wire import is_signed
 
 log = logging.getLogger("hermes.slack")
-PATH = "/slack/events"
+PATH, PORT = "/slack/events", "SLACK_WEBHOOK_PORT"
 _BODY_BYTES = 4 * 1024 * 1024
 _STEADY_SECONDS = 10.0
 _ENDED = (
@@ -158,19 +158,16 @@ class Door:
         self.missed = False
         """Whether Slack may have given up on something, which it does after a few attempts."""
 
-    async def open(self, host: str, port: str) -> web.AppRunner:
-        if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-            raise UserError(f"SLACK_WEBHOOK_PORT is {one_line(port, 20)}: a port is wanted, like 8446.")
+    async def open(self, host: str, port: int) -> web.AppRunner:
         app = web.Application(client_max_size=_BODY_BYTES)
         app.router.add_post(PATH, self.called)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
         await runner.setup()
         try:
-            await web.TCPSite(runner, host, int(port)).start()
+            await web.TCPSite(runner, host, port).start()
         except OSError as error:
             await runner.cleanup()
-            why = error.strerror or type(error).__name__
-            raise Unreachable(f"{one_line(host, 60)}:{port} cannot be listened on ({why})") from error
+            raise no_door(host, port, PORT, error) from error
         return runner
 
     async def called(self, request: web.Request) -> web.Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes.domain.capabilities import (
+    Album,
     Capabilities,
     Flavour,
     Grade,
@@ -14,6 +15,7 @@ from hermes.domain.capabilities import (
 from hermes.domain.message import MediaKind
 
 # Slack takes a gigabyte; what goes out is held in memory while it is sent.
+_KINDS = (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
 _FILE = MediaLimit(max_bytes=100_000_000, caption=4000)
 
 MANIFEST = Manifest(
@@ -30,13 +32,11 @@ MANIFEST = Manifest(
         deletes=True,
         threads=Grade.FULL,
         buttons=Grade.FULL,
-        media={
-            MediaKind.IMAGE: _FILE,
-            MediaKind.AUDIO: _FILE,
-            MediaKind.VIDEO: _FILE,
-            MediaKind.FILE: _FILE,
-        },
+        media=dict.fromkeys(_KINDS, _FILE),
+        albums=(Album(kinds=frozenset(_KINDS), max_bytes=_FILE.max_bytes),),
         fetches=True,
+        # In threads: Slack has no such sign elsewhere.
+        typing=True,
         reactions=True,
         history=True,
         sends_per_second=1.0,

@@ -22,13 +22,14 @@ KEY_EVENT = "hermes_message"
 """The name of the metadata in which a message of ours carries its key."""
 _LABEL, _VALUE, _IN_A_ROW = 75, 2000, 25
 _PRIVATE_FAULTS = frozenset({
-    "invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "no_permission",
+    "invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired",
     "org_login_required", "not_allowed_token_type", "team_access_not_granted", "two_factor_setup_required",
 })  # fmt: skip
 _SLACKS_OWN = frozenset({"internal_error", "fatal_error", "service_unavailable", "request_timeout"})
 _PLACES = {
     "channel_not_found": "it does not know the chat, or the bot is not in it",
     "not_in_channel": "the bot is not in the channel; /invite it there",
+    "no_permission": "the bot may not do that there; /invite it",
     "is_archived": "the channel is archived",
     "msg_too_long": "the message is too long",
     "message_not_found": "the message is gone",

@@ -1,21 +1,23 @@
-"""Between Telegram's words and ours: updates to `Inbound`s, error answers to our errors, buttons to callback
-data. Pure functions; an update that cannot be read gives nothing."""
+"""From Telegram's words to ours: updates to `Inbound`s, error answers to our errors. Pure functions; an
+update that cannot be read gives nothing."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from html import unescape
 from typing import Any
+from zlib import crc32
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Button, Inbound, MediaKind, ReplyTo, What
+from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, What
 from hermes.domain.outfit import Finding
 from hermes.domain.text import one_line, storable
+from hermes.entry.platforms.telegram.compose import LABELLED
+from hermes.entry.platforms.telegram.words import author_of, read_words, told
 
 NAME = "telegram"
 KINDS = {"private": Kind.PRIVATE, "group": Kind.GROUP, "supergroup": Kind.GROUP, "channel": Kind.CHANNEL}
@@ -25,9 +27,6 @@ UPDATES = (
 )  # fmt: skip
 """The kinds of updates that are asked for."""
 SECRET_SHAPE = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
-_CALLBACK_BYTES = 64
-_LABELLED = "\x1f"
-"""Stands at the end of callback data for the button's own label, where both together would be too long."""
 _FILES = {
     "voice": MediaKind.VOICE,
     "audio": MediaKind.AUDIO,
@@ -38,8 +37,6 @@ _FILES = {
     "sticker": MediaKind.STICKER,
 }
 _MIMES = {"video_note": "video/mp4", "animation": "video/mp4", "voice": "audio/ogg"}
-_TAG = re.compile(r"<[^<>]*>")
-_GENERAL = "1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,23 +86,43 @@ def _converted(update: Any, me: Me, now: datetime) -> Inbound | None:
 
 def _message(message: Mapping[str, Any], me: Me, what: What) -> Inbound | None:
     number, chat = _int(message["message_id"]), _int(message["chat"]["id"])
-    text, mentioned = _words(message, me)
+    if "migrate_to_chat_id" in message or "migrate_from_chat_id" in message:
+        return _moved(message, me)
+    words = read_words(message, me.id, me.username)
     attachments = tuple(_attachments(message))
-    if text is None or not (text or attachments):
+    if words is None or not (words.text or attachments):
         return None
+    if message["chat"]["type"] != "private":
+        # A file that is only answered to was shown to others, and not to us.
+        attachments += tuple(_answered_files(message, me))
     at = _time(message.get("edit_date") if what is What.EDIT else message.get("date"))
-    edited = f":{_int(message.get('edit_date') or 0)}" if what is What.EDIT else ""
+    edited = f":{int(at.timestamp())}:{crc32(words.text.encode()):08x}" if what is What.EDIT else ""
     return Inbound(
         delivery=DeliveryId(f"{what.value}:{chat}:{number}{edited}"),
         source=_source(message, me),
         at=at,
         what=what,
         ref=str(number),
-        text=text,
+        text=words.text,
         attachments=attachments,
         reply_to=_reply(message, me),
-        mentions_me=mentioned,
+        mentions_me=words.mentions_me,
+        mentions_others=words.mentions_others,
         group=_optional(message.get("media_group_id")),
+    )
+
+
+def _moved(message: Mapping[str, Any], me: Me) -> Inbound:
+    """A group that became a supergroup: both tell of it, each of the other."""
+    chat = message["chat"]
+    here, new = _int(chat["id"]), message.get("migrate_to_chat_id")
+    old, new = (here, _int(new)) if new is not None else (_int(message["migrate_from_chat_id"]), here)
+    return Inbound(
+        delivery=DeliveryId(f"moved:{old}"),
+        source=_source({**message, "chat": {**chat, "id": old}}, me),
+        at=_time(message.get("date")),
+        what=What.MOVED,
+        text=str(new),
     )
 
 
@@ -131,50 +148,6 @@ def _source(message: Mapping[str, Any], me: Me, person: Any = None) -> Source:
     )
 
 
-def _words(message: Mapping[str, Any], me: Me) -> tuple[str | None, bool]:
-    """What was said, without our own name at its start, and whether it names us; None for a command that is
-    another bot's."""
-    text = _text(message.get("text")) or _text(message.get("caption"))
-    entities = message.get("entities") or message.get("caption_entities") or ()
-    raw = text.encode("utf-16-le", "surrogatepass")
-    mentioned = False
-    own = f"@{me.username}".lower()
-    for entity in entities if isinstance(entities, list) else ():
-        start, length, sort = _int(entity["offset"]), _int(entity["length"]), entity.get("type")
-        word = raw[start * 2 : (start + length) * 2].decode("utf-16-le", "replace")
-        if sort == "bot_command" and start == 0 and "@" in word:
-            name, _, bot = word.partition("@")
-            if f"@{bot}".lower() != own:
-                return None, False
-            text, mentioned = name + text[len(word) :], True
-        elif sort == "mention" and word.lower() == own:
-            mentioned = True
-            if start == 0:
-                text = text[len(word) :].lstrip(" ,:\n")
-        elif sort == "text_mention" and _int(entity["user"]["id"]) == me.id:
-            mentioned = True
-    return text or _told(message), mentioned
-
-
-def _told(message: Mapping[str, Any]) -> str:
-    """What is neither text nor a file, in words."""
-    if isinstance(place := message.get("venue") or message.get("location"), dict):
-        spot = place.get("location") or place
-        name = f"{one_line(_text(place.get('title')), 80)}: " if place.get("title") else ""
-        return f"[Location: {name}{float(spot['latitude']):.6f}, {float(spot['longitude']):.6f}]"
-    if isinstance(card := message.get("contact"), dict):
-        names = f"{_text(card.get('first_name'))} {_text(card.get('last_name'))}".strip()
-        return f"[Contact: {one_line(names, 80)}, {one_line(_text(card.get('phone_number')), 40)}]"
-    if isinstance(poll := message.get("poll"), dict):
-        options = ", ".join(one_line(_text(one.get("text")), 80) for one in poll.get("options", []))
-        return f"[Poll: {one_line(_text(poll.get('question')), 200)} ({options})]"
-    if isinstance(dice := message.get("dice"), dict):
-        return f"[{one_line(_text(dice.get('emoji')), 8)} shows {_int(dice['value'])}]"
-    if isinstance(sticker := message.get("sticker"), dict):
-        return _text(sticker.get("emoji"))
-    return ""
-
-
 def _attachments(message: Mapping[str, Any]) -> Iterator[Attachment]:
     photos = message.get("photo")
     if isinstance(photos, list) and photos:
@@ -185,7 +158,15 @@ def _attachments(message: Mapping[str, Any]) -> Iterator[Attachment]:
         if isinstance(file := message.get(name), dict) and not (
             name == "document" and "animation" in message
         ):
-            yield _attachment(kind, file, _MIMES.get(name))
+            moves = name == "sticker" and (file.get("is_animated") is True or file.get("is_video") is True)
+            still = file.get("thumbnail") if moves else None
+            yield _attachment(kind, still if isinstance(still, dict) else file, _MIMES.get(name))
+
+
+def _answered_files(message: Mapping[str, Any], me: Me) -> Iterator[Attachment]:
+    answered = message.get("reply_to_message")
+    if isinstance(answered, dict) and (answered.get("from") or {}).get("id") != me.id:
+        yield from _attachments(answered)
 
 
 def _attachment(kind: MediaKind, file: Mapping[str, Any], mime: str | None) -> Attachment:
@@ -204,15 +185,19 @@ def _attachment(kind: MediaKind, file: Mapping[str, Any], mime: str | None) -> A
 
 
 def _reply(message: Mapping[str, Any], me: Me) -> ReplyTo | None:
-    answered = message.get("reply_to_message")
+    answered, elsewhere = message.get("reply_to_message"), message.get("external_reply")
+    quote = message.get("quote")
+    words = _text(quote.get("text")) if isinstance(quote, dict) else ""
+    if isinstance(elsewhere, dict) and not isinstance(answered, dict):
+        # A message of another chat: there is nothing of it here but what was quoted.
+        first = storable(author_of(elsewhere.get("origin")))
+        return ReplyTo(ref="", text=words, author=first or None) if words else None
     if not isinstance(answered, dict) or "forum_topic_created" in answered:
         return None
     author = answered.get("from") or answered.get("sender_chat") or {}
-    quote = message.get("quote")
-    text = _text(quote.get("text")) if isinstance(quote, dict) else ""
     return ReplyTo(
         ref=str(_int(answered["message_id"])),
-        text=text or _text(answered.get("text")) or _text(answered.get("caption")),
+        text=words or _text(answered.get("text")) or _text(answered.get("caption")) or told(answered),
         author=storable(_text(author.get("first_name")) or _text(author.get("title"))) or None,
         mine=author.get("id") == me.id,
     )
@@ -267,30 +252,8 @@ def _membership(told: Mapping[str, Any], me: Me, update: int | None) -> Inbound 
 _OUTSIDE = ("left", "kicked")
 
 
-# --- buttons -------------------------------------------------------------------------------------
-
-
-def keyboard(buttons: Sequence[Button]) -> list[list[dict[str, str]]]:
-    """Buttons as rows of an inline keyboard: short ones side by side. A value that does not fit into callback
-    data and does not end with its label cannot be told apart later, and its button is left out."""
-    rows: list[list[dict[str, str]]] = []
-    room = 0
-    for number, button in enumerate(buttons):
-        data = button.value
-        if len(data.encode()) > _CALLBACK_BYTES and button.label and data.endswith(button.label):
-            data = f"{data[: -len(button.label)]}{_LABELLED}{number}"
-        if not button.label or not data or len(data.encode()) > _CALLBACK_BYTES:
-            continue
-        if room < len(button.label):
-            rows.append([])
-            room = 32
-        rows[-1].append({"text": button.label, "callback_data": data})
-        room -= len(button.label) + 4
-    return rows
-
-
 def _value(data: str, message: Mapping[str, Any]) -> str:
-    begin, marked, _ = data.rpartition(_LABELLED)
+    begin, marked, _ = data.rpartition(LABELLED)
     if not marked:
         return data
     for row in message["reply_markup"]["inline_keyboard"]:
@@ -298,32 +261,6 @@ def _value(data: str, message: Mapping[str, Any]) -> str:
             if button.get("callback_data") == data:
                 return begin + _text(button["text"])
     return data
-
-
-# --- what goes out -------------------------------------------------------------------------------
-
-
-def place(to: Address) -> dict[str, Any]:
-    """An address as parameters of a call. A forum's general topic has no number when one writes to it."""
-    found: dict[str, Any] = {"chat_id": chat_number(to)}
-    if to.thread is not None and to.thread != _GENERAL:
-        if not (to.thread.isascii() and to.thread.isdigit()):
-            raise Refused(f"{to} is not a topic: its number is wanted, like telegram:-100123:7")
-        found["message_thread_id"] = int(to.thread)
-    return found
-
-
-def chat_number(to: Address) -> int | str:
-    """A chat's number, or the public name of a channel."""
-    if re.fullmatch(r"-?\d{1,18}", to.chat, re.ASCII):
-        return int(to.chat)
-    if re.fullmatch(r"@\w{4,64}", to.chat, re.ASCII):
-        return to.chat
-    raise Refused(f"{to} is not a chat: its number is wanted, like telegram:123456789, or a channel's @name")
-
-
-def without_tags(html: str) -> str:
-    return unescape(_TAG.sub("", html))
 
 
 # --- errors --------------------------------------------------------------------------------------
@@ -348,8 +285,14 @@ def error_for(status: int, answer: Any) -> HermesError:
         return Unreachable(f"Telegram wants us to be slower ({told})", after=seconds)
     if status >= 500:
         return Unreachable(f"Telegram has a fault of its own ({told})", maybe_done=True)
+    if status == 403 and "initiate conversation" in told:
+        return Refused("That person has to write to the bot first; Telegram wants it so")
     if status == 403:
         return Refused(f"Telegram does not let us write there ({told})")
+    if "thread not found" in told:
+        return Refused(f"The topic is gone ({told})")
+    if "TOPIC_CLOSED" in told:
+        return Refused(f"The topic is closed; open it, or make the bot an admin ({told})")
     if status == 413 or "file is too big" in told:
         return Refused(f"The file is too large for Telegram ({told})")
     return Refused(f"Telegram refuses it ({told})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes.domain.capabilities import (
+    Album,
     Capabilities,
     Flavour,
     Grade,
@@ -27,6 +28,10 @@ MANIFEST = Manifest(
         flavour=Flavour.TELEGRAM_HTML,
         # One message a second is taken in a chat; edits count.
         edit_interval=1.0,
+        # Twenty a minute in a group.
+        group_edit_interval=3.0,
+        # A draft of Telegram's own goes after half a minute.
+        preview_seconds=20.0,
         deletes=True,
         threads=Grade.FULL,
         buttons=Grade.FULL,
@@ -45,6 +50,10 @@ MANIFEST = Manifest(
             MediaKind.VIDEO: MediaLimit(mimes=("video/mp4",), max_bytes=50 * _MB, caption=CAPTION),
             MediaKind.FILE: MediaLimit(max_bytes=50 * _MB, caption=CAPTION),
         },
+        albums=tuple(
+            Album(kinds=frozenset(kinds), max_bytes=50 * _MB)
+            for kinds in ((MediaKind.IMAGE, MediaKind.VIDEO), (MediaKind.AUDIO,), (MediaKind.FILE,))
+        ),
         fetches=True,
         typing=True,
         reactions=True,

@@ -28,7 +28,7 @@ from hermes.state.setting_values import Knob, expected, knobs, sections
 _HEAD = "| Key | Holds | Default | Variable | Meaning |\n|---|---|---|---|---|\n"
 _INTRODUCTION = """# Settings
 
-This page is made from `src/hermes/domain/settings.py` by `hermes.admin.reference`; change it there.
+This page is made from `src/hermes/domain/settings.py` by `tests/admin/reference.py`; change it there.
 
 `config.yaml` holds the settings, `.env` the secrets. The environment beats `.env`, and `.env` beats
 `config.yaml`; only `enabled: false` of a platform in `config.yaml` beats every variable.
@@ -104,6 +104,9 @@ def _platforms() -> str:
     return (
         "\nA block may also stand at top level (`telegram:`) or under `gateway.platforms`; top level wins. "
         "A platform's own keys may be written in its block or as variables; secrets belong in `.env`.\n\n"
+        "Further accounts have blocks of their own, `telegram@work`, and variables with the account behind "
+        "two underscores, `TELEGRAM_BOT_TOKEN__WORK` (`my-shop` is `__MY_SHOP`). Nothing said for one "
+        "account counts for another.\n\n"
         "| Platform | Allowed users | Home channel |\n|---|---|---|\n" + "".join(rows)
     )
 
@@ -115,7 +118,7 @@ def _later() -> str:
 
 # --- slash commands, the command line, events, hooks -------------------------------------------------
 
-_MADE = "This page is made from {} by `hermes.admin.reference`; change it there.\n\n"
+_MADE = "This page is made from {} by `tests/admin/reference.py`; change it there.\n\n"
 _PLAIN_EVENTS = {
     "TextDelta": "More words of the answer.",
     "ThoughtDelta": "More of what the model thinks before it answers.",
@@ -124,20 +127,21 @@ _PLAIN_EVENTS = {
 }
 _HOOK_CONTEXT = {
     "gateway:startup": ("The gateway is ready.", "platforms"),
-    "session:start": ("A session begins.", "platform, user_id, agent_id, session_id, session_key"),
+    "session:start": ("A session begins.", "platform, account, user_id, agent_id, session_id, session_key"),
     "session:end": (
         "A session ends because somebody asked for a new one.",
-        "platform, user_id, agent_id, session_id, session_key",
+        "platform, account, user_id, agent_id, session_id, session_key",
     ),
     "session:reset": ("Somebody asked for a new session.", "those of `session:end`"),
     "agent:start": (
         "A turn begins.",
-        "platform, user_id, agent_id, chat_id, thread_id, chat_type (dm, group, channel, thread, api,"
-        " webhook, job), session_id, turn_id, message (at most 500 characters)",
+        "platform, account, user_id, agent_id, chat_id, thread_id, chat_type (dm, group, channel, thread,"
+        " api, webhook, job), session_id, turn_id, message (at most 500 characters)",
     ),
     "agent:step": (
         "The model answered once.",
-        "platform, user_id, agent_id, session_id, turn_id, iteration, tool_names, tools (name, arguments)",
+        "platform, account, user_id, agent_id, session_id, turn_id, iteration, tool_names, tools (name,"
+        " arguments)",
     ),
     "agent:end": (
         "A turn ended.",
@@ -145,8 +149,8 @@ _HOOK_CONTEXT = {
     ),
     "command:*": (
         "Asked: a slash command is about to run; `command:<name>` follows one of them, or one of your own.",
-        "platform, user_id, agent_id, chat_id, thread_id, chat_type, session_id, session_key, command,"
-        " raw_command, args, raw_args",
+        "platform, account, user_id, agent_id, chat_id, thread_id, chat_type, session_id, session_key,"
+        " command, raw_command, args, raw_args",
     ),
     "gate:turn": (
         "Asked: a turn is about to begin.",
@@ -235,7 +239,8 @@ def _arguments(command: str) -> list[argparse.Action]:
     for action in parser._actions:
         if sub and isinstance(action, argparse._SubParsersAction):
             parser = action.choices[sub]
-    return [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    told = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    return sorted(told, key=lambda action: bool(action.option_strings))
 
 
 def _spelled(action: argparse.Action) -> str:

@@ -1,0 +1,68 @@
+"""What stands in a chat of a question that is over: its buttons go, and below it stands how it ended.
+
+The closing line is a row of the outbox, written in the transaction that closes the question, so it comes
+about after a crash too; it takes the place of the message that asked (`Body.replaces`). Where that message
+cannot be edited any more, nothing happens: the answer itself goes its own way."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.event import Verdict
+from hermes.domain.message import Body
+from hermes.domain.ports import Tx
+from hermes.domain.rows import OutboxRow
+from hermes.domain.text import one_line
+from hermes.domain.turn import Answer
+from hermes.stream.split import split
+
+_CLOSED = ":closed"
+_MOST_NAME, _MOST_WORDS = 60, 200
+_LINE = 400
+"""More than a closing line ever takes once it is printed."""
+_MARKUP = str.maketrans(dict.fromkeys("*_`~[]<>|\\#@", ""))
+
+
+def close_question(tx: Tx, given: Answer, now: datetime, name: str | None = None) -> bool:
+    """Close a question and let its prompt say so; False if it was closed before. `name` is how people know
+    who answered."""
+    if not tx.questions.close(given):
+        return False
+    shown = [row for row in tx.post.begun(f"{given.question}:") if row.body.buttons]
+    if shown:
+        body = Body(text=_told(given, name), replaces=shown[-1].key)
+        key = f"{given.question}{_CLOSED}"
+        tx.outbox.add(OutboxRow(key=key, to=shown[-1].to, body=body, created_at=now))
+    return True
+
+
+def closed_body(asked: OutboxRow, closing: Body, able: Capabilities) -> Body:
+    """The message that asked as it stays, in one piece."""
+    whole = f"{asked.body.text}\n\n{closing.text}"
+    if len(split(whole, limit=able.max_text, unit=able.unit, flavour=able.flavour)) > 1:
+        room = max(able.max_text - _LINE, 1)
+        first = split(asked.body.text, limit=room, unit=able.unit, flavour=able.flavour)[0]
+        whole = f"{first.text}\n\n…\n\n{closing.text}"
+    return closing.with_text(whole)
+
+
+def _told(given: Answer, name: str | None) -> str:
+    """How a question ended. Names and answers are other people's words: without markup, and short."""
+    who = one_line((name or "").translate(_MARKUP), _MOST_NAME)
+    by = f" by {who}" if who else ""
+    match given.verdict:
+        case Verdict.ONCE:
+            return f"✅ Approved{by}."
+        case Verdict.SESSION:
+            return f"✅ Approved for this session{by}."
+        case Verdict.ALWAYS:
+            return f"✅ Approved from now on{by}."
+        case Verdict.DENY:
+            return f"🚫 Denied{by}."
+        case Verdict.REPLY:
+            return f"💬 {who or 'Answer'}: {one_line(given.text.translate(_MARKUP), _MOST_WORDS)}"
+        case Verdict.EXPIRED:
+            return "⌛ Nobody answered in time."
+        case Verdict.WITHDRAWN:
+            return "↩️ Withdrawn."

@@ -1,0 +1,177 @@
+"""What a sync tells: the rooms in which something happened, those that we are asked into, those that another
+one takes the place of. Pure functions; what cannot be read is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hermes.domain.address import DEFAULT_ACCOUNT
+from hermes.domain.text import storable
+
+MEMBER, CREATE, TOMBSTONE = "m.room.member", "m.room.create", "m.room.tombstone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Me:
+    """Who the bot is; `account` is how the operator calls it. With `threads` who mentions it in a room is
+    answered in a thread that begins there."""
+
+    id: str
+    name: str = ""
+    device: str = ""
+    account: str = DEFAULT_ACCOUNT
+    threads: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What a sync tells of one room; if it has a gap, `before` is where it can be read backwards."""
+
+    room: str
+    events: tuple[dict[str, Any], ...]
+    state: tuple[dict[str, Any], ...] = ()
+    before: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invite:
+    """A room that we are asked into, or, if `moved`, that is said to take the place of one we are in."""
+
+    room: str
+    sender: str
+    direct: bool = False
+    instead_of: str = ""
+    moved: bool = False
+
+
+def next_batch(answer: Any) -> str | None:
+    found = answer.get("next_batch") if isinstance(answer, dict) else None
+    return found if isinstance(found, str) and found and storable(found) == found else None
+
+
+def news_of(answer: Any) -> list[News]:
+    """The joined rooms of a sync in which something happened."""
+    found = []
+    for room, told in _rooms(answer, "join"):
+        timeline = as_dict(told.get("timeline"))
+        before = timeline.get("prev_batch") if timeline.get("limited") is True else None
+        found.append(
+            News(
+                room=room,
+                events=readable(timeline.get("events")),
+                state=readable(as_dict(told.get("state")).get("events")),
+                before=before if isinstance(before, str) and before else None,
+            )
+        )
+    return found
+
+
+def left_rooms(answer: Any) -> list[str]:
+    return [room for room, _ in _rooms(answer, "leave")]
+
+
+def invites_of(answer: Any, me: Me) -> list[Invite]:
+    found = []
+    for room, told in _rooms(answer, "invite"):
+        events = list(_events(as_dict(told.get("invite_state")).get("events")))
+        before = [predecessor(event.get("content")) for event in events if event.get("type") == CREATE]
+        for event in events:
+            content = as_dict(event.get("content"))
+            ours = event.get("type") == MEMBER and event.get("state_key") == me.id
+            if ours and content.get("membership") == "invite" and is_id(event.get("sender"), "@"):
+                direct, instead = content.get("is_direct") is True, "".join(before[:1])
+                found.append(Invite(room=room, sender=event["sender"], direct=direct, instead_of=instead))
+    return found
+
+
+def moves_of(answer: Any) -> list[Invite]:
+    """The rooms that, as a sync tells, take the place of joined ones."""
+    found = []
+    for news in news_of(answer):
+        for event in (*news.state, *news.events):
+            after = replacement(event.get("content"))
+            if event["type"] == TOMBSTONE and event.get("state_key") == "" and after not in ("", news.room):
+                found.append(Invite(room=after, sender=event["sender"], instead_of=news.room, moved=True))
+    return found
+
+
+def replacement(tombstone: Any) -> str:
+    """The room that a tombstone's content names."""
+    after = as_dict(tombstone).get("replacement_room")
+    return str(after) if is_id(after, "!") else ""
+
+
+def predecessor(create: Any) -> str:
+    """The room that, by the content of its first event, a room takes the place of."""
+    before = as_dict(as_dict(create).get("predecessor")).get("room_id")
+    return str(before) if is_id(before, "!") else ""
+
+
+def direct_chats(content: Any) -> dict[str, list[str]]:
+    """Our list of direct chats (`m.direct`): a person's rooms."""
+    listed = content if isinstance(content, dict) else {}
+    return {
+        person: [room for room in rooms if is_id(room, "!")]
+        for person, rooms in listed.items()
+        if is_id(person, "@") and isinstance(rooms, list)
+    }
+
+
+def readable(events: Any) -> tuple[dict[str, Any], ...]:
+    """Those events that have an id, a kind and a sender."""
+    found = (event for event in _events(events) if as_text(event.get("type")))
+    return tuple(one for one in found if is_id(one.get("event_id"), "$") and is_id(one.get("sender"), "@"))
+
+
+def since_joining(events: Sequence[dict[str, Any]], me: Me) -> Sequence[dict[str, Any]]:
+    """Without what was said before we were asked in (or came, where nobody asked us)."""
+    for membership in ("invite", "join"):
+        for place in range(len(events) - 1, -1, -1):
+            if _is_ours(events[place], me, membership):
+                return events[place + 1 :]
+    return events
+
+
+def _is_ours(event: Mapping[str, Any], me: Me, membership: str) -> bool:
+    if event.get("type") != MEMBER or event.get("state_key") != me.id:
+        return False
+    content, unsigned = as_dict(event.get("content")), as_dict(event.get("unsigned"))
+    # A changed name or picture is told as one more join.
+    before = as_dict(unsigned.get("prev_content")).get("membership")
+    return content.get("membership") == membership and before != "join"
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _rooms(answer: Any, part: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    rooms = as_dict(as_dict(as_dict(answer).get("rooms")).get(part))
+    for room, told in rooms.items():
+        if is_id(room, "!") and isinstance(told, dict):
+            yield room, told
+
+
+def _events(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, list):
+        yield from (event for event in value if isinstance(event, dict))
+
+
+def is_id(value: Any, sigil: str) -> bool:
+    """Whether it is an id of this sort: its first letter, and nothing in it that cannot be stored."""
+    return (
+        isinstance(value, str)
+        and 1 < len(value) <= 255
+        and value.startswith(sigil)
+        and value.isprintable()
+        and storable(value) == value
+    )
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def as_text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

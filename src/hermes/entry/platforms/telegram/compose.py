@@ -1,0 +1,117 @@
+"""From our words to Telegram's: places, buttons, files and albums as parameters of calls. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import unescape
+from typing import Any
+
+from hermes.domain.address import Address
+from hermes.domain.errors import Refused
+from hermes.domain.message import Button, MediaKind
+from hermes.entry.platforms.telegram.manifest import MANIFEST
+
+SENDS = {
+    MediaKind.IMAGE: ("sendPhoto", "photo"),
+    MediaKind.VOICE: ("sendVoice", "voice"),
+    MediaKind.AUDIO: ("sendAudio", "audio"),
+    MediaKind.VIDEO: ("sendVideo", "video"),
+}
+"""The method for a kind of file, and the parameter that holds it."""
+AS_FILE = ("sendDocument", "document")
+LABELLED = "\x1f"
+"""Stands at the end of callback data for the button's own label, where both together would be too long."""
+_CALLBACK_BYTES = 64
+_TAG = re.compile(r"<[^<>]*>")
+_GENERAL = "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A file to be sent."""
+
+    kind: MediaKind
+    name: str
+    data: bytes
+    mime: str | None = None
+
+
+# --- places --------------------------------------------------------------------------------------
+
+
+def place(to: Address) -> dict[str, Any]:
+    """An address as parameters of a call. A forum's general topic has no number when one writes to it."""
+    found: dict[str, Any] = {"chat_id": chat_number(to)}
+    if to.thread is not None and to.thread != _GENERAL:
+        if not (to.thread.isascii() and to.thread.isdigit()):
+            raise Refused(f"{to} is not a topic: its number is wanted, like telegram:-100123:7")
+        found["message_thread_id"] = int(to.thread)
+    return found
+
+
+def chat_number(to: Address) -> int | str:
+    """A chat's number, or the public name of a channel."""
+    if re.fullmatch(r"-?\d{1,18}", to.chat, re.ASCII):
+        return int(to.chat)
+    if re.fullmatch(r"@\w{4,64}", to.chat, re.ASCII):
+        return to.chat
+    raise Refused(f"{to} is not a chat: its number is wanted, like telegram:123456789, or a channel's @name")
+
+
+# --- words and files -----------------------------------------------------------------------------
+
+
+def said(name: str, text: str) -> dict[str, Any]:
+    """Words in our markup, as the parameter of this name."""
+    return {name: text, "parse_mode": "HTML"}
+
+
+def unmarked(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The same without markup."""
+    plain = {name: value for name, value in asked.items() if name != "parse_mode"}
+    for name in ("text", "caption"):
+        if name in plain:
+            plain[name] = unescape(_TAG.sub("", str(plain[name])))
+    if isinstance(plain.get("media"), list):
+        plain["media"] = [unmarked(one) for one in plain["media"]]
+    return plain
+
+
+def is_album(files: Sequence[Upload]) -> bool:
+    kinds = {file.kind for file in files}
+    albums = MANIFEST.capabilities.albums
+    return len(files) > 1 and any(kinds <= one.kinds and len(files) <= one.most for one in albums)
+
+
+def album(fields: Mapping[str, Upload], caption: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Files as an album; a caption under the first alone is shown as that of all."""
+    media: list[dict[str, Any]] = [
+        {"type": SENDS.get(file.kind, AS_FILE)[1], "media": f"attach://{field}"}
+        for field, file in fields.items()
+    ]
+    media[0] |= caption
+    return media
+
+
+# --- buttons -------------------------------------------------------------------------------------
+
+
+def keyboard(buttons: Sequence[Button]) -> list[list[dict[str, str]]]:
+    """Buttons as rows of an inline keyboard: short ones side by side. A value that does not fit into callback
+    data and does not end with its label cannot be told apart later, and its button is left out."""
+    rows: list[list[dict[str, str]]] = []
+    room = 0
+    for number, button in enumerate(buttons):
+        data = button.value
+        if len(data.encode()) > _CALLBACK_BYTES and button.label and data.endswith(button.label):
+            data = f"{data[: -len(button.label)]}{LABELLED}{number}"
+        if not button.label or not data or len(data.encode()) > _CALLBACK_BYTES:
+            continue
+        if room < len(button.label):
+            rows.append([])
+            room = 32
+        rows[-1].append({"text": button.label, "callback_data": data})
+        room -= len(button.label) + 4
+    return rows

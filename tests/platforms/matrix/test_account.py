@@ -1,0 +1,177 @@
+"""The account and its homeserver: where it answers, how long a login lasts, what it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hermes.domain.errors import Refused, UserError
+from hermes.domain.message import Attachment, Body, MediaKind
+from hermes.entry.platforms.matrix import login
+from hermes.entry.platforms.matrix.client import Client
+from hermes.testing.platform_suite import Does, Inboxes, hosted, running, until
+from tests.platforms.matrix.bed import MatrixBed
+from tests.platforms.matrix.front import said, wrong
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ({"m.homeserver": {"base_url": "https://matrix.invalid/"}}, "https://matrix.invalid"),
+        ({"m.homeserver": {"base_url": 7}}, None),
+        ({"m.homeserver": []}, None),
+        ([], None),
+        (None, None),
+    ],
+)
+async def test_a_name_says_where_its_homeserver_is(told: Any, found: str | None) -> None:
+    async with MatrixBed() as bed:
+        fake = bed.front.homeserver
+
+        async def homeserver(asked: Any) -> Any:
+            if asked.path == "/.well-known/matrix/client":
+                return wrong(404, "M_NOT_FOUND", "no") if told is None else said(told)
+            return await fake(asked)
+
+        bed.front.homeserver = homeserver
+        client = Client("matrix.invalid")
+        assert client.url == "https://matrix.invalid"
+        # A name is asked over https, which no test has.
+        client.url, client.token = bed.front.url, "secret"
+        await client.discover()
+        assert client.url == (found or bed.front.url)
+        await client.discover()
+        await client.close()
+        assert [one.token for one in bed.front.asked] == [""], "it is asked once, and told nothing"
+
+
+async def test_an_address_is_taken_as_it_is_said() -> None:
+    async with MatrixBed() as bed:
+        assert (await bed.connect().check())[0].good
+        assert not any("well-known" in one.path for one in bed.front.asked)
+
+
+async def test_a_name_that_leads_nowhere() -> None:
+    async with MatrixBed() as bed:
+
+        async def homeserver(asked: Any) -> Any:
+            return said({"m.homeserver": {"base_url": "ftp://x"}})
+
+        bed.front.homeserver = homeserver
+        client = Client("matrix.invalid")
+        client.url = bed.front.url
+        with pytest.raises(UserError, match="names no address"):
+            await client.discover()
+        await client.close()
+
+
+async def test_a_login_that_expires_is_made_anew() -> None:
+    """A token of a password that the homeserver takes back while the adapter runs parks nothing."""
+    login._LOGINS.clear()
+    async with MatrixBed() as bed:
+        bed.said |= {
+            "MATRIX_ACCESS_TOKEN": "",
+            "MATRIX_USER_ID": bed.bot.id,
+            "MATRIX_PASSWORD": "secret of hermes",
+        }
+        inboxes = Inboxes()
+        async with hosted(bed, inboxes):
+            await until(lambda: inboxes.cursor is not None, "it does not begin")
+            bed.server.tokens = {one: user for one, user in bed.server.tokens.items() if user != bed.bot.id}
+            bed.front.cut()
+            await bed.ann.say(bed.chat.chat, "are you there?")
+            await until(lambda: inboxes.texts == ["are you there?"], lambda: f"got {inboxes.texts}")
+        assert len([one for one in bed.front.asked if one.path.endswith("/login")]) == 2
+
+
+@pytest.mark.parametrize("way", ["/_matrix/client/v1/media/config", "/_matrix/media/v3/config"])
+async def test_a_file_that_is_too_large_is_not_sent_at_all(way: str) -> None:
+    async with MatrixBed() as bed:
+        fake, sizes = bed.front.homeserver, [3_000_000, 900_000, 2_000_000]
+
+        async def homeserver(asked: Any) -> Any:
+            if asked.path.endswith("/config"):
+                known = asked.path == way
+                return said({"m.upload.size": 2_000_000}) if known else wrong(404, "M_UNRECOGNIZED", "no")
+            return await fake(asked)
+
+        async def open_file(file: Attachment) -> bytes:
+            return bytes(sizes.pop(0))
+
+        bed.front.homeserver, bed.open_file = homeserver, open_file
+        body = Body(attachments=(Attachment(kind=MediaKind.FILE, ref="x", name="big"),))
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            with pytest.raises(Refused, match="2,000,000 bytes"):
+                await platform.send(bed.chat, body, key="k1", reply_to=None)
+            assert not bed.front.uploads
+            for key in ("k2", "k3"):
+                await platform.send(bed.chat, body, key=key, reply_to=None)
+        assert [len(one) for one in bed.front.uploads.values()] == [900_000, 2_000_000]
+        asked = [one.path for one in bed.front.asked if one.path.endswith("/config")]
+        assert len(asked) == len(set(asked)), "it is asked once"
+
+
+async def test_somebody_asks_to_verify_the_bot() -> None:
+    """What programs say to each other is not what the model is to answer."""
+    async with MatrixBed() as bed:
+        inboxes = Inboxes()
+        async with running(bed.connect(), inboxes.accept, None):
+            await bed._listening()
+            asked = {
+                "msgtype": "m.key.verification.request",
+                "body": "Ann asks to verify your key",
+                "from_device": "ABC",
+                "to": bed.bot.id,
+                "methods": ["m.sas.v1"],
+            }
+            await bed.ann.send(bed.chat.chat, asked)
+            await bed.do(Does.TEXT, "did it work?")
+            await until(lambda: inboxes.texts == ["did it work?"], lambda: f"got {inboxes.texts}")
+
+
+async def test_sent_out_of_a_room_while_it_is_read() -> None:
+    """What the room does not give any more is left, and nothing else is held up by it."""
+    async with MatrixBed() as bed:
+        inboxes = Inboxes()
+        async with hosted(bed, inboxes):
+            await bed.do(Does.TEXT, "first")
+            await until(lambda: inboxes.texts == ["first"], "it did not come")
+        for number in range(60):
+            await bed.ann.say(bed.group, f"more than is told at once {number}")
+        fake = bed.front.homeserver
+
+        async def homeserver(asked: Any) -> Any:
+            if bed.group in asked.parts and asked.parts[-1] in ("messages", "joined_members"):
+                return wrong(403, "M_FORBIDDEN", "User not in room")
+            return await fake(asked)
+
+        bed.front.homeserver = homeserver
+        platform = bed.connect()
+        async with running(platform, inboxes.accept, inboxes.cursor):
+            await bed.do(Does.TEXT, "second")
+            await until(lambda: inboxes.texts == ["first", "second"], lambda: f"got {inboxes.texts}")
+
+
+async def test_a_sync_that_is_forbidden_loses_no_place() -> None:
+    async with MatrixBed() as bed:
+        inboxes = Inboxes()
+        async with hosted(bed, inboxes):
+            await bed.do(Does.TEXT, "first")
+            await until(lambda: inboxes.texts == ["first"], "it did not come")
+        await bed.ann.say(bed.chat.chat, "while nobody may listen")
+        fake, before = bed.front.homeserver, inboxes.cursor
+
+        async def homeserver(asked: Any) -> Any:
+            if asked.path.endswith("/sync") and "since" in asked.query:
+                return wrong(403, "M_CONSENT_NOT_GIVEN", "Agree to the terms first")
+            return await fake(asked)
+
+        bed.front.homeserver = homeserver
+        with pytest.raises(Refused, match="M_CONSENT_NOT_GIVEN"):
+            await bed.connect().run(inboxes.accept, inboxes.cursor)
+        assert inboxes.cursor == before
+        bed.front.homeserver = fake
+        async with hosted(bed, inboxes):
+            await until(lambda: len(inboxes.texts) == 2, "it was lost")
