@@ -156,7 +156,7 @@ class RealBed(EmailBed):
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)
         # postfix queues, dovecot stores, and only then the copy is back.
-        self.settle = 3.0
+        self.settle = 5.0
 
     def make_office(self) -> Office:
         return RealOffice.get()
