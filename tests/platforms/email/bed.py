@@ -196,6 +196,9 @@ async def _end_others() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+    # What was aborted is closed in the rounds that follow.
+    for _ in range(5):
+        await asyncio.sleep(0.001)
 
 
 class _Adapter(EmailAdapter):

@@ -99,12 +99,16 @@ class SmallOffice(Office):
             good = (data.login, data.password) == (ADDRESS.encode(), PASSWORD.encode())
             return AuthResult(success=good, handled=False)
 
+        self._talks: list[Any] = []
+
         def make() -> Any:
-            return SMTP(
+            talk = SMTP(
                 self, hostname="localhost", authenticator=authenticate, auth_require_tls=False,
                 auth_required=True, data_size_limit=26_000_000, enable_SMTPUTF8=self.utf8,
                 loop=asyncio.get_running_loop(),
             )  # fmt: skip
+            self._talks.append(talk)
+            return talk
 
         self._smtp = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
         self.smtp_port = self._smtp.sockets[0].getsockname()[1]
@@ -117,6 +121,9 @@ class SmallOffice(Office):
     async def close(self) -> None:
         self._imap.close()
         self._smtp.close()
+        for talk in self._talks:
+            if talk.transport is not None:
+                talk.transport.abort()
         await asyncio.sleep(0)
 
     async def deliver(self, data: bytes, sender: str) -> None:

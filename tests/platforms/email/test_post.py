@@ -24,6 +24,7 @@ async def send(bed: EmailBed, platform: EmailAdapter, key: str) -> None:
 async def test_a_connection_serves_many_mails_and_is_replaced_when_it_died() -> None:
     async with EmailBed() as bed:
         platform = bed.connect()
+        platform.answer_seconds = 20.0
         async with running(platform, Inboxes().accept, None):
             await until(lambda: bool(bed.listened), "it never began")
             for number in range(5):
@@ -49,6 +50,7 @@ async def test_a_connection_that_nobody_needs_is_closed(monkeypatch: pytest.Monk
     monkeypatch.setattr(post, "KEPT_SECONDS", 0.2)
     async with EmailBed() as bed:
         platform = bed.connect()
+        platform.answer_seconds = 20.0
         async with running(platform, Inboxes().accept, None):
             await until(lambda: bool(bed.listened), "it never began")
             await send(bed, platform, "k")
@@ -70,6 +72,7 @@ async def test_a_doubtful_mail_is_found_by_who_listens(monkeypatch: pytest.Monke
     monkeypatch.setattr(Imap, "search", counted)
     async with EmailBed() as bed:
         platform = bed.connect()
+        platform.answer_seconds = 20.0
         async with running(platform, Inboxes().accept, None):
             await until(lambda: bool(bed.listened), "it never began")
             bed.fail(Fault.RESET, done=True)
@@ -92,6 +95,7 @@ async def test_a_large_copy_of_our_own_is_not_read_whole() -> None:
         bed.open_file = open_file
         file = Attachment(kind=MediaKind.FILE, ref="x", name="a.zip", mime="application/zip")
         platform = bed.connect()
+        platform.answer_seconds = 20.0
         async with running(platform, Inboxes().accept, None):
             await until(lambda: bool(bed.listened), "it never began")
             await platform.send(bed.chat, Body(attachments=(file,)), key="k", reply_to=None)

@@ -50,6 +50,9 @@ class Post:
                 await client.data(data)
                 keep = True
             except aiosmtplib.SMTPResponseException as error:
+                if on_its_way and error.code < 200:
+                    # No answer that anybody understands.
+                    raise Unreachable("The SMTP server speaks in riddles", maybe_done=True) from None
                 keep = error.code != _GOING_AWAY and await _reset(client)
                 raise error_for(error.code, error.message) from None
             except _BROKEN as error:
