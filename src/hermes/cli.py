@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "gateway stop": "stop the gateway",
     "gateway restart": "restart the gateway",
     "gateway status": "the same as `hermes status`",
+    "gateway setup": "the same as `hermes platforms setup`",
     "gateway logs": "show the log of the gateway",
     "sessions list": "the conversations, the latest first",
     "sessions search": "find what was said",

@@ -55,6 +55,8 @@ KNOWN = Known(
         ("telegram:Ops", ["telegram:-100"]),
         ("telegram:ops:12", ["telegram:-100:12"]),
         ("telegram:#ann", ["telegram:42"]),
+        ("telegram:555:Daily news", ["telegram:555:Daily news"]),
+        ("telegram:Ann:Daily news", ["telegram:42:Daily news"]),
         ("telegram@work:Ann", ["telegram@work:9"]),
         ("slack:#DEV-web", ["slack:C02"]),
         ("slack:dev-w", ["slack:C02"]),

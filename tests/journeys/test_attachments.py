@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hermes.control.outcome import REPEAT_MARK
+from hermes.domain.address import Address
+from hermes.domain.errors import HermesError, Refused
 from hermes.domain.rows import OutState
 from hermes.testing.harness import Journey
 from hermes.testing.model import Say, say
 from hermes.testing.world import World
-from tests.journeys.cut import one_life, stops
+from tests.journeys.cut import cut_everywhere, one_life, stops
 
 MOST_WRITES = 40
+
+
+class NoFiles(World):
+    """People who can be sent words alone."""
+
+    async def send(self, *told: Any) -> str:
+        if told[-1]:
+            raise Refused("bad picture")
+        return await super().send(*told)
 
 
 def workspace(folder: Path, **files: bytes) -> Path:
@@ -98,8 +110,6 @@ async def test_a_chat_that_takes_no_such_file_is_told_of_it(
 
 
 async def test_a_file_that_is_refused_takes_no_other_along(tmp_path: Path) -> None:
-    from hermes.domain.errors import HermesError, Refused
-
     place = workspace(tmp_path, one_png=b"1", two_png=b"2")
     sent: list[str] = []
 
@@ -112,9 +122,49 @@ async def test_a_file_that_is_refused_takes_no_other_along(tmp_path: Path) -> No
         chat.world.write("draw")
         await chat.until_seen("📎 image: two.png")
         await chat.until_idle()
-        assert chat.world.seen() == ["Two:", "📎 image: two.png"]
+        told = "📎 one.png (1 kB) could not be sent: bad picture"
+        await chat.until_seen(told)
+        assert chat.world.seen() == ["Two:", "📎 image: two.png", told]
         [dead] = await chat.database.read(lambda tx: tx.post.find((OutState.DEAD,)))
         assert [file.name for file in dead.body.attachments] == ["one.png"]
+
+
+@pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
+async def test_people_hear_of_a_refused_file_once_however_it_is_stopped(
+    tmp_path: Path, full: bool, after: bool
+) -> None:
+    told = "📎 one.png (1 kB) could not be sent: bad picture"
+
+    def make(folder: Path) -> Journey:
+        place = workspace(folder, one_png=b"1")
+        world = NoFiles()
+        world.write("draw")
+        return Journey(folder=folder, world=world, script=lambda _: say(f"MEDIA:{place}/one.png"))
+
+    async def live(chat: Journey) -> None:
+        await chat.until_seen(told)
+        await chat.until_idle()
+        assert sum(seen == told for seen in chat.world.seen()) == 1, f"people see {chat.world.seen()}"
+        [dead] = await chat.database.read(lambda tx: tx.post.find((OutState.DEAD,)))
+        assert dead.body.attachments, "an operator can still send it again"
+
+    await cut_everywhere(tmp_path, make, live, after=after, full=full)
+
+
+async def test_where_nothing_is_taken_nothing_is_said_of_files_and_the_operator_hears_once(
+    tmp_path: Path,
+) -> None:
+    place = workspace(tmp_path, one_png=b"1")
+    shut = World(trouble=lambda what, chat: Refused("blocked") if chat == "1" else None)
+    async with Journey(folder=tmp_path, script=[say(f"MEDIA:{place}/one.png")], world=shut) as chat:
+        home = Address(platform="fake", chat="home")
+        await chat.database.write(lambda tx: tx.directory.set_home("fake", home, chat.clock.now()))
+        chat.world.write("draw")
+        await chat.until_seen("one.png (1 kB)", chat="home")
+        await chat.until_idle()
+        assert len(chat.world.seen("home")) == 1 and chat.world.seen("1") == []
+        rows = await chat.database.read(lambda tx: tx.post.find((OutState.DEAD, OutState.GONE)))
+        assert [row.state for row in rows] == [OutState.DEAD, OutState.GONE]
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])

@@ -7,10 +7,11 @@ import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from hermes.admin import platforms
+from hermes.admin import gateway, platforms
 from hermes.admin.output import Console, Parser
 from hermes.domain.capabilities import Capabilities, Manifest, SettingField
 from hermes.domain.errors import NeedsLogin, UserError
@@ -52,7 +53,10 @@ def answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Answer:
     """Give these answers to what is asked, and see what was printed; all of them must be wanted."""
 
     def given(
-        *answers: str, words: tuple[str, ...] = ("telegram",), terminal: bool = True
+        *answers: str,
+        words: tuple[str, ...] = ("telegram",),
+        terminal: bool = True,
+        command: ModuleType = platforms,
     ) -> tuple[str, Path]:
         out, left = io.StringIO(), list(answers)
 
@@ -69,9 +73,9 @@ def answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Answer:
         monkeypatch.setattr(platforms, "platform_manifests", lambda: (ALPHA,))
         monkeypatch.setattr("hermes.plugins.load_adapter", lambda manifest: Working)
         parser = Parser(prog="hermes platforms")
-        platforms.arguments(parser)
+        command.arguments(parser)
         console = Console(out=out, err=out, interactive=terminal)
-        code = platforms.run(parser.parse_args(["setup", *words]), tmp_path / "home", {}, console)
+        code = command.run(parser.parse_args(["setup", *words]), tmp_path / "home", {}, console)
         assert code == 0 and not left
         return out.getvalue(), tmp_path / "home"
 
@@ -87,6 +91,13 @@ def test_questions_are_asked_tried_and_kept(answer: Answer) -> None:
     assert (home / ".env").stat().st_mode & 0o777 == 0o600
     assert "Ask Alpha." in told and "✓ logged in as @alpha" in told and "hermes gateway run" in told
     assert TOKEN not in told and "proxy" not in told
+
+
+@pytest.mark.parametrize("words", [("telegram",), ("telegram", "--all")])
+def test_gateway_setup_is_the_same(answer: Answer, words: tuple[str, ...]) -> None:
+    told, home = answer(TOKEN, *[""] * (1 + len(words)), "501", words=words, command=gateway)
+    assert load_settings(home, {}).settings.platforms["telegram"].allowed_users == ("501",)
+    assert ("The proxy" in told) is ("--all" in words)
 
 
 def test_one_answer_may_spare_another_question(answer: Answer) -> None:

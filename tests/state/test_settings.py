@@ -61,6 +61,24 @@ def test_a_switch_may_stand_below_its_name(tmp_path: Path, config: str) -> None:
     assert load(tmp_path, f"{config}\n").settings.gateway.message_timestamps is False
 
 
+@pytest.mark.parametrize(
+    ("written", "transport", "enabled"),
+    [
+        ("{mode: draft}", "draft", True),
+        ("{mode: off}", "off", True),
+        ("{mode: auto, transport: edit}", "edit", True),
+        ("{mode: auto, enabled: false}", "auto", False),
+    ],
+)
+@pytest.mark.parametrize("place", ["streaming: {}", "gateway: {{streaming: {}}}"])
+def test_mode_is_another_name_of_transport(
+    tmp_path: Path, place: str, written: str, transport: str, enabled: bool
+) -> None:
+    loaded = load(tmp_path, place.format(written) + "\n")
+    streaming = loaded.settings.streaming
+    assert (streaming.transport, streaming.enabled, loaded.problems) == (transport, enabled, ())
+
+
 def test_the_model_in_all_its_forms(tmp_path: Path) -> None:
     assert load(tmp_path, "model: a/b\n").settings.model.default == "a/b"
     assert load(tmp_path, "model: {model: a}\n").settings.model.default == "a"

@@ -59,6 +59,7 @@ def test_a_value_is_changed_and_everything_else_stays(tmp_path: Path) -> None:
         ("approvals.mode", "OFF", "approvals.mode", "off"),
         ("display.busy_input_mode", "steer", "display.busy_input_mode", BusyMode.STEER),
         ("streaming.enabled", "no", "streaming.enabled", False),
+        ("streaming.mode", "draft", "streaming.transport", "draft"),
         ("gateway.streaming.enabled", "no", "streaming.enabled", False),
         ("agent.clarify_timeout", "1.5", "agent.clarify_timeout", 1.5),
         ("max_running", "9", "gateway.max_running", 9),

@@ -74,9 +74,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     stop.add_argument("--all", action="store_true", help="stop all gateways of yours on this machine")
     add("restart", "Restart the gateway: what runs comes to rest and goes on afterwards.")
     status.arguments(add("status", "What runs on this home; the same as `hermes status`."))
+    setup_arguments(add("setup", "Ask for what a platform needs; the same as `hermes platforms setup`."))
     logs = add("logs", "Show the end of the gateway's log.")
     logs.add_argument("-n", "--lines", type=count_of, default=50, metavar="N", help="so many lines (50)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    """Here, because `hermes.admin.platforms` takes long to load."""
+    told = "the platform, like telegram, or an account, like telegram@work (it is asked for)"
+    parser.add_argument("name", nargs="?", help=told)
+    parser.add_argument("--all", action="store_true", help="ask for everything that may be said, too")
 
 
 def count_of(text: str) -> int:
@@ -93,6 +101,10 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
             from hermes.admin import status
 
             return status.run(asked, home, environ, console)
+        case "setup":
+            from hermes.admin import platforms
+
+            return platforms.run(asked, home, environ, console)
         case "logs":
             from hermes.admin.logs import show_log
 

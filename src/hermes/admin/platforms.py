@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from hermes.admin.gateway import setup_arguments
 from hermes.admin.output import Commands, Console, facts
 from hermes.admin.status import read_state
 from hermes.app.accounts import Declared, adapter_maker, declared_accounts
@@ -33,13 +34,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     command("list", "The platforms there are, and which of them are used.", json=True)
     shown = command("show", "What a platform can do, what it needs, and what of that is set.", json=True)
     shown.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
-    asked = command("setup", "Asks for what a platform needs, tries it at the platform, and keeps it.")
-    asked.add_argument(
-        "name",
-        nargs="?",
-        help="the platform, like telegram, or an account, like telegram@work (it is asked for)",
+    setup_arguments(
+        command("setup", "Asks for what a platform needs, tries it at the platform, and keeps it.")
     )
-    asked.add_argument("--all", action="store_true", help="ask for everything that may be said, too")
     logged = command("login", "Has you let the gateway into a platform by hand, and keeps what it gets.")
     logged.add_argument("name", help="the platform, like email, or an account of it, like email@work")
     tested = command(

@@ -6,16 +6,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hermes import plugins
 from hermes.control.access import Knock, Outcome, decide
 from hermes.control.pairing import is_paired
+from hermes.control.topics import NamedTopics
 from hermes.domain.address import DEFAULT_ACCOUNT, Source, read_platform, spell_platform
 from hermes.domain.capabilities import Manifest, SettingField
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.outfit import OpenFile, Outfit, Welcomes, no_files, nobody
 from hermes.domain.ports import Platform, Store
 from hermes.domain.settings import PlatformSettings, Secret
@@ -168,6 +170,7 @@ def adapter_maker(
     open_file: OpenFile = no_files,
     welcomes: Welcomes = nobody,
     home: Path | None = None,
+    topics: NamedTopics | None = None,
 ) -> Callable[[], Awaitable[Platform]]:
     folder = None if home is None else home / "platforms" / declared.name
 
@@ -178,17 +181,18 @@ def adapter_maker(
                 f"{declared.title} needs {', '.join(missing)}.", hint=f"hermes config set {missing[0]} …"
             )
         adapter = await asyncio.to_thread(plugins.load_adapter, declared.manifest)
-        return adapter(
-            Outfit(
-                settings=declared.block,
-                find=declared.find,
-                account=declared.account,
-                open_file=open_file,
-                clock=clock,
-                welcomes=welcomes,
-                folder=folder,
-            )
+        outfit = Outfit(
+            settings=declared.block,
+            find=declared.find,
+            account=declared.account,
+            open_file=open_file,
+            clock=clock,
+            welcomes=welcomes,
+            folder=folder,
         )
+        if topics is not None:
+            outfit = replace(outfit, find_topic=topics.find, keep_topic=topics.keep)
+        return adapter(outfit)
 
     return make
 
@@ -219,7 +223,9 @@ class AccountDesk:
         if first is not None:
             make, lock = _refusal(f"{one.name} has the same credential as {first}."), None
         else:
-            make = adapter_maker(one, self.clock, self.open_file, welcome(store, one), self.home)
+            agents = [MAIN_AGENT, *map(AgentId, one.loaded.settings.agents)]
+            topics = NamedTopics(store=store, clock=self.clock, agents=agents)
+            make = adapter_maker(one, self.clock, self.open_file, welcome(store, one), self.home, topics)
             lock = self._lock(one.manifest.name, one.credential)
         return Account(name=one.name, make=make, lease=self._lease(store, one.name, lock), worded=one.worded)
 

@@ -101,6 +101,10 @@ def _fitted(file: Attachment, able: Capabilities) -> Attachment | None:
     return None
 
 
+def name_files(files: Sequence[Attachment]) -> str:
+    return ", ".join(map(_named, files))
+
+
 def _named(file: Attachment) -> str:
     size = "" if file.size is None else f" ({max(1, file.size // _KILO):,} kB)"
     return f"{one_line(file.name or file.ref, _SHOWN)}{size}"

@@ -14,6 +14,7 @@ from datetime import datetime
 
 from hermes.control.outcome import cut_body
 from hermes.control.targets import Aliases, Known, known_targets, resolve_targets
+from hermes.control.topics import real_place
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
@@ -84,7 +85,9 @@ class Posting:
             raise UserError("“local” is no chat: nothing was sent.", hint="Name a platform or a chat.")
         for place, to in enumerate(addresses):
             self._write(tx, f"{letter.prefix}{place}", to)
-        told = [mirror(tx, to, letter.body.text, self.now) for to in addresses if to != origin]
+        told = [
+            mirror(tx, to, letter.body.text, self.now) for to in addresses if real_place(tx, to) != origin
+        ]
         return Posted(to=addresses, told=tuple(session for session in told if session is not None))
 
     def known(self, tx: Tx, origin: Address | None) -> Known:
@@ -99,7 +102,7 @@ class Posting:
 def mirror(tx: Tx, to: Address, text: str, now: datetime) -> SessionId | None:
     """Have what is sent to a chat written down in its session, if it has just one: its actor does it when it
     is that turn's time, behind what runs there. The session to wake."""
-    sessions = tx.directory.bound(to)
+    sessions = tx.directory.bound(real_place(tx, to))
     session = tx.sessions.get(sessions[0]) if len(sessions) == 1 else None
     if session is None:
         return None

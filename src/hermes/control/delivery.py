@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from hermes.control.attachments import name_files
 from hermes.control.draft import Draft
 from hermes.control.feed import Feed
 from hermes.control.hooks import Hooks
-from hermes.control.lane import Lane, LaneWorld
+from hermes.control.lane import UNSENT, Lane, LaneWorld
 from hermes.control.menus import Menus
 from hermes.control.signs import Signs
 from hermes.control.tally import Tally
@@ -128,15 +129,25 @@ class Delivery:
     def _report(self, tx: Tx, row: OutboxRow) -> Address | None:
         """Tell the operator once, in the home channel, what could not be delivered. The chat itself is not
         shut out: the next message to it is tried as any other."""
+        files = name_files(row.body.attachments)
+        if files and not row.body.text:
+            self._tell_people(tx, row, files)
         home = home_channel(tx, self._settings, row.to)
         key = _REPORT + row.key
         if home in (None, row.to) or row.key.startswith(_REPORT) or tx.post.get(key) is not None:
             return None
-        said = "(not kept)" if row.body.fleeting else one_line(row.body.text, 120)
+        said = "(not kept)" if row.body.fleeting else one_line(row.body.text or files, 120)
         text = f"⚠️ A message to {row.to} could not be delivered ({row.error}): {said}"
         assert home is not None
         tx.outbox.add(OutboxRow(key=key, to=home, body=Body(text=text), created_at=self._clock.now()))
         return home
+
+    def _tell_people(self, tx: Tx, row: OutboxRow, files: str) -> None:
+        """Files that went without words: whoever waits for them in the chat hears it there, once."""
+        key = UNSENT + row.key
+        if tx.post.get(key) is None:
+            text = f"📎 {files} could not be sent: {one_line(row.error, 120)}"
+            tx.outbox.add(OutboxRow(key=key, to=row.to, body=Body(text=text), created_at=self._clock.now()))
 
     def _given_up(self, reported: Address | None) -> None:
         self._tally.undeliverable += 1

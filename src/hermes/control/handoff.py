@@ -20,6 +20,7 @@ from hermes.control.doors import UNUSED
 from hermes.control.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
 from hermes.control.targets import home_channels
+from hermes.control.topics import real_place
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Grade
 from hermes.domain.clock import Clock
@@ -331,8 +332,12 @@ class Carriers:
 
 
 def _home_and_channel(account: str, settings: Settings, tx: Tx) -> tuple[Address, Channel | None]:
-    home = home_of(tx, account, settings)
-    return home, next((one for one in tx.directory.channels() if one.address == home), None)
+    home = real_place(tx, home_of(tx, account, settings))
+    known = {one.address: one for one in tx.directory.channels()}
+    whole = known.get(replace(home, thread=None))
+    # A topic from which nobody wrote yet is as private as its chat.
+    private = whole if whole is not None and whole.kind is Kind.PRIVATE else None
+    return home, known.get(home, private)
 
 
 def _check_shared(source: Source, settings: Settings) -> None:

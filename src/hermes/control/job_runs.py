@@ -15,6 +15,7 @@ from hermes.control.job_targets import ResolveTargets, resolve_targets
 from hermes.control.job_words import INTERRUPTED, Context, ended, prompt_words, title, wakes
 from hermes.control.library import stop_turn
 from hermes.control.schedule import Schedule, grace, read_schedule
+from hermes.control.topics import real_place
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import JobId, SessionId, TurnId, new_turn_id
@@ -298,7 +299,9 @@ def settle(tx: Tx, slot: Slot, moment: Moment, parts: Parts) -> Settled | None:
     _remember(tx, job, run, end.answer)
     attached = job.attach_to_session or moment.settings.cron.mirror_delivery
     home = None if job.origin is None else job.origin.address
-    if not attached or not end.delivered or home is None or home not in run.to:
+    if not attached or not end.delivered or home is None:
+        return Settled(run=run)
+    if home not in [real_place(tx, to) for to in run.to]:
         return Settled(run=run)
     return Settled(run=run, told=mirror(tx, home, end.delivered, moment.now))
 

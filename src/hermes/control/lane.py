@@ -36,6 +36,8 @@ log = logging.getLogger("hermes.lane")
 SEND_SECONDS = 60.0
 _FIRST_DELAY = 1.0
 _LONGEST_DELAY = 300.0
+UNSENT = "unsent:"
+"""How the keys of messages begin that tell of files which could not be sent."""
 _NOT_SENT = "📎 What belongs to this could not be sent: {why}"
 
 
@@ -276,9 +278,9 @@ class Lane:
         )
 
     def _dead(self, row: OutboxRow, why: str) -> OutboxRow:
-        if row.body.replaces is not None:
-            # A finishing touch: nobody misses anything.
-            log.info("lane.not_replaced to=%s key=%s why=%s", self._to, row.key, why)
+        if row.body.replaces is not None or row.key.startswith(UNSENT):
+            # A finishing touch, or word of what was told already: nobody misses anything.
+            log.info("lane.left_out to=%s key=%s why=%s", self._to, row.key, why)
             return replace(row, state=OutState.GONE, error=why)
         log.warning("lane.dead to=%s key=%s why=%s", self._to, row.key, why)
         return replace(row, state=OutState.DEAD, error=why)

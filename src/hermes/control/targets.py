@@ -135,6 +135,9 @@ def _chat(rest: str, platform: str, account: str, known: Known) -> Address:
         place = _by_name(chat, mine, platform)
         if place is not None:
             return Address(platform=platform, account=account, chat=place.chat, thread=unquote(thread))
+        if _is_id(chat) and thread.isprintable():
+            # The name of a topic may have spaces in it.
+            return Address(platform=platform, account=account, chat=unquote(chat), thread=unquote(thread))
     if not _is_id(rest):
         there = ", ".join(one.label for one in mine[:_NAMED] if one.name) or "none with a name yet"
         raise UserError(
@@ -231,8 +234,10 @@ def _home_of_settings(account: str, block: PlatformSettings, settings: Settings)
 
 
 def seen_channel(source: Source, at: datetime) -> Channel:
-    """The chat that somebody just wrote from. A private chat is called like the person in it."""
-    name = source.chat_name or (source.user_name if source.kind is Kind.PRIVATE else None)
+    """The chat that somebody just wrote from. A private chat is called like the person in it; a thread of it
+    keeps the name that it was opened by."""
+    person = source.kind is Kind.PRIVATE and source.address.thread is None
+    name = source.chat_name or (source.user_name if person else None)
     return Channel(
         address=source.address,
         name=one_line(name or "", _SHOWN),

@@ -52,8 +52,8 @@ class Directory(Protocol):
     def note(self, channel: Channel) -> None:
         """Keep what was seen last of a chat; a name that is known stays if none is given."""
 
-    def channels(self, limit: int = 5000) -> list[Channel]:
-        """The latest first."""
+    def channels(self, limit: int = 5000, inside: Address | None = None) -> list[Channel]:
+        """The latest first; of all chats, or only the threads of one."""
 
     def homes(self) -> dict[str, Address]:
         """The home channels that were chosen in a chat, by account."""

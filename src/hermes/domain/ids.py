@@ -13,7 +13,6 @@ TurnId = NewType("TurnId", str)
 QuestionId = NewType("QuestionId", str)
 CallId = NewType("CallId", str)
 DeliveryId = NewType("DeliveryId", str)
-OutboundId = NewType("OutboundId", str)
 JobId = NewType("JobId", str)
 
 MAIN_AGENT = AgentId("main")

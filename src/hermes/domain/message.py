@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from hermes.domain.address import Address, Source
-from hermes.domain.ids import DeliveryId, OutboundId, TurnId
+from hermes.domain.ids import DeliveryId
 
 
 class What(StrEnum):
@@ -108,19 +108,6 @@ class Body:
 
     def with_text(self, text: str) -> Body:
         return replace(self, text=text)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outbound:
-    """One message to be sent. `key` stays the same over retries; `part` counts within a turn."""
-
-    id: OutboundId
-    to: Address
-    body: Body
-    key: str
-    turn: TurnId | None = None
-    part: int = 0
-    reply_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Source
+from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
 from hermes.domain.clock import Clock, SystemClock
-from hermes.domain.errors import Unreachable, UserError
+from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.message import Attachment
 from hermes.domain.platform_settings import PlatformSettings
 from hermes.domain.setting_words import Secret
@@ -23,6 +23,10 @@ OpenFile = Callable[[Attachment], Awaitable[bytes]]
 """The bytes of a file that goes out; a `UserError` if it is gone."""
 Welcomes = Callable[[Source], Awaitable[bool]]
 """Whether somebody who asks us into a chat may speak to us there, or would be given a code to be let in."""
+FindTopic = Callable[[Address], Awaitable[Address | None]]
+"""The thread that a name got, which stands where a place's thread does; None if it has none yet."""
+KeepTopic = Callable[[Address, Address], Awaitable[None]]
+"""From now on a name means this thread; it is on disk when this returns."""
 
 
 LogIn = Callable[["Outfit", Callable[[str], None]], Awaitable[Mapping[str, str]]]
@@ -31,6 +35,14 @@ LogIn = Callable[["Outfit", Callable[[str], None]], Awaitable[Mapping[str, str]]
 
 async def no_files(file: Attachment) -> bytes:
     raise UserError("There are no files here.")
+
+
+async def no_topic(named: Address) -> Address | None:
+    raise Refused(f"{named}: nobody here keeps what topics are called")
+
+
+async def not_kept(named: Address, opened: Address) -> None:
+    await no_topic(named)
 
 
 async def nobody(source: Source) -> bool:
@@ -49,6 +61,8 @@ class Outfit:
     clock: Clock = field(default_factory=SystemClock)
     welcomes: Welcomes = nobody
     folder: Path | None = None
+    find_topic: FindTopic = no_topic
+    keep_topic: KeepTopic = not_kept
 
     def said(self, variable: str, default: str = "") -> str:
         """The text of a variable; not for secrets that are kept."""

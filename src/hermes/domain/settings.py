@@ -189,7 +189,7 @@ class StreamingSettings:
         default="edit",
         metadata=about(
             "How: `edit` lets a message grow; `draft` and `auto` show a preview of the platform's own where "
-            "it has one (private chats of Telegram) and else edit; `off` shows nothing.",
+            "it has one (private chats of Telegram) and else edit; `off` shows nothing. Also `mode`.",
             choices=("auto", "edit", "draft", "off"),
         ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import datetime
 
 from hermes.domain.address import Address, Kind
@@ -40,10 +41,14 @@ class DirectoryTable:
             _FRESH_SECONDS,
         )
 
-    def channels(self, limit: int = 5000) -> list[Channel]:
+    def channels(self, limit: int = 5000, inside: Address | None = None) -> list[Channel]:
+        chat = None if inside is None else str(replace(inside, thread=None))
         rows = self._db.all(
-            "SELECT address, name, kind, guild, seen_at FROM channels ORDER BY seen_at DESC, address LIMIT ?",
-            limit,
+            "SELECT address, name, kind, guild, seen_at FROM channels"
+            # Printed addresses of a chat's threads begin with the chat's and a colon, behind which comes `;`.
+            + (" WHERE address > ?2 || ':' AND address < ?2 || ';'" if chat else "")
+            + " ORDER BY seen_at DESC, address LIMIT ?1",
+            *((limit, chat) if chat else (limit,)),
         )
         return [
             Channel(

@@ -29,7 +29,7 @@ from hermes.state.setting_names import (
     platform_variable,
     platform_variables,
 )
-from hermes.state.setting_places import ALSO_UNDER_GATEWAY
+from hermes.state.setting_places import ALIASES, ALSO_UNDER_GATEWAY
 from hermes.state.setting_reader import TABLES, suggestion
 from hermes.state.setting_values import Knob, knobs, sections
 from hermes.state.settings import key_variable
@@ -113,8 +113,10 @@ def _own_place(parts: list[str]) -> list[str]:
     """The path in the one form that the settings classes have."""
     if parts[0] == "gateway" and len(parts) > 1 and parts[1] in ALSO_UNDER_GATEWAY:
         parts = parts[1:]
-    if parts in (["model"], ["model", "model"]):
+    if parts == ["model"]:
         return ["model", "default"]
+    if len(parts) == 2 and (parts[0], parts[1]) in ALIASES:
+        return [parts[0], ALIASES[parts[0], parts[1]]]
     if len(parts) == 1 and parts[0] in knobs(GatewaySettings):
         return ["gateway", *parts]
     return ["platforms", *parts] if parts[0].partition("@")[0] in PLATFORMS else parts

@@ -26,6 +26,8 @@ ALSO_UNDER_GATEWAY = (
     "quick_commands",
 )
 
+ALIASES = {("model", "model"): "default", ("streaming", "mode"): "transport"}
+"""Other names of keys. Who says how answers are streamed wants them streamed, which is the default."""
 _SWITCHES = ("message_timestamps",)
 
 
@@ -45,20 +47,26 @@ def arrange(root: Mapping, platforms: frozenset[str], found: Findings) -> Mappin
     for name in sorted(name for name in pairs if name.partition("@")[0] in platforms):
         _move(pairs, name, "platforms", found)
     _arrange_model(pairs)
+    _arrange_aliases(pairs)
     _arrange_switches(pairs)
     return Mapping(pairs=pairs, line=root.line)
 
 
 def _arrange_model(pairs: dict[str, tuple[int, Node]]) -> None:
     line, model = pairs.get("model", (1, None))
-    if isinstance(model, Scalar):
-        if not model.empty:
-            pairs["model"] = (line, Mapping(pairs={"default": (line, model)}, line=line))
-    elif isinstance(model, Mapping) and "model" in model.pairs:
-        inner = dict(model.pairs)
-        alias = inner.pop("model")
-        inner.setdefault("default", alias)
-        pairs["model"] = (line, Mapping(pairs=inner, line=model.line))
+    if isinstance(model, Scalar) and not model.empty:
+        pairs["model"] = (line, Mapping(pairs={"default": (line, model)}, line=line))
+
+
+def _arrange_aliases(pairs: dict[str, tuple[int, Node]]) -> None:
+    """A key under its other name; its own name wins."""
+    for (section, alias), name in ALIASES.items():
+        line, node = pairs.get(section, (1, None))
+        if isinstance(node, Mapping) and alias in node.pairs:
+            inner = dict(node.pairs)
+            told = inner.pop(alias)
+            inner.setdefault(name, told)
+            pairs[section] = (line, Mapping(pairs=inner, line=node.line))
 
 
 def _arrange_switches(pairs: dict[str, tuple[int, Node]]) -> None:

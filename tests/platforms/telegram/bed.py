@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,12 +43,17 @@ class TelegramBed(ServedBed):
         self.server.chat(GROUP, "supergroup")
         self.server.chat(FORUM, "supergroup", is_forum=True)
         self._last: dict[str, Any] = {}
+        self.topics: Any = None
+        """What keeps the names of topics: its `find` and `keep`."""
 
     def variables(self) -> dict[str, str]:
         return {"TELEGRAM_BOT_TOKEN": self.server.token, "TELEGRAM_BASE_URL": self.server.url}
 
     def connect(self) -> TelegramAdapter:
-        adapter = TelegramAdapter(self.outfit())
+        outfit = self.outfit()
+        if self.topics is not None:
+            outfit = replace(outfit, find_topic=self.topics.find, keep_topic=self.topics.keep)
+        adapter = TelegramAdapter(outfit)
         adapter.api.answer_seconds = 1.5
         return adapter
 

@@ -88,6 +88,12 @@ class Telegram:
     drafts: list[tuple[int, int, str]] = field(default_factory=list)
     """What was shown as a draft: chat, number, text."""
     has_drafts: bool = True
+    has_topics: bool = True
+    """Whether the bot has topics in private chats."""
+    topics: dict[int, str] = field(default_factory=dict)
+    """What topics are called that were opened here."""
+    closed: set[int] = field(default_factory=set)
+    """Topics that people deleted."""
     typed: int = 0
     reactions: list[str] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
@@ -280,7 +286,7 @@ class Telegram:
         return web.Response(body=data, content_type="application/octet-stream")
 
     async def _m_getme(self, asked: dict[str, Any]) -> Any:
-        return BOT
+        return {**BOT, "has_topics_enabled": self.has_topics}
 
     async def _m_getupdates(self, asked: dict[str, Any]) -> Any:
         if self.webhook.get("url"):
@@ -384,6 +390,8 @@ class Telegram:
             "date": int(time.time()),
         }
         if (thread := _number(asked.get("message_thread_id"))) is not None:
+            if thread in self.closed:
+                raise Wrong(400, "Bad Request: message thread not found")
             message |= {"message_thread_id": thread, "is_topic_message": True}
         if (answered := _json(asked.get("reply_parameters"))) is not None:
             if answered["message_id"] in {one.message["message_id"] for one in self.sent} | _said(
@@ -549,9 +557,12 @@ class Telegram:
     async def _m_createforumtopic(self, asked: dict[str, Any]) -> Any:
         if not 1 <= len(asked.get("name", "")) <= 128:
             raise Wrong(400, "Bad Request: topic name is invalid")
-        if not self.chats[_number(asked["chat_id"]) or 0].get("is_forum"):
+        chat = self.chats[_number(asked["chat_id"]) or 0]
+        if not (self.has_topics if chat["type"] == "private" else chat.get("is_forum")):
             raise Wrong(400, "Bad Request: the chat is not a forum")
-        return {"message_thread_id": next(self._numbers), "name": asked["name"], "icon_color": 7322096}
+        number = next(self._numbers)
+        self.topics[number] = asked["name"]
+        return {"message_thread_id": number, "name": asked["name"], "icon_color": 7322096}
 
     async def _m_setmycommands(self, asked: dict[str, Any]) -> Any:
         commands = _json(asked.get("commands")) or []

@@ -128,6 +128,16 @@ async def test_aiogram_accepts_the_fake_and_what_the_adapter_sends(tmp_path: Pat
         }
 
 
+class Forgetful:
+    """Names of topics that nobody keeps."""
+
+    async def find(self, named: Address) -> Address | None:
+        return None
+
+    async def keep(self, named: Address, opened: Address) -> None:
+        """Nothing is kept."""
+
+
 async def calls_of_the_adapter() -> list[list[Any]]:
     """Every kind of call that it makes, as the fake got it."""
     async with TelegramBed() as bed:
@@ -137,6 +147,7 @@ async def calls_of_the_adapter() -> list[list[Any]]:
             return bed.content
 
         bed.open_file = open_file
+        bed.topics = Forgetful()
         platform = bed.connect()
         file = Attachment(kind=MediaKind.IMAGE, ref="x", name="a.png", mime="image/png")
         async with running(platform, Inboxes().accept, None):
@@ -156,6 +167,9 @@ async def calls_of_the_adapter() -> list[list[Any]]:
                 await platform.send(
                     topic, replace(one, attachments=one.attachments * 2), key="k", reply_to="5"
                 )
+            await platform.send(
+                replace(bed.chat, thread="Daily news"), Body(text="d"), key="k", reply_to=None
+            )
             await platform.delete(sent)
         await bed.connect().check()
         return [

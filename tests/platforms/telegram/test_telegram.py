@@ -20,7 +20,7 @@ from hermes.domain.outfit import Outfit
 from hermes.domain.settings import PlatformSettings, QuickCommand, Secret, Settings
 from hermes.entry.platforms.telegram.adapter import SECRET_HEADER, TelegramAdapter
 from hermes.entry.platforms.telegram.compose import keyboard
-from hermes.entry.platforms.telegram.convert import error_for, to_inbounds
+from hermes.entry.platforms.telegram.convert import TopicGone, error_for, to_inbounds
 from hermes.entry.platforms.telegram.manifest import MANIFEST
 from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import (
@@ -245,7 +245,8 @@ async def test_topics() -> None:
             await platform.send(topic, Body(text="in it"), key="k", reply_to=None)
             await platform.send(replace(forum, thread="1"), Body(text="in general"), key="k", reply_to=None)
             assert [one.thread for one in bed.shown()] == [topic.thread, None]
-            with pytest.raises(Refused):
+            bed.server.has_topics = False
+            with pytest.raises(Refused, match="BotFather"):
                 await platform.open_thread(bed.chat, "no forum")
             with pytest.raises(Refused, match="not a topic"):
                 await platform.send(replace(forum, thread="Plans"), Body(text="x"), key="k", reply_to=None)
@@ -445,7 +446,8 @@ async def test_two_programs_with_one_bot() -> None:
         (400, "Bad Request: chat not found", Refused, "chat not found"),
         (400, "Bad Request: message caption is too long", Refused, "caption is too long"),
         (400, "Bad Request: message to edit not found", Refused, "message to edit not found"),
-        (400, "Bad Request: message thread not found", Refused, "topic is gone"),
+        (400, "Bad Request: message thread not found", TopicGone, "topic is gone"),
+        (400, "Bad Request: the chat is not a forum", Refused, "no topics"),
         (400, "Bad Request: TOPIC_CLOSED", Refused, "topic is closed"),
         (
             400,

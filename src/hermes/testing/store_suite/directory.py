@@ -37,6 +37,23 @@ async def check_a_chat_is_kept_with_its_last_name(open_store: OpenStore) -> None
         assert first.name == "Operations"
 
 
+async def check_the_threads_of_a_chat_are_found(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        threads = [address("7", thread="a:b"), address("7", thread="é")]
+        others = [address("7"), address("77", thread="1"), address("7%3A", thread="2")]
+        others.append(replace(threads[0], account="work"))
+
+        def note(tx: Tx) -> None:
+            for place in threads + others:
+                tx.directory.note(Channel(address=place, name="x"))
+
+        await store.write(note)
+        found = await store.read(lambda tx: tx.directory.channels(inside=address("7", thread="gone")))
+        assert {one.address for one in found} == set(threads)
+        [only] = await store.read(lambda tx: tx.directory.channels(1, inside=address("7")))
+        assert only.address in threads
+
+
 async def check_a_home_is_chosen_and_taken_back(open_store: OpenStore) -> None:
     async with open_store() as store:
         await store.write(lambda tx: tx.directory.set_home("fake", address("1"), NOW))
@@ -104,6 +121,7 @@ async def check_a_dead_message_is_tried_again_or_dropped(open_store: OpenStore) 
 
 CHECKS = (
     check_a_chat_is_kept_with_its_last_name,
+    check_the_threads_of_a_chat_are_found,
     check_a_home_is_chosen_and_taken_back,
     check_the_sessions_of_a_chat_are_those_of_one_agent,
     check_single_messages_are_found_by_key_and_by_state,

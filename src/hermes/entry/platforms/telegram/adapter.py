@@ -8,6 +8,7 @@ something to confirm: after a week without updates Telegram begins to count anew
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import logging
@@ -35,6 +36,7 @@ from hermes.entry.platforms.telegram.compose import (
     album,
     chat_number,
     is_album,
+    is_topic_name,
     keyboard,
     place,
     said,
@@ -44,6 +46,7 @@ from hermes.entry.platforms.telegram.convert import (
     SECRET_SHAPE,
     UPDATES,
     Me,
+    TopicGone,
     moved_to,
     to_inbounds,
     update_id,
@@ -210,6 +213,17 @@ class TelegramAdapter:
     # --- what goes out ---
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
+        if not is_topic_name(to):
+            return await self._send(to, body, reply_to)
+        known = await self._outfit.find_topic(to)
+        if known is not None:
+            with contextlib.suppress(TopicGone):
+                return await self._send(known, body, reply_to)
+        opened = await self.open_thread(replace(to, thread=None), to.thread or "")
+        await self._outfit.keep_topic(to, opened)
+        return await self._send(opened, body, reply_to)
+
+    async def _send(self, to: Address, body: Body, reply_to: str | None) -> Receipt:
         asked = place(to)
         if reply_to is not None and reply_to.isascii() and reply_to.isdigit():
             asked["reply_parameters"] = {

@@ -51,6 +51,13 @@ def place(to: Address) -> dict[str, Any]:
     return found
 
 
+def is_topic_name(to: Address) -> bool:
+    """Whether it is a topic of a private chat by its name; in groups topics are made by people."""
+    named = to.thread is not None and not (to.thread.isascii() and to.thread.isdigit())
+    number = chat_number(to)
+    return named and isinstance(number, int) and number > 0
+
+
 def chat_number(to: Address) -> int | str:
     """A chat's number, or the public name of a channel."""
     if re.fullmatch(r"-?\d{1,18}", to.chat, re.ASCII):

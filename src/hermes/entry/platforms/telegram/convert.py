@@ -39,6 +39,10 @@ _FILES = {
 _MIMES = {"video_note": "video/mp4", "animation": "video/mp4", "voice": "audio/ogg"}
 
 
+class TopicGone(Refused):
+    """There is no such topic any more; one that has a name can be made anew."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Me:
     """Who the bot is; `account` is how the operator calls it."""
@@ -290,7 +294,9 @@ def error_for(status: int, answer: Any) -> HermesError:
     if status == 403:
         return Refused(f"Telegram does not let us write there ({told})")
     if "thread not found" in told:
-        return Refused(f"The topic is gone ({told})")
+        return TopicGone(f"The topic is gone ({told})")
+    if "not a forum" in told:
+        return Refused(f"That chat has no topics; for private chats @BotFather turns them on ({told})")
     if "TOPIC_CLOSED" in told:
         return Refused(f"The topic is closed; open it, or make the bot an admin ({told})")
     if status == 413 or "file is too big" in told:
