@@ -60,6 +60,7 @@ LONGEST = (
     "tests/state/test_store_pending.py",
     "tests/crash/test_recovery.py",
     "tests/entry/http/test_streams.py",
+    "tests/platforms/email/test_email.py",
 )
 
 

@@ -41,6 +41,7 @@ COMMANDS: dict[str, str] = {
     "platforms list": "the chat platforms, and which are used",
     "platforms show": "what a platform can do and needs",
     "platforms setup": "answer questions until a platform works",
+    "platforms login": "let the gateway into a platform by hand",
     "platforms test": "whether a platform's credentials work",
     "access explain": "whether somebody is answered, and why",
     "pairing list": "who is paired, and who waits",

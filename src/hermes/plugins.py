@@ -16,7 +16,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 
 if TYPE_CHECKING:
-    from hermes.domain.outfit import Outfit
+    from hermes.domain.outfit import LogIn, Outfit
     from hermes.domain.ports import Platform, Provider
     from hermes.domain.settings import ModelSettings
     from hermes.domain.tool import Tool
@@ -95,16 +95,26 @@ def load_commands() -> None:
 
 def load_adapter(manifest: Manifest) -> MakePlatform:
     """The adapter of a platform; this is where its SDK is imported."""
-    module, _, name = manifest.adapter.partition(":")
+    adapter: MakePlatform = _named(manifest, manifest.adapter)
+    return adapter
+
+
+def load_login(manifest: Manifest) -> LogIn:
+    """What lets us into a platform with a person's help."""
+    log_in: LogIn = _named(manifest, manifest.login)
+    return log_in
+
+
+def _named(manifest: Manifest, told: str) -> Any:
+    module, _, name = told.partition(":")
     try:
-        adapter: MakePlatform = getattr(import_module(module), name)
+        return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         needs = ", ".join(manifest.requires) or "its packages"
         needs = f"hermes-gateway[{manifest.extra}]" if manifest.extra else needs
         raise UserError(
             f"{manifest.title} cannot be used: {error}.", hint=f"Install {needs}, then start again."
         ) from error
-    return adapter
 
 
 def _load(group: str) -> Iterator[Found]:

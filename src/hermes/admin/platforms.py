@@ -16,12 +16,14 @@ from hermes.app.accounts import Declared, adapter_maker, declared_accounts
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.capabilities import Capabilities, Manifest
 from hermes.domain.clock import SystemClock
-from hermes.domain.errors import HermesError, NeedsLogin, UserError
-from hermes.domain.outfit import Checks, Finding
+from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
+from hermes.domain.outfit import Checks, Finding, Outfit
 from hermes.domain.text import one_line
-from hermes.plugins import platform_manifests
+from hermes.plugins import load_login, platform_manifests
 from hermes.state.findings import nearest
+from hermes.state.profiles import prepare_home
 from hermes.state.settings import Loaded, load_settings
+from hermes.state.settings_write import set_setting
 
 _SECONDS = 45.0
 _GOOD, _WRONG = "✓", "✗"
@@ -35,6 +37,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     setup_arguments(
         command("setup", "Asks for what a platform needs, tries it at the platform, and keeps it.")
     )
+    logged = command("login", "Has you let the gateway into a platform by hand, and keeps what it gets.")
+    logged.add_argument("name", help="the platform, like email, or an account of it, like email@work")
     tested = command(
         "test", "Ask the platform itself whether the credentials work; nothing is sent to anybody.", json=True
     )
@@ -53,6 +57,8 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
         from hermes.admin.platform_setup import Questions
 
         return Questions(declared, home, environ, console).run(everything=asked.all)
+    if asked.command == "login":
+        return _login(declared, home, console)
     return _test(asked, declared, home, console)
 
 
@@ -133,6 +139,29 @@ def _show(asked: argparse.Namespace, declared: Declared, console: Console) -> in
         for row in settings
     ]
     console.table(["VARIABLE", "IS", "WHAT IT IS"], rows, whole=2)
+    return 0
+
+
+def _login(declared: Declared, home: Path, console: Console) -> int:
+    manifest = declared.manifest
+    if not manifest.login:
+        raise UserError(f"{declared.title} has no such login.", hint=f"{manifest.docs} says what it needs.")
+    outfit = Outfit(settings=declared.block, find=declared.find, account=declared.account)
+    log_in = load_login(manifest)
+
+    async def ask() -> Mapping[str, str]:
+        return await log_in(outfit, console.line)
+
+    try:
+        kept = asyncio.run(ask())
+    except (NeedsLogin, Unreachable) as error:
+        told = declared.loaded.secrets.redact(declared.worded(one_line(str(error), 300)))
+        raise UserError(f"{told}.", hint="Nothing was kept.") from None
+    prepare_home(home)
+    for name, value in kept.items():
+        written = set_setting(home, declared.variable(name), value, kept)
+        console.line(f"{written.name} is kept in {written.file}.")
+    console.line(f"Next: hermes platforms test {declared.name}")
     return 0
 
 

@@ -160,6 +160,9 @@ class Manifest:
     """The extra of this package that installs them; empty if they always come along."""
     settings: tuple[SettingField, ...] = ()
     """What may be said; at setup it is asked in this order."""
+    login: str = ""
+    """Where a person has to let us in by hand: an async function, named like the adapter, that is given an
+    outfit and a way to tell the person what to do, and returns the variables to be kept."""
     evidence: str = ""
     """What it was tried against: the grade and one sentence."""
 

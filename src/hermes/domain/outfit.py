@@ -4,7 +4,7 @@ be asked before anybody uses it: whether its credentials work."""
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -27,6 +27,10 @@ FindTopic = Callable[[Address], Awaitable[Address | None]]
 """The thread that a name got, which stands where a place's thread does; None if it has none yet."""
 KeepTopic = Callable[[Address, Address], Awaitable[None]]
 """From now on a name means this thread; it is on disk when this returns."""
+
+
+LogIn = Callable[["Outfit", Callable[[str], None]], Awaitable[Mapping[str, str]]]
+"""Has a person let us in, and returns the variables to be kept; the function tells the person what to do."""
 
 
 async def no_files(file: Attachment) -> bytes:

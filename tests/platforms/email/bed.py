@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 import re
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -45,7 +47,11 @@ class EmailBed(Testbed):
         self.office: Office = self.make_office()
         self.imap, self.smtp = Wire(), SmtpWire(ADDRESS)
         self.smtp.chaos = lambda: self.chaos()
+        self._shown: list[list[Shown]] = []
+        """What was taken, as it was read once."""
         self.settle = 0.4
+        self.listened: bool | None = None
+        """Whether it is known from where on mail counts; None if none of our adapters was ever run."""
 
     def make_office(self) -> Office:
         return SmallOffice()
@@ -73,8 +79,8 @@ class EmailBed(Testbed):
 
     def connect(self) -> EmailAdapter:
         adapter = _Adapter(self.outfit())
-        adapter.begins = self.imap.forget
-        adapter.answer_seconds = 1.5
+        adapter.bed = self
+        adapter.answer_seconds = 2.5
         adapter.settle_seconds = self.settle
         # pymap does not tell of what came between a look and the wait for news.
         adapter.first_seconds, adapter.idle_seconds = 0.02, 0.3
@@ -97,8 +103,13 @@ class EmailBed(Testbed):
 
     async def put(self, mail: EmailMessage) -> None:
         # What lies there before the first look is history: people write once somebody looked.
-        await until(lambda: self.imap.listened, "nobody looks into the mailbox", 5)
+        await until(self._heard, "nobody looks into the mailbox")
+        await asyncio.sleep(0)
         await self.office.deliver(mail.as_bytes(), str(mail["From"]))
+
+    def _heard(self) -> bool:
+        """A gateway in another process listens once it waits for news."""
+        return self.imap.waited if self.listened is None else self.listened
 
     async def misdeliver(self, texts: Sequence[str]) -> None:
         """Mails overtake each other, and a forwarding brings copies."""
@@ -108,9 +119,9 @@ class EmailBed(Testbed):
             await self.put(mail)
 
     def shown(self, chat: Address | None = None) -> list[Shown]:
-        return [
-            _shown(one, to) for one in self.smtp.taken for to in one.to if chat is None or to == chat.chat
-        ]
+        for one in self.smtp.taken[len(self._shown) :]:
+            self._shown.append([_shown(one, to) for to in one.to])
+        return [one for seen in self._shown for one in seen if chat is None or one.chat == chat.chat]
 
     def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
         self.smtp.fail(fault, times, done, "" if chat is None else chat.chat)
@@ -145,27 +156,64 @@ class RealBed(EmailBed):
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)
         # postfix queues, dovecot stores, and only then the copy is back.
-        self.settle = 3.0
+        self.settle = 5.0
 
     def make_office(self) -> Office:
         return RealOffice.get()
 
     def connect(self) -> EmailAdapter:
         adapter = super().connect()
-        adapter.answer_seconds = 2.0
         adapter.first_seconds, adapter.idle_seconds = EmailAdapter.first_seconds, EmailAdapter.idle_seconds
         return adapter
 
 
-class _Adapter(EmailAdapter):
-    """Says when it begins without knowing where it was."""
+class ApartBed(EmailBed):
+    """pymap and aiosmtpd in a thread of their own: what ends a gateway's life does not end theirs."""
 
-    begins: Callable[[], None]
+    async def open(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="mail servers")
+        self._thread.start()
+        await self._there(super().open())
+
+    async def close(self) -> None:
+        await self._there(super().close())
+        await self._there(_end_others())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join)
+        self._loop.close()
+
+    async def put(self, mail: EmailMessage) -> None:
+        await until(self._heard, "nobody looks into the mailbox")
+        await self._there(self.office.deliver(mail.as_bytes(), str(mail["From"])))
+
+    async def _there(self, doing: Coroutine[Any, Any, None]) -> None:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(doing, self._loop))
+
+
+async def _end_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    # What was aborted is closed in the rounds that follow.
+    for _ in range(5):
+        await asyncio.sleep(0.001)
+
+
+class _Adapter(EmailAdapter):
+    """Says when it knows where it begins."""
+
+    bed: EmailBed
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
-        if cursor is None:
-            self.begins()
-        await super().run(accept, cursor)
+        self.bed.listened = cursor is not None
+
+        async def storing(items: Sequence[Inbound], following: str | None) -> None:
+            self.bed.listened = self.bed.listened or following is not None
+            await accept(items, following)
+
+        await super().run(storing, cursor)
 
 
 def written(sender: str, text: str, *, subject: str = "") -> EmailMessage:

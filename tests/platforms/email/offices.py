@@ -56,6 +56,9 @@ class Office(ABC):
 class SmallOffice(Office):
     """In this process, in memory, quick to make."""
 
+    utf8 = True
+    """Whether addresses outside ASCII are carried."""
+
     async def open(self) -> None:
         from aiosmtpd.smtp import SMTP, AuthResult
         from proxyprotocol.sock import SocketInfoLocal
@@ -94,13 +97,18 @@ class SmallOffice(Office):
 
         def authenticate(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> Any:
             good = (data.login, data.password) == (ADDRESS.encode(), PASSWORD.encode())
-            return AuthResult(success=good)
+            return AuthResult(success=good, handled=False)
+
+        self._talks: list[Any] = []
 
         def make() -> Any:
-            return SMTP(
+            talk = SMTP(
                 self, hostname="localhost", authenticator=authenticate, auth_require_tls=False,
-                auth_required=True, data_size_limit=26_000_000, loop=asyncio.get_running_loop(),
+                auth_required=True, data_size_limit=26_000_000, enable_SMTPUTF8=self.utf8,
+                loop=asyncio.get_running_loop(),
             )  # fmt: skip
+            self._talks.append(talk)
+            return talk
 
         self._smtp = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
         self.smtp_port = self._smtp.sockets[0].getsockname()[1]
@@ -113,6 +121,9 @@ class SmallOffice(Office):
     async def close(self) -> None:
         self._imap.close()
         self._smtp.close()
+        for talk in self._talks:
+            if talk.transport is not None:
+                talk.transport.abort()
         await asyncio.sleep(0)
 
     async def deliver(self, data: bytes, sender: str) -> None:
@@ -180,7 +191,8 @@ ssl = yes
 ssl_cert = <{folder}/cert.pem
 ssl_key = <{folder}/key.pem
 disable_plaintext_auth = no
-auth_mechanisms = plain login
+auth_failure_delay = 0
+auth_mechanisms = plain login xoauth2 oauthbearer
 default_login_user = dovenull
 default_internal_user = dovecot
 mail_location = maildir:~/Maildir
@@ -188,7 +200,13 @@ mail_max_userip_connections = 1000
 mail_fsync = never
 first_valid_uid = 1
 passdb {{
+  driver = oauth2
+  mechanisms = xoauth2 oauthbearer
+  args = {folder}/oauth2.conf
+}}
+passdb {{
   driver = passwd-file
+  mechanisms = plain login
   args = scheme=PLAIN username_format=%u {folder}/users
 }}
 userdb {{
@@ -229,11 +247,21 @@ service auth {{
     port = {sasl}
   }}
 }}
+service anvil {{
+  unix_listener anvil-auth-penalty {{
+    mode = 0
+  }}
+}}
 service stats {{
   unix_listener stats-writer {{
     mode = 0666
   }}
 }}
+"""
+OAUTH = """\
+tokeninfo_url = http://127.0.0.1:{tokens}/tokeninfo?access_token=
+introspection_mode =
+username_attribute = email
 """
 POSTFIX = """\
 compatibility_level = 3.6
@@ -288,7 +316,7 @@ class RealOffice(Office):
     def start(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hermes-mail-"))
         self.folder.chmod(0o755)
-        self.imap_port, self.imaps_port, self.smtp_port, self.lmtp_port, sasl = _ports(5)
+        self.imap_port, self.imaps_port, self.smtp_port, self.lmtp_port, self.token_port, sasl = _ports(6)
         owner = pwd.getpwnam("mail")
         (self.folder / "mail").mkdir()
         os.chown(self.folder / "mail", owner.pw_uid, owner.pw_gid)
@@ -298,8 +326,10 @@ class RealOffice(Office):
         facts = {
             "folder": self.folder, "run": self.folder / "run", "uid": owner.pw_uid, "gid": owner.pw_gid,
             "imap": self.imap_port, "imaps": self.imaps_port, "lmtp": self.lmtp_port, "sasl": sasl,
+            "tokens": self.token_port,
         }  # fmt: skip
         (self.folder / "dovecot.conf").write_text(DOVECOT.format(**facts))
+        (self.folder / "oauth2.conf").write_text(OAUTH.format(**facts))
         post = self.folder / "postfix"
         for name in ("postfix", "queue", "data"):
             (self.folder / name).mkdir()

@@ -180,3 +180,40 @@ MACHINES: dict[str, bytes] = {
     "nobody": mail("m", "Subject: x\n\nwords\n").replace(b"<Ann@Example.org>", b""),
 }
 # fmt: on
+_REPORT = """\
+MIME-Version: 1.0
+From: MAILER-DAEMON@mx.example.net (Mail Delivery System)
+Subject: Undelivered Mail Returned to Sender
+Auto-Submitted: auto-replied
+Content-Type: multipart/report; report-type=delivery-status; boundary="b"
+
+--b
+Content-Type: text/plain; charset=us-ascii
+
+I'm sorry.
+
+--b
+Content-Type: message/delivery-status
+
+Reporting-MTA: dns; mx.example.net
+Arrival-Date: Mon, 16 Nov 2026 11:58:59 +0000
+
+Final-Recipient: rfc822; bob@example.com
+Action: failed
+Status: {status}
+Diagnostic-Code: smtp; 550 5.1.1 <bob@example.com>:
+    User unknown
+
+--b
+{original}
+--b--
+"""
+OUR_ID = "<hermes.0123456789012345678901234567890123456789@example.org>"
+ORIGINALS = {
+    "whole": f"Content-Type: message/rfc822\n\nMessage-ID: {OUR_ID}\nSubject: x\n\nwords\n",
+    "headers": f"Content-Type: text/rfc822-headers\n\nMessage-ID: {OUR_ID}\nSubject: x\n",
+}
+
+
+def report(status: str, original: str) -> bytes:
+    return _REPORT.format(status=status, original=original).replace("\n", "\r\n").encode()

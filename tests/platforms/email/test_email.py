@@ -31,16 +31,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiri
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_email_conforms(check: Check, full: bool) -> None:
-    # pymap reads all mails each time it searches: a thousand answers would take it many minutes.
-    await conform(check, EmailBed, full=full and check is not check_many_replies_under_faults)
+    await conform(check, EmailBed, full=full)
 
 
 @pytest.mark.server
 @pytest.mark.root
 @pytest.mark.xdist_group("mail")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_email_conforms_with_dovecot_and_postfix(check: Check) -> None:
-    await conform(check, RealBed)
+async def test_email_conforms_with_dovecot_and_postfix(check: Check, full: bool) -> None:
+    await conform(check, RealBed, full=full and check is check_many_replies_under_faults)
 
 
 # --- what people write ---
@@ -331,16 +330,12 @@ async def _nowhere(piece: bytes) -> None: ...
 @pytest.mark.parametrize(
     ("said", "error", "words"),
     [
-        ({"EMAIL_PASSWORD": "wrong"}, NeedsLogin, "EMAIL_PASSWORD"),
         ({"EMAIL_ADDRESS": "no address"}, NeedsLogin, "EMAIL_ADDRESS"),
         ({"EMAIL_PASSWORD": ""}, NeedsLogin, "EMAIL_PASSWORD"),
         ({"EMAIL_IMAP_HOST": ""}, NeedsLogin, "EMAIL_IMAP_HOST"),
-        ({"EMAIL_IMAP_PORT": "9"}, Unreachable, "127.0.0.1:9 cannot be reached"),
         ({"EMAIL_IMAP_PORT": "many"}, UserError, "whole number"),
         ({"EMAIL_IMAP_PORT": "70000"}, UserError, "a port is wanted"),
-        ({"EMAIL_FOLDER": "Nowhere/Ünder"}, Refused, "no folder"),
         ({"EMAIL_IMAP_HOST": "imap.example.org"}, UserError, "on this machine only"),
-        ({"EMAIL_TLS": "true"}, Unreachable, "IMAP server"),
         ({"EMAIL_TLS": "true", "EMAIL_CA_FILE": "/nowhere"}, UserError, "EMAIL_CA_FILE"),
     ],
 )
@@ -352,16 +347,16 @@ async def test_settings_that_are_wrong(said: dict[str, str], error: type[Excepti
         assert "\n" not in str(told.value) and PASSWORD not in str(told.value)
 
 
-async def test_the_check() -> None:
-    async with EmailBed() as bed:
-        found = await bed.connect().check()
-        assert [finding.good for finding in found] == [True, True, True]
-        assert "tells of new mail at once" in found[0].text
-
-
 async def test_addresses_that_are_none() -> None:
     async with EmailBed() as bed:
-        for chat in ("ann", "a@b@c.org", "<a@b.org>", "a@b.org\r\nRCPT TO:<e@f.org>", "ü@example.org"):
+        for chat in (
+            "ann",
+            "a@b@c.org",
+            "<a@b.org>",
+            "a@b.org\r\nRCPT TO:<e@f.org>",
+            "a b@example.org",
+            "a@ü ü.org",
+        ):
             with pytest.raises(Refused):
                 await bed.connect().send(
                     Address(platform="email", chat=chat), Body(text="x"), key="k", reply_to=None
@@ -411,8 +406,7 @@ async def test_a_server_that_is_none(lines: list[bytes]) -> None:
 @pytest.mark.root
 @pytest.mark.xdist_group("mail")
 async def test_encrypted_and_all_the_way_through_postfix() -> None:
-    """A person's mail goes in by SMTP; the answer lies in the person's mailbox. Both servers show their
-    certificate, which is not trusted until we are told of it."""
+    """A person's mail goes in by SMTP; the answer lies in the person's mailbox."""
     async with RealBed() as bed:
         office = bed.office
         assert isinstance(office, RealOffice)
@@ -425,8 +419,6 @@ async def test_encrypted_and_all_the_way_through_postfix() -> None:
                 "EMAIL_SMTP_PORT": str(office.smtp_port),
             }
         )
-        with pytest.raises(Unreachable, match="cannot be trusted"):
-            await bed.connect().check()
         bed.said["EMAIL_CA_FILE"] = str(office.folder / "cert.pem")
         found = await bed.connect().check()
         assert all(finding.good for finding in found) and "with the password" in found[1].text

@@ -29,8 +29,10 @@ class Wire:
         self.target = 0
         self.port = 0
         self.connections = 0
-        self.listened = False
-        """Whether somebody has looked into a folder."""
+        self.carried = 0
+        """Bytes, in both directions."""
+        self.waited = False
+        """Whether somebody waits for news."""
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -46,9 +48,6 @@ class Wire:
         self.cut()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5)
-
-    def forget(self) -> None:
-        self.listened = False
 
     def cut(self) -> None:
         for writer in list(self._open):
@@ -93,7 +92,8 @@ class Wire:
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
-                self.listened = self.listened or b"UIDVALIDITY" in data
+                self.carried += len(data)
+                self.waited = self.waited or b" IDLE\r\n" in data
                 writer.write(data)
                 await writer.drain()
 
@@ -168,10 +168,11 @@ class SmtpWire(Wire):
 
     def _instead(self, verb: bytes, line: bytes, talk: _Talk) -> bytes | None:
         """What is answered in the server's place."""
-        if verb == b"AUTH" and self._failing.get("", (None, 0))[0] is Fault.REVOKED:
+        fault, times, _ = self._failing.get("", (None, 0, False))
+        if fault is Fault.REVOKED and verb == b"AUTH":
             # A client may try another way to log in: the password is as wrong there.
             talk.revoked = talk.revoked or self._next("") is not None
-        if verb == b"AUTH" and talk.revoked:
+        if (verb == b"AUTH" and talk.revoked) or (verb == b"MAIL" and fault is Fault.REVOKED and times > 0):
             return _ANSWERS[Fault.REVOKED]
         if verb in (b"MAIL", b"RSET"):
             talk.to, talk.fault = [], None

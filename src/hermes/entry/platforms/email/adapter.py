@@ -8,6 +8,7 @@ whether a mail left, when the server's answer got lost."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,13 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from hermes.domain.address import Address
+from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.ports import Accept, Sink
 from hermes.domain.text import one_line, size_told
+from hermes.entry.platforms.email.addresses import canonical, readable
 from hermes.entry.platforms.email.compose import Letter, compose, message_id
 from hermes.entry.platforms.email.convert import (
     Me,
@@ -29,14 +31,15 @@ from hermes.entry.platforms.email.convert import (
     Reading,
     Thread,
     file_in,
-    is_address,
     parse_mail,
     read_mail,
     thread_of,
 )
 from hermes.entry.platforms.email.imap import Imap, day, quoted
 from hermes.entry.platforms.email.manifest import MANIFEST
-from hermes.entry.platforms.email.servers import Servers, is_on, whole_number
+from hermes.entry.platforms.email.post import Post
+from hermes.entry.platforms.email.reports import Bounce
+from hermes.entry.platforms.email.servers import Servers, drop, is_on, whole_number
 
 log = logging.getLogger("hermes.email")
 T = TypeVar("T")
@@ -85,7 +88,9 @@ class EmailAdapter:
         self._side: Imap | None = None
         self._running = False
         self._alone = asyncio.Lock()
-        self._sending = asyncio.Semaphore(4)
+        self._post = Post(self._servers)
+        self._awaited: dict[str, asyncio.Event] = {}
+        self._copies: OrderedDict[str, bool] = OrderedDict()
         self._threads: OrderedDict[str, Thread] = OrderedDict()
         self._latest: OrderedDict[str, tuple[str, datetime]] = OrderedDict()
         self._heard: OrderedDict[str, deque[float]] = OrderedDict()
@@ -98,7 +103,7 @@ class EmailAdapter:
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
         imap = await self._servers.open_mailbox(self.answer_seconds)
-        self._running = True
+        self._running = self._post.keeps = True
         try:
             sent = await imap.sent_folder() if "MOVE" in imap.abilities else None
             at, waiting = await self._begin(imap, cursor)
@@ -113,6 +118,7 @@ class EmailAdapter:
         finally:
             imap.close()
             self._running = False
+            self._post.close()
             self._close_side()
 
     async def _begin(self, imap: Imap, cursor: str | None) -> tuple[_Cursor, list[int]]:
@@ -152,6 +158,7 @@ class EmailAdapter:
         for uid in uids:
             reading = await self._read(imap, uid, sizes.get(uid, 0), at.validity)
             if reading is None:
+                log.warning("email.unreadable uid=%d", uid)
                 continue
             if reading.item is not None and self._may_write(reading.item):
                 self._remember(reading)
@@ -159,6 +166,9 @@ class EmailAdapter:
                 taken.append(uid)
             elif reading.own:
                 own.append(uid)
+                self._came_back(reading.thread.id)
+            elif reading.bounce is not None:
+                _log_bounce(reading.bounce)
             else:
                 log.info("email.left_out uid=%d why=%s", uid, reading.why or "its sender writes too much")
         at.uid = max(at.uid, *uids)
@@ -167,16 +177,21 @@ class EmailAdapter:
         # Unread is what was not taken up.
         if taken or own:
             await imap.mark_seen([*taken, *own])
-        if sent is not None and sent != self._folder:
-            for uid in own:
-                await imap.move(uid, sent)
+        if own and sent is not None and sent != self._folder:
+            await imap.move(own, sent)
 
     async def _read(self, imap: Imap, uid: int, size: int, validity: int) -> Reading | None:
+        now = self._outfit.clock.now()
+        if size > _THREADED:
+            # A copy of our own needs no more than its head.
+            head = await imap.fetch(uid, "HEADER", _HEADERS)
+            known = None if head is None else read_mail(head.body, self._me, Place(arrived=now))
+            if known is not None and known.own:
+                return known
         found = await imap.fetch(uid, "", LARGEST if size <= LARGEST else _BEGINNING)
         if found is None:
             return None
-        arrived = found.arrived or self._outfit.clock.now()
-        place = Place(validity=validity, uid=uid, arrived=arrived, size=size)
+        place = Place(validity=validity, uid=uid, arrived=found.arrived or now, size=size)
         if len(found.body) > _THREADED:
             return await asyncio.to_thread(read_mail, found.body, self._me, place)
         return read_mail(found.body, self._me, place)
@@ -217,7 +232,8 @@ class EmailAdapter:
     # --- what goes out ---
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
-        if not is_address(to.chat):
+        person = canonical(to.chat)
+        if not person:
             raise Refused(f"{one_line(str(to))} is no address; one looks like email:ann@example.org")
         files = []
         for file in body.attachments:
@@ -225,21 +241,33 @@ class EmailAdapter:
                 files.append((file, await self._outfit.open_file(file)))
             except UserError as error:
                 raise Refused(str(error)) from error
+        thread = await self._thread(person, reply_to)
+        if thread is not None and thread.reply_to and await self._may_have(thread.reply_to):
+            person = thread.reply_to
         letter = Letter(
             sender=self._address,
             name=self._outfit.said("EMAIL_NAME", "Hermes"),
-            to=to.chat,
+            to=person,
             key=key,
             at=self._outfit.clock.now(),
             html=body.text,
-            thread=await self._thread(to.chat, reply_to),
+            thread=thread,
             files=files,
         )
         data = await asyncio.to_thread(compose, letter)
-        copy = is_on(self._outfit, "EMAIL_SELF_COPY") and to.chat != self._address
-        async with self._sending:
-            await self._servers.submit(to.chat, data, copy=copy, seconds=self.answer_seconds)
+        copy = is_on(self._outfit, "EMAIL_SELF_COPY") and person != self._address
+        await self._post.submit(person, data, copy=copy, seconds=self.answer_seconds)
         return Receipt(to=to, ref=message_id(self._address, key))
+
+    async def _may_have(self, address: str) -> bool:
+        """Whether answers may go there: only if the wish is proved to be the sender's, and to somebody who
+        could ask for them. Whoever forges a mail, or sends somebody's again, would get them otherwise."""
+        if not self._me.authserv:
+            return False
+        shown = readable(address)
+        place = Address(platform="email", account=self._outfit.account, chat=address)
+        source = Source(address=place, kind=Kind.PRIVATE, user=shown, user_alt=address)
+        return await self._outfit.welcomes(source)
 
     async def _thread(self, chat: str, reply_to: str | None) -> Thread | None:
         """What the answered mail says; for what is not an answer, the mail that just came from there."""
@@ -266,15 +294,33 @@ class EmailAdapter:
         return None
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
-        """Look for the copy that came back; it may take a while."""
+        """Look for the copy that came back; it may take a while. Whoever listens sees it come; what came
+        before that, or was put elsewhere by the server, is found by a look."""
         name = message_id(self._address, key)
-        step = min(1.0, self.settle_seconds / 4)
-        for attempt in range(5 if step < 1.0 else int(self.settle_seconds)):
-            if attempt:
-                await asyncio.sleep(step)
-            if await self._aside(lambda imap: self._has(imap, name)):
-                return Receipt(to=to, ref=name)
+        if await self._came(name):
+            return Receipt(to=to, ref=name)
         return None
+
+    async def _came(self, name: str) -> bool:
+        if name in self._copies:
+            return True
+        came = self._awaited.setdefault(name, asyncio.Event())
+        try:
+            if await self._aside(lambda imap: self._has(imap, name)):
+                return True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.settle_seconds):
+                    await came.wait()
+                    return True
+        finally:
+            self._awaited.pop(name, None)
+        return await self._aside(lambda imap: self._has(imap, name))
+
+    def _came_back(self, name: str) -> None:
+        self._copies[name] = True
+        _trim(self._copies, name)
+        if name in self._awaited:
+            self._awaited[name].set()
 
     async def _has(self, imap: Imap, name: str) -> bool:
         # In this order, for copies go from the one to the other.
@@ -348,30 +394,39 @@ class EmailAdapter:
     # --- the check ---
 
     async def check(self) -> Sequence[Finding]:
-        found: list[Finding] = []
-        imap = await self._servers.open_mailbox(self.answer_seconds)
-        try:
-            await imap.select(self._folder)
-            idles = "IDLE" in imap.abilities
-            told = "tells of new mail at once" if idles else f"is asked every {self._poll:.0f} s"
-            found.append(
-                Finding(good=True, text=f"{self._servers.imap_host} lets {self._address} read; it {told}.")
-            )
-        finally:
-            imap.close()
-        client = await self._servers.open_smtp(self.answer_seconds)
-        try:
-            known = client.supports_extension("auth")
-        finally:
-            client.close()
-        how = "with the password" if known else "without asking for a password"
-        found.append(Finding(good=True, text=f"{self._servers.smtp_host} takes mail {how}."))
+        found = [
+            await self._servers.tried("IMAP", self._check_reading),
+            await self._servers.tried("SMTP", self._check_sending),
+        ]
         if self._me.authserv:
             told = f"Only senders that {one_line(self._me.authserv)} has proved are heard."
         else:
             told = "Senders are believed: set EMAIL_AUTHSERV, or whoever forges an allowed address is heard."
-        found.append(Finding(good=True, text=told))
-        return found
+        return [*found, Finding(good=True, text=told)]
+
+    async def _check_reading(self) -> str:
+        imap = await self._servers.open_mailbox(self.answer_seconds)
+        try:
+            await imap.select(self._folder)
+            idles = "IDLE" in imap.abilities
+        finally:
+            imap.close()
+        told = "tells of new mail at once" if idles else f"is asked every {self._poll:.0f} s"
+        return f"{self._servers.imap_host} lets {self._address} read; it {told}."
+
+    async def _check_sending(self) -> str:
+        client = await self._servers.open_smtp(self.answer_seconds)
+        try:
+            known = client.supports_extension("auth")
+        finally:
+            drop(client)
+        how = f"with {self._servers.proof}" if known else "without asking for a password"
+        return f"{self._servers.smtp_host} takes mail {how}."
+
+
+def _log_bounce(bounce: Bounce) -> None:
+    what = "email.bounced" if bounce.final else "email.delayed"
+    log.warning("%s to=%s status=%s id=%s why=%s", what, bounce.to, bounce.status, bounce.id, bounce.why)
 
 
 def _trim(known: OrderedDict[str, T], latest: str) -> None:

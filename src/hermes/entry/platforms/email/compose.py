@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from email.headerregistry import Address as MailAddress
 from email.message import EmailMessage
-from email.policy import SMTP
+from email.policy import SMTP, SMTPUTF8
 from email.utils import format_datetime
 
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
@@ -50,9 +50,9 @@ def message_id(sender: str, key: str) -> str:
 def compose(letter: Letter) -> bytes:
     """The mail: text, and the same as HTML; a machine's answer by its headers, so that none answers it."""
     text = html_to_text(letter.html)
-    mail = EmailMessage(policy=SMTP)
-    mail["From"] = MailAddress(display_name=one_line(letter.name, 60), addr_spec=letter.sender)
-    mail["To"] = MailAddress(addr_spec=letter.to)
+    mail = EmailMessage(policy=SMTP if (letter.sender + letter.to).isascii() else SMTPUTF8)
+    mail["From"] = _address(letter.sender, one_line(letter.name, 60))
+    mail["To"] = _address(letter.to)
     mail["Subject"] = _subject(letter, text)
     mail["Date"] = format_datetime(letter.at)
     mail["Message-ID"] = message_id(letter.sender, letter.key)
@@ -70,6 +70,12 @@ def compose(letter: Letter) -> bytes:
         name = one_line(file.name or "", 120) or f"file-{number}{mimetypes.guess_extension(mime) or ''}"
         mail.add_attachment(data, maintype=main, subtype=sub, filename=name)
     return _thread_lines(letter.thread) + mail.as_bytes()
+
+
+def _address(address: str, name: str = "") -> MailAddress:
+    # In parts: the library would doubt a whole one that is not ASCII.
+    local, _, domain = address.rpartition("@")
+    return MailAddress(display_name=name, username=local, domain=domain)
 
 
 def _thread_lines(thread: Thread | None) -> bytes:
@@ -98,6 +104,8 @@ def error_for(code: int, told: object) -> HermesError:
     why = one_line(f"{code} {showable(words)}", 180)
     if code in _LOGIN_CODES:
         return NeedsLogin(f"The SMTP server does not take this name and password (EMAIL_PASSWORD): {why}")
+    if code < 200:
+        return Unreachable("What answers there is no SMTP server")
     if code < 500:
         return Unreachable(f"The SMTP server wants us to come back later ({why})", after=TOO_FAST_SECONDS)
     if code == 552 or "5.3.4" in words:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,12 +14,17 @@ from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
 from email.utils import getaddresses
+from mimetypes import guess_type
 from typing import TypeAlias, TypeVar
 
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, media_kind
 from hermes.domain.text import one_line, size_told, storable
+from hermes.entry.platforms.email.addresses import canonical, readable
+from hermes.entry.platforms.email.charsets import charset_in_page, decode
+from hermes.entry.platforms.email.reports import OURS, Bounce, bounce_of
+from hermes.entry.platforms.email.winmail import unpack
 from hermes.entry.platforms.email.words import html_to_text, split_quote, unflowed, without_signature
 
 Mail: TypeAlias = "Message[str, str]"
@@ -27,9 +33,8 @@ LONGEST_TEXT = 200_000
 _DEEPEST = 20
 _MOST_PARTS = 500
 _MOST_FILES = 50
-_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", re.ASCII)
+_MOST_NAMED = 10
 _ID = re.compile(r"<[^<>\s\x00-\x1f]{1,400}>")
-_OURS = re.compile(r"<hermes\.[0-9a-f]{40}@[A-Za-z0-9.-]+>", re.ASCII)
 _MACHINES = re.compile(
     r"(?:mailer-daemon|postmaster|no-?_?\.?reply|do-?_?\.?not-?_?\.?reply|bounces?|notifications?)(?:[+=-].*)?",
     re.IGNORECASE,
@@ -37,6 +42,8 @@ _MACHINES = re.compile(
 _ANSWER_PREFIX = re.compile(
     r"^\s*(?:(?:re|aw|sv|vs|antw|odp|回复|答复)\s*(?:\[\d+\])?\s?[:：]\s*)+", re.IGNORECASE
 )
+_NAMELESS = {"message/rfc822": "mail.eml", "text/calendar": "invitation.ics", "text/vcard": "contact.vcf"}
+_WRAPPINGS = ("application/ms-tnef", "application/vnd.ms-tnef")
 _SIGNATURES = ("application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature")
 _BAD = (LookupError, ValueError, TypeError, AttributeError, MessageError, RecursionError, AssertionError)
 """What the standard library is known to raise for headers and bodies that nobody should write."""
@@ -68,6 +75,8 @@ class Thread:
     id: str = ""
     subject: str = ""
     references: tuple[str, ...] = ()
+    reply_to: str = ""
+    """Where its sender wants answers, if that is another address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +88,8 @@ class Reading:
     own: bool = False
     """A copy of what we sent ourselves."""
     thread: Thread = field(default_factory=Thread)
+    bounce: Bounce | None = None
+    """What it says of a mail of ours that did not arrive."""
 
 
 def read_mail(raw: bytes, me: Me, place: Place) -> Reading:
@@ -95,11 +106,13 @@ def parse_mail(raw: bytes) -> Mail:
 
 def _read(mail: Mail, raw: bytes, me: Me, place: Place) -> Reading:
     thread = thread_of(mail)
+    if bounce := _quietly(lambda: bounce_of(mail), None):
+        return Reading(why="it is a report about a mail of ours", thread=thread, bounce=bounce)
     sender, name = _sender(mail)
     if not sender:
         return Reading(why="it does not say who wrote it", thread=thread)
     if sender == me.address:
-        return Reading(why="we wrote it", own=_OURS.fullmatch(thread.id) is not None, thread=thread)
+        return Reading(why="we wrote it", own=OURS.fullmatch(thread.id) is not None, thread=thread)
     if why := machine_made(mail, sender) or not_proved(mail, sender, me.authserv):
         return Reading(why=why, thread=thread)
     body = _Body(lambda number: f"{place.validity}/{place.uid}/{number}/{thread.id}")
@@ -107,14 +120,20 @@ def _read(mail: Mail, raw: bytes, me: Me, place: Place) -> Reading:
     answers = _answered(mail)
     words, quote = _words(text, reply=bool(answers))
     words = _with_subject(words, thread.subject, first=not answers)
+    others = _quietly(lambda: _others(mail, (sender, me.address)), list[str]())
+    if others and not words.lstrip().startswith("/"):
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        words += f"\n\n[Also sent to {', '.join(others[:_MOST_NAMED])}{more}.]"
     if place.size > len(raw):
         words += f"\n\n[This mail has {size_told(place.size)}; only its beginning was read.]"
     if not words.strip() and not body.files:
         return Reading(why="it is empty", thread=thread)
+    shown = readable(sender)
     source = Source(
         address=Address(platform="email", account=me.account, chat=sender),
         kind=Kind.PRIVATE,
-        user=sender,
+        user=shown,
+        user_alt=sender if shown != sender else None,
         user_name=storable(name) or None,
         chat_name=one_line(storable(thread.subject), 120) or None,
     )
@@ -143,20 +162,8 @@ def _decoded(value: object) -> str:
         pieces = decode_header(value)  # type: ignore[arg-type]
     except _BAD:
         pieces = [(str(value), None)]
-    text = "".join(part if isinstance(part, str) else _decode(part, charset) for part, charset in pieces)
+    text = "".join(part if isinstance(part, str) else decode(part, charset) for part, charset in pieces)
     return storable(re.sub(r"\s+", " ", text)).strip()
-
-
-def _decode(data: bytes, charset: str | None) -> str:
-    """Bytes in the charset they claim; in a likely one, if that is unknown or not true."""
-    for name in (charset, "utf-8"):
-        if not name or name.lower() in ("unknown-8bit", "ascii", "us-ascii"):
-            continue
-        try:
-            return data.decode(name)
-        except (LookupError, ValueError):
-            continue
-    return data.decode("windows-1252", "replace")
 
 
 def _sender(mail: Mail) -> tuple[str, str]:
@@ -165,15 +172,24 @@ def _sender(mail: Mail) -> tuple[str, str]:
     if len(lines) != 1:
         return "", ""
     # The address is taken from the undecoded line: an encoded word could look like one.
-    found = [(name, one) for name, one in getaddresses([str(lines[0])]) if name or one]
-    if len(found) != 1:
+    line = _utf8(mail, "From")
+    found = [(name, one) for name, one in getaddresses([line]) if name or one]
+    # Some programs put the address in the name's place, too.
+    if len({canonical(one) for _, one in found}) != 1:
         return "", ""
-    name, address = found[0]
-    return (address.lower(), one_line(_decoded(name), 80)) if is_address(address) else ("", "")
+    name, address = found[-1]
+    # What the library makes of a broken line must be what stands there, at its end.
+    if not re.search(rf"(?:^|<)\s*{re.escape(address)}\s*>?\s*(?:\([^()]*\)\s*)?$", line):
+        return "", ""
+    return canonical(address), one_line(_decoded(name), 80)
 
 
-def is_address(text: str) -> bool:
-    return _ADDRESS.fullmatch(text) is not None and ".." not in text
+def _utf8(mail: Mail, name: str) -> str:
+    """A header as it was written, encoded words and all; newer ones are written in UTF-8 (RFC 6532)."""
+    for known, value in mail.raw_items():
+        if known.lower() == name.lower():
+            return decode(str(value).encode("ascii", "surrogateescape"), "utf-8")
+    return ""
 
 
 def thread_of(mail: Mail) -> Thread:
@@ -184,7 +200,23 @@ def thread_of(mail: Mail) -> Thread:
         id=storable(own[0]) if own else "",
         subject=one_line(subject, 200),
         references=tuple(storable(one) for one in references),
+        reply_to=_quietly(lambda: _wished(mail), ""),
     )
+
+
+def _wished(mail: Mail) -> str:
+    sender, wished = (
+        [canonical(address) for _, address in getaddresses([_utf8(mail, name)]) if address]
+        for name in ("From", "Reply-To")
+    )
+    return wished[0] if len(wished) == 1 and wished != sender else ""
+
+
+def _others(mail: Mail, known: Sequence[str]) -> list[str]:
+    """Who else got it."""
+    lines = [_utf8(mail, name) for name in ("To", "Cc")]
+    found = [canonical(address) for _, address in getaddresses(lines)]
+    return [readable(one) for one in dict.fromkeys(found) if one and one not in known]
 
 
 def _answered(mail: Mail) -> str:
@@ -194,7 +226,7 @@ def _answered(mail: Mail) -> str:
 
 
 def is_ours(message_id: str) -> bool:
-    return _OURS.fullmatch(message_id) is not None
+    return OURS.fullmatch(message_id) is not None
 
 
 def _ids(mail: Mail, name: str) -> str:
@@ -331,7 +363,11 @@ class _Body:
         if kind.startswith("multipart/"):
             # It says that it has parts, and has none: what is there is text.
             return _text(part, "text/plain"), True
-        if kind not in _SIGNATURES and len(self.files) < _MOST_FILES:
+        wrapped = unpack(_bytes(part)) if kind in _WRAPPINGS or name.lower() == "winmail.dat" else []
+        for inner, data in wrapped:
+            mime = guess_type(inner)[0] or "application/octet-stream"
+            self._add(_wrapped(mime, data), mime, inner)
+        if not wrapped and kind not in _SIGNATURES:
             self._add(part, kind, name)
         return "", False
 
@@ -345,9 +381,9 @@ class _Body:
         return "\n\n".join(text for text, _ in children if text.strip()), any(plain for _, plain in children)
 
     def _add(self, part: Mail, kind: str, name: str) -> None:
-        name = one_line(name.replace("\\", "/").rpartition("/")[2], 200) or (
-            "mail.eml" if kind == "message/rfc822" else ""
-        )
+        if len(self.files) >= _MOST_FILES:
+            return
+        name = one_line(name.replace("\\", "/").rpartition("/")[2], 200) or (_NAMELESS.get(kind, ""))
         self.parts.append(part)
         self.files.append(
             Attachment(
@@ -357,6 +393,14 @@ class _Body:
                 mime=storable(kind),
             )
         )
+
+
+def _wrapped(mime: str, data: bytes) -> Mail:
+    part: Mail = Message()
+    part["Content-Type"] = mime
+    part["Content-Transfer-Encoding"] = "base64"
+    part.set_payload(b64encode(data).decode("ascii"))
+    return part
 
 
 def file_in(raw: bytes, number: int) -> bytes | None:
@@ -384,8 +428,10 @@ def _bytes(part: Mail) -> bytes:
 
 
 def _text(part: Mail, kind: str) -> str:
-    charset = _quietly(part.get_content_charset, None)
-    text = _decode(_bytes(part), charset).replace("\r\n", "\n").replace("\r", "\n")
+    charset, data = _quietly(part.get_content_charset, None), _bytes(part)
+    if kind == "text/html" and not charset:
+        charset = charset_in_page(data)
+    text = decode(data, charset).replace("\r\n", "\n").replace("\r", "\n")
     if kind == "text/html":
         return html_to_text(text[: LONGEST_TEXT * 5])
     if _parameter(part, "format") == "flowed":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import os
 import re
 import ssl
 from collections.abc import AsyncIterator, Sequence
@@ -38,6 +39,8 @@ class Mailbox:
     port: int
     user: str
     password: str
+    token: str = ""
+    """What is shown in the password's place, where no passwords are taken."""
     tls: ssl.SSLContext | None
     seconds: float
     """How long the server may be silent when it was asked something."""
@@ -133,17 +136,35 @@ class Imap:
 
     async def _login(self) -> None:
         try:
-            if "AUTH=PLAIN" in self.abilities:
+            if self._box.token:
+                await self._show_token()
+            elif "AUTH=PLAIN" in self.abilities:
                 proof = base64.b64encode(f"\0{self._box.user}\0{self._box.password}".encode())
-                await self._command("AUTHENTICATE PLAIN", more=proof)
+                await self._command("AUTHENTICATE PLAIN", proof)
             else:
                 await self._command(f"LOGIN {quoted(self._box.user)} {quoted(self._box.password)}")
         except _No as error:
-            if error.code == b"NO" and "UNAVAILABLE" not in str(error).upper():
-                raise NeedsLogin(
-                    f"The IMAP server does not know this name and password (EMAIL_PASSWORD): {error}"
-                ) from None
-            raise Unreachable(f"The IMAP server does not let us log in ({error})") from None
+            if error.code != b"NO" or "UNAVAILABLE" in str(error).upper():
+                raise Unreachable(f"The IMAP server does not let us log in ({error})") from None
+            if self._box.token:
+                raise NeedsLogin(refused_token("IMAP", self._box.user, str(error))) from None
+            raise NeedsLogin(
+                f"The IMAP server does not know this name and password (EMAIL_PASSWORD): {error}"
+            ) from None
+
+    async def _show_token(self) -> None:
+        """By RFC 7628, or as it was done before. A refusal comes as a question, which wants an answer."""
+        user, bearer = self._box.user, f"auth=Bearer {self._box.token}\1\1"
+        if "AUTH=XOAUTH2" in self.abilities or "AUTH=OAUTHBEARER" not in self.abilities:
+            name, told, yes = "XOAUTH2", f"user={user}\1{bearer}", b""
+        else:
+            name, yes = "OAUTHBEARER", base64.b64encode(b"\1")
+            told = f"n,a={user},\1host={self._box.host}\1port={self._box.port}\1{bearer}"
+        proof = base64.b64encode(told.encode())
+        if "SASL-IR" in self.abilities:
+            await self._command(f"AUTHENTICATE {name} {proof.decode()}", yes)
+        else:
+            await self._command(f"AUTHENTICATE {name}", proof, yes)
 
     # --- what is asked ---
 
@@ -180,12 +201,17 @@ class Imap:
         return {uid: size for uid, size in found if uid is not None and size is not None}
 
     async def fetch(self, uid: int, what: str = "", most: int = _PIECE) -> Fetched | None:
-        """A mail (or its HEADER), at most so many bytes of it; None if it is gone. It stays unread."""
+        """A mail (or its HEADER), at most so many bytes of it. None if it is gone, or if the server itself
+        cannot read it: others behind it can be read. It stays unread."""
         self._most = most
         try:
-            lines = await self._try(
+            lines = await self._command(
                 f"UID FETCH {uid} (UID RFC822.SIZE INTERNALDATE BODY.PEEK[{what}]<0.{most}>)"
             )
+        except _No as error:
+            if error.code != b"NO" or re.search("UNAVAILABLE|INUSE|LIMIT|AUTHORIZATION", str(error).upper()):
+                raise Unreachable(f"The IMAP server does not do UID FETCH ({error})") from None
+            return None
         finally:
             self._most = _PIECE
         for line in lines:
@@ -203,8 +229,8 @@ class Imap:
     async def mark_seen(self, uids: Sequence[int]) -> None:
         await self._try(f"UID STORE {','.join(map(str, uids))} +FLAGS.SILENT (\\Seen)")
 
-    async def move(self, uid: int, folder: str) -> None:
-        await self._try(f"UID MOVE {uid} {quoted(_to_utf7(folder))}")
+    async def move(self, uids: Sequence[int], folder: str) -> None:
+        await self._try(f"UID MOVE {','.join(map(str, uids))} {quoted(_to_utf7(folder))}")
 
     async def sent_folder(self) -> str | None:
         """Where this mailbox keeps what was sent."""
@@ -262,8 +288,10 @@ class Imap:
             what = " ".join(command.split()[:2])
             raise Unreachable(f"The IMAP server does not do {what} ({error})") from None
 
-    async def _command(self, command: str, more: bytes | None = None) -> list[_Line]:
+    async def _command(self, command: str, *more: bytes) -> list[_Line]:
+        """`more` is said when the server asks for more."""
         self._tag += 1
+        answers = iter(more)
         tag = b"h%d" % self._tag
         lines: list[_Line] = []
         async with self._translated():
@@ -271,8 +299,7 @@ class Imap:
             while True:
                 line = await self._read()
                 if line.text.startswith(b"+"):
-                    await self._write((more if more is not None else b"*") + b"\r\n")
-                    more = None
+                    await self._write(next(answers, b"*") + b"\r\n")
                 elif self._ended(tag, line):
                     return lines
                 else:
@@ -354,7 +381,16 @@ def cannot_reach(what: str, host: str, port: int, error: Exception) -> Unreachab
     if isinstance(error, TimeoutError):
         return Unreachable(f"{where} does not answer")
     why = getattr(error, "strerror", None) or type(error).__name__
+    if isinstance(error, ConnectionError) and error.errno:
+        why = os.strerror(error.errno)
     return Unreachable(f"{where} cannot be reached ({one_line(str(why), 80)})")
+
+
+def refused_token(what: str, user: str, why: str) -> str:
+    return (
+        f"The {what} server does not take the access token for {one_line(user, 80)}: log in as that user, and"
+        f" see that {what} is switched on for it ({one_line(why, 120)})"
+    )
 
 
 def quoted(text: str) -> str:

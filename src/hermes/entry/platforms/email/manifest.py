@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from hermes.domain.capabilities import Capabilities, Flavour, Grade, Manifest, MediaLimit, SettingField
+from hermes.domain.capabilities import Album, Capabilities, Flavour, Grade, Manifest, MediaLimit, SettingField
 from hermes.domain.message import MediaKind
 
 _FILE_BYTES = 18_000_000
 """Most servers take 25 MB, and a file grows by a third on its way."""
+_TEXT = 50_000
+_KINDS = (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
 
 MANIFEST = Manifest(
     name="email",
     title="Email",
     adapter="hermes.entry.platforms.email.adapter:EmailAdapter",
     capabilities=Capabilities(
-        max_text=50_000,
+        max_text=_TEXT,
         flavour=Flavour.HTML,
         threads=Grade.PARTIAL,
-        media={
-            kind: MediaLimit(max_bytes=_FILE_BYTES)
-            for kind in (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
-        },
+        media={kind: MediaLimit(max_bytes=_FILE_BYTES, caption=_TEXT) for kind in _KINDS},
+        albums=(Album(kinds=frozenset(_KINDS), most=20, max_bytes=_FILE_BYTES),),
         fetches=True,
         history=True,
         silence_seconds=900.0,
@@ -35,19 +35,58 @@ MANIFEST = Manifest(
             hint="Give it a mailbox of its own: every mail that comes there is read.",
         ),
         SettingField(
+            env="EMAIL_OAUTH_PROVIDER",
+            title="google or microsoft, if they are to let us in without a password (OAuth)",
+            required=False,
+            asked=True,
+            hint="Outlook.com and Microsoft 365 take no passwords. Leave it empty for a password.",
+        ),
+        SettingField(
             env="EMAIL_PASSWORD",
             title="The mailbox's password",
             secret=True,
+            required=False,
+            unless="EMAIL_OAUTH_PROVIDER",
             hint="Where two factors are on (Gmail, iCloud, Yahoo), make an app password.",
+        ),
+        SettingField(
+            env="EMAIL_OAUTH_CLIENT_ID",
+            title="The id of the application that you registered with the provider",
+            required=False,
+            unless="EMAIL_PASSWORD",
+            hint="docs/platforms/email.md says how.",
+        ),
+        SettingField(
+            env="EMAIL_OAUTH_CLIENT_SECRET",
+            title="The application's secret, if it has one",
+            secret=True,
+            required=False,
+            unless="EMAIL_PASSWORD",
+        ),
+        SettingField(
+            env="EMAIL_OAUTH_REFRESH_TOKEN",
+            title="What access tokens are got with",
+            secret=True,
+            required=False,
+            hint="`hermes platforms login email` gets it, once the rest is kept.",
+        ),
+        SettingField(
+            env="EMAIL_OAUTH_TOKEN_URL",
+            title="Where access tokens are got, if that is not the provider's usual place",
+            required=False,
         ),
         SettingField(
             env="EMAIL_IMAP_HOST",
             title="The server that mail is read from",
+            required=False,
+            unless="EMAIL_OAUTH_PROVIDER",
             hint="For example imap.gmail.com; your provider's help page names it.",
         ),
         SettingField(
             env="EMAIL_SMTP_HOST",
             title="The server that mail is sent through",
+            required=False,
+            unless="EMAIL_OAUTH_PROVIDER",
             hint="For example smtp.gmail.com.",
         ),
         SettingField(
@@ -113,5 +152,6 @@ MANIFEST = Manifest(
             required=False,
         ),
     ),
+    login="hermes.entry.platforms.email.login:log_in",
     evidence="A: dovecot and postfix, and pymap with aiosmtpd",
 )

@@ -3,103 +3,167 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import socket
 import ssl
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import aiosmtplib
 
-from hermes.domain.errors import NeedsLogin, Unreachable, UserError
-from hermes.domain.outfit import Outfit
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.text import one_line
+from hermes.entry.platforms.email.addresses import canonical
 from hermes.entry.platforms.email.compose import error_for
-from hermes.entry.platforms.email.convert import is_address
-from hermes.entry.platforms.email.imap import Imap, Mailbox, cannot_reach
+from hermes.entry.platforms.email.imap import Imap, Mailbox, cannot_reach, refused_token
+from hermes.entry.platforms.email.oauth import LOCAL, Tokens, login_command, provider_of
 
-log = logging.getLogger("hermes.email")
-_LOCAL = ("localhost", "127.0.0.1", "::1")
+T = TypeVar("T")
+_USUAL = {
+    "IMAP": "993 is encrypted from the start, any other port is upgraded (usually 143)",
+    "SMTP": "465 is encrypted from the start, any other port is upgraded (usually 587)",
+}
 
 
 class Servers:
     def __init__(self, outfit: Outfit) -> None:
         self._outfit = outfit
-        self.address = outfit.said("EMAIL_ADDRESS").lower()
-        if not is_address(self.address):
+        self.address = canonical(outfit.said("EMAIL_ADDRESS"))
+        if not self.address:
             raise NeedsLogin("EMAIL_ADDRESS is no address; one looks like hermes@example.org")
-        self.imap_host, self.smtp_host = (outfit.said(f"EMAIL_{what}_HOST") for what in ("IMAP", "SMTP"))
+        provider = provider_of(outfit)
+        known = ("", "") if provider is None else (provider.imap_host, provider.smtp_host)
+        self.imap_host, self.smtp_host = (
+            outfit.said(f"EMAIL_{what}_HOST", host)
+            for what, host in zip(("IMAP", "SMTP"), known, strict=True)
+        )
         for what, host in (("IMAP", self.imap_host), ("SMTP", self.smtp_host)):
             if not host:
                 raise NeedsLogin(f"EMAIL_{what}_HOST is missing: the name of the {what} server")
+        self._tokens = None if provider is None else Tokens(outfit, provider)
         self._password = outfit.said("EMAIL_PASSWORD")
-        if not self._password:
-            raise NeedsLogin("EMAIL_PASSWORD is missing")
+        if not self._password and self._tokens is None:
+            raise NeedsLogin(
+                "EMAIL_PASSWORD is missing; Microsoft takes none: set EMAIL_OAUTH_PROVIDER=microsoft instead"
+            )
         self._user = outfit.said("EMAIL_USER", self.address)
         self._tls: ssl.SSLContext | None = None
 
+    @property
+    def proof(self) -> str:
+        return "the password" if self._tokens is None else "an access token"
+
+    async def tried(self, what: str, ask: Callable[[], Awaitable[str]]) -> Finding:
+        """What came of a try to use one of the servers, and what may help if it failed."""
+        try:
+            return Finding(good=True, text=await ask())
+        except (NeedsLogin, Refused, Unreachable) as error:
+            return Finding(
+                good=False, text=f"{one_line(str(error), 300).rstrip('.')}.", hint=self._remedy(what, error)
+            )
+
+    def _remedy(self, what: str, error: HermesError) -> str:
+        host, port = f"EMAIL_{what}_HOST", f"EMAIL_{what}_PORT"
+        if isinstance(error, Refused):
+            return "Name a folder that is there: hermes config set EMAIL_FOLDER INBOX"
+        if isinstance(error, NeedsLogin) and self._tokens is not None:
+            return f"Let the gateway in anew: {login_command(self._outfit)}"
+        if isinstance(error, NeedsLogin):
+            return (
+                "Set EMAIL_PASSWORD anew, and EMAIL_USER if the name to log in with is not the address. Where"
+                " two factors are on, an app password is wanted; Microsoft wants EMAIL_OAUTH_PROVIDER."
+            )
+        match error.__cause__:
+            case ssl.SSLCertVerificationError():
+                return f"Set {host} to the name in the certificate, or EMAIL_CA_FILE to who signed it."
+            case socket.gaierror():
+                return f"There is no such name: see your provider's help page for {host}."
+            case OSError():
+                return f"See {host} and {port}: {_USUAL[what]}. A firewall may stand between."
+        return f"See {port}: {_USUAL[what]}."
+
     async def open_mailbox(self, seconds: float) -> Imap:
+        return await self._with_token(lambda token: self._open_mailbox(seconds, token))
+
+    async def open_smtp(self, seconds: float) -> aiosmtplib.SMTP:
+        """Connected and logged in."""
+        return await self._with_token(lambda token: self._open_smtp(seconds, token))
+
+    async def _with_token(self, open_: Callable[[str], Awaitable[T]]) -> T:
+        """Where tokens are used, with one that counts; one that is refused may have ended before its time."""
+        if self._tokens is None:
+            return await open_("")
+        token = await self._tokens.access()
+        try:
+            return await open_(token)
+        except NeedsLogin:
+            return await open_(await self._tokens.access(refused=token))
+
+    async def _open_mailbox(self, seconds: float, token: str) -> Imap:
         return await Imap.open(
             Mailbox(
                 host=self.imap_host,
                 port=self._port("IMAP", 993),
                 user=self._user,
                 password=self._password,
+                token=token,
                 tls=await self._context(),
                 seconds=seconds,
             )
         )
 
-    async def open_smtp(self, seconds: float) -> aiosmtplib.SMTP:
-        """Connected and logged in."""
+    async def _open_smtp(self, seconds: float, token: str) -> aiosmtplib.SMTP:
         port, tls = self._port("SMTP", 587), await self._context()
         client = aiosmtplib.SMTP(
             hostname=self.smtp_host,
             port=port,
             timeout=seconds,
             use_tls=tls is not None and port == 465,
-            start_tls=tls is not None and port != 465,
+            start_tls=False,
             tls_context=tls,
             local_hostname=self.address.rpartition("@")[2],
         )
         try:
             await client.connect()
             await client.ehlo()
-            if client.supports_extension("auth"):
-                await client.login(self._user, self._password)
+            if tls is not None and port != 465:
+                if not client.supports_extension("starttls"):
+                    raise Unreachable(f"The SMTP server does not encrypt on port {port} (no STARTTLS)")
+                await client.starttls()
+                await client.ehlo()
+            if token:
+                await self._log_in(client, token)
+            elif client.supports_extension("auth"):
+                await self._prove(client)
             return client
         except aiosmtplib.SMTPResponseException as error:
-            client.close()
+            drop(client)
             raise error_for(error.code, error.message) from None
         except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
-            client.close()
-            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-            raise cannot_reach("SMTP", self.smtp_host, port, _as_known(cause)) from None
+            drop(client)
+            cause = _as_known(error.__cause__ if isinstance(error.__cause__, OSError) else error)
+            raise cannot_reach("SMTP", self.smtp_host, port, cause) from cause
         except BaseException:
-            client.close()
+            drop(client)
             raise
 
-    async def submit(self, to: str, data: bytes, *, copy: bool, seconds: float) -> None:
-        """One mail, through a connection of its own. Only what goes wrong once the mail itself is on its way
-        leaves a doubt whether it arrived."""
-        client = await self.open_smtp(seconds)
-        on_its_way = False
+    async def _prove(self, client: aiosmtplib.SMTP) -> None:
+        """In one way only: who tries a wrong password in several is shut out the sooner."""
+        methods = client.supported_auth_methods
+        if "plain" in methods:
+            await client.auth_plain(self._user, self._password)
+        elif "login" in methods:
+            await client.auth_login(self._user, self._password)
+        else:
+            await client.login(self._user, self._password)
+
+    async def _log_in(self, client: aiosmtplib.SMTP, token: str) -> None:
         try:
-            options = [f"SIZE={len(data)}"] if client.supports_extension("size") else []
-            await client.mail(self.address, options=options)
-            await client.rcpt(to)
-            if copy:
-                try:
-                    await client.rcpt(self.address)
-                except aiosmtplib.SMTPResponseException as error:
-                    log.info("email.no_copy why=%s", one_line(error.message))
-            on_its_way = True
-            await client.data(data)
-        except aiosmtplib.SMTPResponseException as error:
-            raise error_for(error.code, error.message) from None
-        except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
-            raise Unreachable(
-                f"The connection to the SMTP server broke ({_kind(error)})", maybe_done=on_its_way
-            ) from None
-        finally:
-            client.close()
+            await client.auth_xoauth2(self._user, token)
+        except aiosmtplib.SMTPAuthenticationError as error:
+            if error.code < 500:
+                raise
+            raise NeedsLogin(refused_token("SMTP", self._user, f"{error.code} {error.message}")) from None
 
     def _port(self, what: str, usual: int) -> int:
         port = whole_number(self._outfit, f"EMAIL_{what}_PORT", usual)
@@ -110,7 +174,7 @@ class Servers:
     async def _context(self) -> ssl.SSLContext | None:
         """How connections are encrypted; they are, unless the servers are on this machine."""
         if not is_on(self._outfit, "EMAIL_TLS"):
-            if any(host not in _LOCAL for host in (self.imap_host, self.smtp_host)):
+            if any(host not in LOCAL for host in (self.imap_host, self.smtp_host)):
                 raise UserError(
                     "EMAIL_TLS=false is for servers on this machine only: the password would be readable.",
                     hint="Take EMAIL_TLS out of the settings.",
@@ -122,9 +186,16 @@ class Servers:
                 self._tls = await asyncio.to_thread(ssl.create_default_context, cafile=path)
             except (OSError, ValueError) as error:
                 raise UserError(
-                    f"EMAIL_CA_FILE cannot be read: {one_line(path or '')} ({_kind(error)})."
+                    f"EMAIL_CA_FILE cannot be read: {one_line(path or '')} ({kind_of(error)})."
                 ) from error
         return self._tls
+
+
+def drop(client: aiosmtplib.SMTP) -> None:
+    """Close it now: an encrypted connection would wait for the other side."""
+    if isinstance(client.transport, asyncio.WriteTransport):
+        client.transport.abort()
+    client.close()
 
 
 def whole_number(outfit: Outfit, name: str, usual: int) -> int:
@@ -138,7 +209,7 @@ def is_on(outfit: Outfit, name: str) -> bool:
     return outfit.said(name, "true").lower() not in ("false", "no", "off", "0")
 
 
-def _kind(error: BaseException) -> str:
+def kind_of(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer"
     return one_line(getattr(error, "strerror", None) or type(error).__name__, 60)

@@ -32,6 +32,14 @@ _ORIGINAL = re.compile(
 _HEADER_LINE = re.compile(r"^\s*\*?(?:from|von|de|da|van|от|发件人|差出人)\s?[:：]\*?\s?\S", re.IGNORECASE)
 
 
+_OTHER_HEADER = re.compile(
+    r"^\s*\*?(?:sent|date|to|cc|subject|gesendet|datum|an|betreff|envoyé|à|objet|enviado|enviado el|para"
+    r"|asunto|assunto|inviato|data|a|oggetto|verzonden|aan|onderwerp|отправлено|кому|тема|发送时间|收件人|主题"
+    r"|送信日時|宛先|件名)\s?[:：]\*?\s",
+    re.IGNORECASE,
+)
+
+
 def html_to_text(html: str) -> str:
     """What a person reads of it. Never raises; nothing in it is loaded or run."""
     reader = _Reader()
@@ -192,6 +200,10 @@ def split_quote(text: str) -> tuple[str, str]:
         following = next((one for one in lines[place + 1 :] if one.strip()), "")
         if _ORIGINAL.match(line) and (line.strip("_ ") or _HEADER_LINE.match(following)):
             return _parted(text, lines, place, place + 1)
+        if _HEADER_LINE.match(line) and _are_headers(lines[place + 1 : place + 5]):
+            # Outlook draws a line above it, or only a border that is not seen here.
+            above = place - 1 if place and set(lines[place - 1].strip()) == {"-"} else place
+            return _parted(text, lines, above, place)
     end = len(lines)
     while end > 0 and (not lines[end - 1].strip() or lines[end - 1].startswith(">")):
         end -= 1
@@ -207,6 +219,10 @@ def split_quote(text: str) -> tuple[str, str]:
         if not re.search(r"\d|@", " ".join(lines[begin:end])):
             begin = end
     return _parted(text, lines, begin, end)
+
+
+def _are_headers(lines: list[str]) -> bool:
+    return sum(1 for line in lines if _OTHER_HEADER.match(line)) >= 2
 
 
 def _parted(text: str, lines: list[str], begin: int, quote: int) -> tuple[str, str]:

@@ -1,0 +1,258 @@
+"""Access tokens for mail servers that take no passwords (RFC 6749): got with a refresh token, renewed before
+they end or when a server refuses one. A provider may exchange the refresh token on the way; the latest one is
+kept in the account's folder, as long as the operator names the one that it came from."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from hermes.domain.address import spell_platform
+from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
+from hermes.domain.outfit import Outfit
+from hermes.domain.text import one_line, showable
+
+log = logging.getLogger("hermes.email")
+LOCAL = ("localhost", "127.0.0.1", "::1")
+_FILE = "oauth.json"
+_MOST = 64 * 1024
+_SECONDS = 20.0
+_EARLY = timedelta(seconds=120)
+_USUAL_LIFE = 1800
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """Who gives tokens, and for which servers."""
+
+    title: str
+    imap_host: str
+    smtp_host: str
+    token_url: str
+    scope: str
+    by_code: bool = False
+    """Whether a person may let us in by a code that is typed in elsewhere."""
+    consent_url: str = ""
+    """Where a person lets us in with a browser."""
+
+
+PROVIDERS = {
+    "google": Provider(
+        title="Google",
+        imap_host="imap.gmail.com",
+        smtp_host="smtp.gmail.com",
+        token_url="https://oauth2.googleapis.com/token",
+        scope="https://mail.google.com/",
+        consent_url="https://accounts.google.com/o/oauth2/v2/auth",
+    ),
+    "microsoft": Provider(
+        title="Microsoft",
+        imap_host="outlook.office365.com",
+        smtp_host="smtp.office365.com",
+        token_url="https://login.microsoftonline.com/common/oauth2/v2.0/token",
+        scope=(
+            "https://outlook.office.com/IMAP.AccessAsUser.All https://outlook.office.com/SMTP.Send"
+            " offline_access"
+        ),
+        by_code=True,
+    ),
+}
+_OTHER = Provider(title="The token server", imap_host="", smtp_host="", token_url="", scope="")
+
+
+def provider_of(outfit: Outfit) -> Provider | None:
+    """None where a password is used."""
+    name = outfit.said("EMAIL_OAUTH_PROVIDER").lower()
+    if name and name not in PROVIDERS:
+        raise UserError(
+            f"EMAIL_OAUTH_PROVIDER is {one_line(name, 30)}: {' or '.join(PROVIDERS)} is wanted.",
+            hint="For another one, set EMAIL_OAUTH_TOKEN_URL instead.",
+        )
+    if name:
+        return PROVIDERS[name]
+    return _OTHER if outfit.said("EMAIL_OAUTH_TOKEN_URL") else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    token: str
+    ends: datetime
+
+
+_ACCESS: dict[str, _Access] = {}
+"""Tokens of this process by what they were got with: a new connection needs no new one."""
+
+
+class Tokens:
+    def __init__(self, outfit: Outfit, provider: Provider) -> None:
+        self._outfit = outfit
+        self._provider = provider
+        self._url = token_url(outfit, provider)
+        self._client, self._given = (
+            outfit.said(f"EMAIL_OAUTH_{what}") for what in ("CLIENT_ID", "REFRESH_TOKEN")
+        )
+        for name, told in (("CLIENT_ID", self._client), ("REFRESH_TOKEN", self._given)):
+            if not told:
+                how = (
+                    f"`{login_command(outfit)}` gets it"
+                    if name == "REFRESH_TOKEN"
+                    else "see docs/platforms/email.md"
+                )
+                raise NeedsLogin(f"EMAIL_OAUTH_{name} is missing: {how}")
+        self._key = sha256("\0".join((self._url, self._client, self._given)).encode()).hexdigest()
+        self._alone = asyncio.Lock()
+
+    async def access(self, refused: str = "") -> str:
+        """A token that has not ended; another one than was refused."""
+        async with self._alone:
+            known = _ACCESS.get(self._key)
+            if known is None or known.token == refused or known.ends <= self._outfit.clock.now():
+                known = _ACCESS[self._key] = await self._renew()
+            return known.token
+
+    async def _renew(self) -> _Access:
+        kept = await asyncio.to_thread(self._kept)
+        try:
+            return await self._exchange(kept or self._given)
+        except NeedsLogin:
+            if not kept:
+                raise
+        # What was kept does not count any more; what the operator said may.
+        return await self._exchange(self._given)
+
+    async def _exchange(self, refresh: str) -> _Access:
+        asked = {"grant_type": "refresh_token", "refresh_token": refresh, **client_of(self._outfit)}
+        if self._provider.scope:
+            asked["scope"] = self._provider.scope
+        now = self._outfit.clock.now()
+        told = await ask(self._outfit, self._provider, self._url, asked)
+        token, following, life = (told.get(name) for name in ("access_token", "refresh_token", "expires_in"))
+        if not isinstance(token, str) or not token.isascii() or not token.isprintable():
+            raise Unreachable(f"{self._provider.title} answers without an access token")
+        if isinstance(following, str) and following and following != refresh:
+            await asyncio.to_thread(self._keep, following)
+        seconds = int(life) if isinstance(life, int | str) and str(life).isdigit() else _USUAL_LIFE
+        # A token that ends at once would be asked for at once again.
+        lasts = max(timedelta(seconds=min(seconds, 86_400)) - _EARLY, timedelta(seconds=30))
+        return _Access(token, now + lasts)
+
+    # --- the refresh token that came in the other's place ---
+
+    def _kept(self) -> str:
+        if self._outfit.folder is None:
+            return ""
+        try:
+            told = json.loads((self._outfit.folder / _FILE).read_text("utf-8"))
+        except (OSError, ValueError):
+            return ""
+        mine = isinstance(told, dict) and told.get("of") == self._key
+        return str(told.get("refresh_token") or "") if mine else ""
+
+    def _keep(self, refresh: str) -> None:
+        if self._outfit.folder is None:
+            return
+        try:
+            _write_private(
+                self._outfit.folder / _FILE, json.dumps({"of": self._key, "refresh_token": refresh})
+            )
+        except OSError as error:
+            log.warning("email.token_not_kept why=%s", error.strerror)
+
+
+def token_url(outfit: Outfit, provider: Provider) -> str:
+    url = outfit.said("EMAIL_OAUTH_TOKEN_URL", provider.token_url)
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOCAL):
+        raise UserError(
+            f"EMAIL_OAUTH_TOKEN_URL is {one_line(url, 80)}: an address that begins with https:// is wanted."
+        )
+    return url
+
+
+def client_of(outfit: Outfit) -> dict[str, str]:
+    """Who asks; a client without a secret is a public one."""
+    said = {"client_id": outfit.said("EMAIL_OAUTH_CLIENT_ID")}
+    if secret := outfit.said("EMAIL_OAUTH_CLIENT_SECRET"):
+        said["client_secret"] = secret
+    return said
+
+
+def login_command(outfit: Outfit) -> str:
+    return f"hermes platforms login {spell_platform('email', outfit.account)}"
+
+
+async def ask(outfit: Outfit, provider: Provider, url: str, asked: Mapping[str, str]) -> dict[str, Any]:
+    """One question to a token server; its refusals as our errors."""
+    import aiohttp
+
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as http,
+            http.post(url, data=asked, allow_redirects=False) as answer,
+        ):
+            status, raw = answer.status, b""
+            async for piece in answer.content.iter_chunked(8192):
+                if len(raw := raw + piece) > _MOST:
+                    break
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        where = one_line(urlsplit(url).netloc, 80)
+        raise Unreachable(f"The token server {where} cannot be reached ({type(error).__name__})") from None
+    try:
+        told = json.loads(raw)
+    except ValueError:
+        told = None
+    if status == 200 and isinstance(told, dict):
+        return told
+    raise _error(outfit, provider.title, status, told if isinstance(told, dict) else {})
+
+
+def _error(outfit: Outfit, title: str, status: int, told: Mapping[str, Any]) -> HermesError:
+    name = showable(str(told.get("error") or ""))
+    why = one_line(": ".join(filter(None, (name, showable(str(told.get("error_description") or ""))))), 200)
+    if name in ("authorization_pending", "slow_down"):
+        return Unreachable("Nobody has decided yet", after=5.0 if name == "slow_down" else 0.0)
+    if status >= 500 or status == 429 or not name or name == "temporarily_unavailable":
+        return Unreachable(f"{title} gives no access token now (HTTP {status}{f', {why}' if why else ''})")
+    if name in ("invalid_client", "unauthorized_client"):
+        return NeedsLogin(
+            f"{title} does not know this client (EMAIL_OAUTH_CLIENT_ID, EMAIL_OAUTH_CLIENT_SECRET): {why}"
+        )
+    if name in ("invalid_grant", "interaction_required", "consent_required"):
+        return NeedsLogin(
+            f"{title} does not take EMAIL_OAUTH_REFRESH_TOKEN any more,"
+            f" `{login_command(outfit)}` gets another ({why})"
+        )
+    return NeedsLogin(f"{title} refuses to give an access token: {why}")
+
+
+def _write_private(path: Path, text: str) -> None:
+    """The old file or the new one, never half of it; for nobody else's eyes."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=".oauth-")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
