@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.control.outcome import REPEAT_MARK
 from hermes.domain.settings import PlatformSettings
 from hermes.testing.clock import QuickClock
 from hermes.testing.harness import Journey, open_settings
@@ -80,3 +81,17 @@ def _check(folder: Path, bed: ApartBed, mails: Sequence[EmailMessage]) -> None:
         states = [state for (state,) in database.execute("select state from turns order by rowid")]
     database.close()
     assert states == ["done", "done"], f"{folder.name}: {states}"
+
+
+async def test_without_copies_a_repeat_is_marked(tmp_path: Path) -> None:
+    """The answer of the mail server is lost, and nobody can tell whether the mail left."""
+    async with ApartBed() as bed:
+        bed.said["EMAIL_SELF_COPY"] = "false"
+        async with journey(bed, tmp_path) as chat:
+            await until(lambda: bool(bed.listened), "nobody looks into the mailbox")
+            bed.fail(Fault.RESET, done=True)
+            await bed.put(written(bed.chat.chat, "m1"))
+            await until(lambda: len(bed.shown()) == 2, lambda: f"people see {bed.shown()}")
+            await chat.until_idle()
+        first, second = bed.shown()
+        assert REPEAT_MARK not in first.text and REPEAT_MARK in second.text

@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
@@ -84,6 +84,7 @@ class EmailAdapter:
         self._me = Me(address=self._address, account=outfit.account, authserv=outfit.said("EMAIL_AUTHSERV"))
         self._folder = outfit.said("EMAIL_FOLDER", "INBOX")
         self._most = whole_number(outfit, "EMAIL_MAX_PER_HOUR", 60)
+        self._copies_itself = is_on(outfit, "EMAIL_SELF_COPY")
         self._poll = float(whole_number(outfit, "EMAIL_POLL_INTERVAL", 15) or 15)
         self._side: Imap | None = None
         self._running = False
@@ -97,7 +98,8 @@ class EmailAdapter:
 
     @property
     def capabilities(self) -> Capabilities:
-        return MANIFEST.capabilities
+        # Without the copy to ourselves nobody can tell whether a mail left: repeats are marked then.
+        return replace(MANIFEST.capabilities, history=self._copies_itself)
 
     # --- what comes in ---
 
@@ -255,7 +257,7 @@ class EmailAdapter:
             files=files,
         )
         data = await asyncio.to_thread(compose, letter)
-        copy = is_on(self._outfit, "EMAIL_SELF_COPY") and person != self._address
+        copy = self._copies_itself and person != self._address
         await self._post.submit(person, data, copy=copy, seconds=self.answer_seconds)
         return Receipt(to=to, ref=message_id(self._address, key))
 
