@@ -90,11 +90,9 @@ class _Access:
     ends: datetime
 
 
-_ACCESS: dict[str, _Access] = {}
-"""Tokens of this process by what they were got with: a new connection needs no new one."""
-
-
 class Tokens:
+    """The access of one account; its connections share it."""
+
     def __init__(self, outfit: Outfit, provider: Provider) -> None:
         self._outfit = outfit
         self._provider = provider
@@ -111,14 +109,15 @@ class Tokens:
                 )
                 raise NeedsLogin(f"EMAIL_OAUTH_{name} is missing: {how}")
         self._key = sha256("\0".join((self._url, self._client, self._given)).encode()).hexdigest()
+        self._access: _Access | None = None
         self._alone = asyncio.Lock()
 
     async def access(self, refused: str = "") -> str:
         """A token that has not ended; another one than was refused."""
         async with self._alone:
-            known = _ACCESS.get(self._key)
+            known = self._access
             if known is None or known.token == refused or known.ends <= self._outfit.clock.now():
-                known = _ACCESS[self._key] = await self._renew()
+                known = self._access = await self._renew()
             return known.token
 
     async def _renew(self) -> _Access:
