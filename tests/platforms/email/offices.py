@@ -7,6 +7,7 @@ import asyncio
 import atexit
 import contextlib
 import fcntl
+import imaplib
 import logging
 import os
 import pwd
@@ -367,22 +368,30 @@ class RealOffice(Office):
     async def open(self) -> None:
         """Empty every mailbox."""
         self._lmtp: smtplib.LMTP | None = None
+        self._looking: imaplib.IMAP4 | None = None
         for box in (self.folder / "mail").iterdir():
             await asyncio.to_thread(shutil.rmtree, box, True)
 
     async def close(self) -> None:
         if self._lmtp is not None:
             self._lmtp.close()
+        if self._looking is not None:
+            self._looking.shutdown()
 
     async def deliver(self, data: bytes, sender: str) -> None:
         await asyncio.to_thread(self._deliver, data, sender)
 
     def _deliver(self, data: bytes, sender: str) -> None:
-        """By LMTP, as postfix does it: dovecot has stored it when it answers."""
-        if self._lmtp is None:
+        """By LMTP, as postfix does it: dovecot has stored it when it answers. Mails that come beside each
+        other are numbered at the next look, in any order: so somebody looks at once."""
+        if self._lmtp is None or self._looking is None:
             self._lmtp = smtplib.LMTP("127.0.0.1", self.lmtp_port)
+            self._looking = imaplib.IMAP4("127.0.0.1", self.imap_port)
+            self._looking.login(ADDRESS, PASSWORD)
+            self._looking.select(readonly=True)
         refused = self._lmtp.sendmail(sender, [ADDRESS], data)
         assert not refused
+        self._looking.noop()
 
     async def renumber(self) -> None:
         """As after a restore from a backup: dovecot's own list of numbers is lost."""

@@ -34,6 +34,7 @@ _DEEPEST = 20
 _MOST_PARTS = 500
 _MOST_FILES = 50
 _MOST_NAMED = 10
+_TWICE = re.compile(r"""\s*([^\s<>"(),;:]+@[^\s<>"(),;:]+)\s*<([^<>\s]+)>\s*""")
 _ID = re.compile(r"<[^<>\s\x00-\x1f]{1,400}>")
 _MACHINES = re.compile(
     r"(?:mailer-daemon|postmaster|no-?_?\.?reply|do-?_?\.?not-?_?\.?reply|bounces?|notifications?)(?:[+=-].*)?",
@@ -173,8 +174,10 @@ def _sender(mail: Mail) -> tuple[str, str]:
         return "", ""
     # The address is taken from the undecoded line: an encoded word could look like one.
     line = _utf8(mail, "From")
-    found = [(name, one) for name, one in getaddresses([line]) if name or one]
-    # Some programs put the address in the name's place, too.
+    # Some programs put the address in the name's place, too; not every Python's library reads that.
+    twice = _TWICE.fullmatch(line)
+    pairs = getaddresses([line]) if twice is None else [("", twice[1]), ("", twice[2])]
+    found = [(name, one) for name, one in pairs if name or one]
     if len({canonical(one) for _, one in found}) != 1:
         return "", ""
     name, address = found[-1]
