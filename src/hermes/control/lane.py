@@ -198,6 +198,7 @@ class Lane:
                 await platform.edit(over, printed(body, platform))
             return None
         shown = _draft_of(row, head.siblings)
+        said_there = False
         if shown is not None and isinstance(platform, Edits):
             try:
                 await platform.edit(shown, printed(body, platform))
@@ -205,11 +206,13 @@ class Lane:
             except Refused:
                 # The draft is gone (deleted, too old): the final goes out as a message of its own.
                 log.info("lane.draft_gone to=%s key=%s", self._to, row.key)
+                # An earlier attempt may have said it there before that: no history tells of edits.
+                said_there = head.doubtful
         if head.doubtful:
             found = await self._find(platform, row)
             if found is not None:
                 return found
-            if not self._keyed(platform, row):
+            if said_there or not self._keyed(platform, row):
                 body = body.with_text(f"{REPEAT_MARK}\n\n{body.text}")
         try:
             return await platform.send(self._to, printed(body, platform), key=row.key, reply_to=row.reply_to)
