@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 import subprocess
 import sys
 from asyncio.subprocess import PIPE
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -36,8 +38,19 @@ def _append(seq: int, tx: Tx) -> int:
     return seq
 
 
-async def _fill_up(store: SqliteStore) -> tuple[list[str], int]:
-    """Deliver until nothing more is accepted, eight at once; what was acknowledged, and how many were not."""
+async def _fill_up(store: SqliteStore, take_rest: Callable[[], bool]) -> list[str]:
+    """Deliver until nothing more is accepted, and have somebody else take the room that the last refused
+    batch left: with it the reserve could be kept again a second later. What was acknowledged."""
+    acknowledged: list[str] = []
+    for round_ in range(100):
+        acknowledged += await _deliver_until_refused(store, round_)
+        if take_rest():
+            return acknowledged
+    raise AssertionError("the reserve was kept again each time")
+
+
+async def _deliver_until_refused(store: SqliteStore, round_: int) -> list[str]:
+    """Eight at once."""
     acknowledged: list[str] = []
     refused = 0
 
@@ -50,9 +63,9 @@ async def _fill_up(store: SqliteStore) -> tuple[list[str], int]:
             refused += 1
 
     for number in range(10_000):
-        await asyncio.gather(*(deliver(f"d{number}-{part}") for part in range(8)))
+        await asyncio.gather(*(deliver(f"d{round_}-{number}-{part}") for part in range(8)))
         if refused:
-            return acknowledged, refused
+            return acknowledged
     raise AssertionError("the disk never filled up")
 
 
@@ -78,17 +91,25 @@ def _is_there(file: Path) -> bool:
     return file.exists()
 
 
-async def _live_through_a_full_disk(store: SqliteStore, make_room: Callable[[], None], reserve: Path) -> None:
+class _Disk(Protocol):
+    """What a test does to the disk beside the store."""
+
+    def take_rest(self) -> bool:
+        """Leave less room than the reserve needs; False if the reserve lies there again by now."""
+
+    def make_room(self) -> None: ...
+
+
+async def _live_through_a_full_disk(store: SqliteStore, disk: _Disk, reserve: Path) -> None:
     await store.write(add_talk)
     assert _is_there(reserve)
-    acknowledged, refused = await _fill_up(store)
-    assert refused
+    acknowledged = await _fill_up(store, disk.take_rest)
     assert not _is_there(reserve), "the reserve is given up for what is under way"
     await _stays_refused(store)
     # Work of running turns lives on the reserve, and waits when that is used up too.
     working = [asyncio.create_task(store.write(partial(_append, seq))) for seq in range(1, 2000)]
     await _stays_refused(store)
-    make_room()
+    disk.make_room()
     acknowledged.append(await _accepts_again(store))
     assert await asyncio.gather(*working) == list(range(1, 2000))
     assert _is_there(reserve), "the reserve is kept again"
@@ -100,13 +121,27 @@ async def _live_through_a_full_disk(store: SqliteStore, make_room: Callable[[], 
     assert await store.check_integrity() == []
 
 
+_RESERVE = 200_000
+
+
+class _MeasuredDisk(SmallDisk):
+    def take_rest(self) -> bool:
+        if self.reserved:
+            return False
+        self.limit = self.used + _RESERVE * 3 // 4
+        return True
+
+    def make_room(self) -> None:
+        self.limit = 50_000_000
+
+
 class _SmallReserve(Reserve):
     """A reserve that lies on the small disk."""
 
     def __init__(self, path: Path, disk: SmallDisk) -> None:
         super().__init__(path)
         self._disk = disk
-        self._size = 200_000
+        self._size = _RESERVE
 
     def _allocate(self, path: Path, size: int) -> None:
         if self._disk.used + size > self._disk.limit:
@@ -120,15 +155,11 @@ class _SmallReserve(Reserve):
 
 
 async def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    disk = SmallDisk(3_000_000)
+    disk = _MeasuredDisk(3_000_000)
     path = tmp_path / "state.db"
     options = StoreOptions(vfs=disk.name, reserve=_SmallReserve(tmp_path / "reserve.bin", disk))
-
-    def make_room() -> None:
-        disk.limit = 50_000_000
-
     async with SqliteStore(path, options) as store:
-        await _live_through_a_full_disk(store, make_room, tmp_path / "reserve.bin")
+        await _live_through_a_full_disk(store, disk, tmp_path / "reserve.bin")
     disk.unregister()
 
 
@@ -146,23 +177,34 @@ def _tmpfs(folder: Path, size: str) -> Iterator[Path]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
+class _Tmpfs:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def take_rest(self) -> bool:
+        free = shutil.disk_usage(self._folder).free
+        if _is_there(self._folder / "reserve.bin"):
+            return False
+        (self._folder / "somebody-else.bin").write_bytes(bytes(max(0, free - 32_768)))
+        return True
+
+    def make_room(self) -> None:
+        subprocess.run(["mount", "-o", "remount,size=64m", str(self._folder)], check=True)
+
+
 @pytest.mark.root
 async def test_a_full_tmpfs_loses_nothing(tmp_path: Path) -> None:
     with _tmpfs(tmp_path / "small", "4m") as folder:
-
-        def make_room() -> None:
-            subprocess.run(["mount", "-o", "remount,size=64m", str(folder)], check=True)
-
         async with SqliteStore(folder / "state.db") as store:
-            await _live_through_a_full_disk(store, make_room, folder / "reserve.bin")
+            await _live_through_a_full_disk(store, _Tmpfs(folder), folder / "reserve.bin")
 
 
 async def test_a_store_closes_on_a_full_disk(tmp_path: Path) -> None:
-    disk = SmallDisk(2_000_000)
+    disk = _MeasuredDisk(2_000_000)
     options = StoreOptions(vfs=disk.name, reserve=_SmallReserve(tmp_path / "reserve.bin", disk))
     async with SqliteStore(tmp_path / "state.db", options) as store:
         await store.write(add_talk)
-        await _fill_up(store)
+        await _fill_up(store, disk.take_rest)
         disk.limit = 0
         waiting = [asyncio.create_task(store.write(partial(_append, seq))) for seq in range(1, 500)]
         await asyncio.sleep(0.1)
@@ -173,12 +215,12 @@ async def test_a_store_closes_on_a_full_disk(tmp_path: Path) -> None:
 
 
 async def test_trouble_is_forgotten_without_anybody_asking(tmp_path: Path) -> None:
-    disk = SmallDisk(2_000_000)
+    disk = _MeasuredDisk(2_000_000)
     options = StoreOptions(vfs=disk.name, reserve=_SmallReserve(tmp_path / "reserve.bin", disk))
     async with SqliteStore(tmp_path / "state.db", options) as store:
-        await _fill_up(store)
+        await _fill_up(store, disk.take_rest)
         assert "full" in store.facts.trouble
-        disk.limit = 50_000_000
+        disk.make_room()
         for _ in range(400):
             if not store.facts.trouble:
                 break
