@@ -1,4 +1,4 @@
-"""A test never measures its own speed: a busy machine would decide it. bench/ measures, tests/effort.py counts."""
+"""No test measures its own speed: a busy machine would decide. bench/ measures, tests/effort.py counts."""
 
 from __future__ import annotations
 
