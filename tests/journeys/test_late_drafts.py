@@ -1,5 +1,5 @@
-"""The answer stands in the chat before its session has heard that the end was stored: the draft, which knows of
-no end yet, must not be shown over it."""
+"""The answer stands in the chat before its session has heard that the end was stored: the draft, which knows
+of no end yet, must not be shown over it."""
 
 from __future__ import annotations
 
