@@ -42,6 +42,7 @@ class FakeClock:
 
     async def advance(self, seconds: float) -> None:
         """Let time pass, stopping at every sleeper on the way so that it can act at its own time."""
+        await _finish()
         end = self._elapsed + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
             at, _, waiter = heapq.heappop(self._sleepers)
@@ -54,6 +55,7 @@ class FakeClock:
 
     async def leap(self, seconds: float) -> None:
         """Let time pass all at once: whoever sleeps wakes at its end, late and once."""
+        await _finish()
         self._move(self._elapsed + seconds)
         while self._sleepers and self._sleepers[0][0] <= self._elapsed:
             _, _, waiter = heapq.heappop(self._sleepers)
@@ -87,6 +89,12 @@ def working(what: str) -> Iterator[None]:
         yield
     finally:
         busy[what] -= 1
+
+
+async def _finish() -> None:
+    """What is under way happens before time passes."""
+    if _busy.setdefault(asyncio.get_running_loop(), Counter()).total():
+        await settle()
 
 
 async def settle(rounds: int = 20) -> None:
