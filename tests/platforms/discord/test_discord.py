@@ -36,6 +36,7 @@ from hermes.entry.platforms.discord.rest import error_for
 from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import (
     CHECKS,
+    PATIENCE,
     RECEIVING,
     Check,
     Does,
@@ -440,7 +441,7 @@ async def test_a_crash_in_the_middle_of_a_gap_loses_nothing() -> None:
 
         for _ in range(20):
             with contextlib.suppress(HermesError):
-                async with asyncio.timeout(0.5):
+                async with asyncio.timeout(PATIENCE):
                     await bed.connect().run(dies, inboxes.cursor)
             assert "session" not in json.loads(inboxes.cursor or "")
         async with hosted(bed, inboxes):
