@@ -202,7 +202,8 @@ class Slack(Methods):
 
     async def _call(self) -> None:
         """Bring events to an address, each until it is taken or was tried too often."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3)) as session:
+        # Slack waits for three seconds; an app on a busy machine is no worse for being slower here.
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
             while True:
                 if not self._queue:
                     self._news.clear()

@@ -47,7 +47,7 @@ async def test_bolt_accepts_the_fake_and_what_the_adapter_sends(how: str, tmp_pa
         )
         talking = asyncio.create_task(people(bed))
         try:
-            out, err = await asyncio.wait_for(process.communicate(), 120)
+            out, err = await asyncio.wait_for(process.communicate(), 600)
         finally:
             if process.returncode is None:
                 process.kill()
