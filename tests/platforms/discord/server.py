@@ -30,6 +30,7 @@ from tests.platforms.discord.objects import (
     message_of,
     person,
 )
+from tests.ports import free_port
 
 TOKEN = "MTIzNDU2Nzg5MDEyMzQ1Njc4.GabcdE.the-fake-token-of-a-bot_1234567890abcd"
 EPOCH_MS = 1_420_070_400_000
@@ -129,7 +130,7 @@ class Discord:
     _counter: int = 0
     _open: set[asyncio.BaseTransport] = field(default_factory=set)
     _runner: web.AppRunner | None = None
-    _port: int = 0
+    _port: int = field(default_factory=free_port)
 
     # --- its life ---
 

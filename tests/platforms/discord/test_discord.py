@@ -36,6 +36,7 @@ from hermes.entry.platforms.discord.rest import error_for
 from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import (
     CHECKS,
+    PATIENCE,
     RECEIVING,
     Check,
     Does,
@@ -321,9 +322,14 @@ async def test_unanswered_heartbeats_end_it() -> None:
 async def test_answered_heartbeats_are_a_sign_of_life() -> None:
     async with DiscordBed() as bed:
         bed.server.beats = 2000.0
-        inboxes = Inboxes()
-        async with running(bed.connect(), inboxes.accept, None):
-            await until(lambda: inboxes.batches > 4, "no sign of life")
+        inboxes, platform, clock = Inboxes(), bed.connect(), FakeClock()
+        platform._outfit = replace(platform._outfit, clock=clock)
+        async with running(platform, inboxes.accept, None):
+            await until(lambda: bed.server.met > 0 and clock.sleepers > 0, "it never came")
+            for _ in range(5):
+                before = inboxes.batches
+                await clock.advance(2.0)
+                await until(lambda: inboxes.batches > before, "no sign of life")  # noqa: B023
 
 
 async def test_whatever_the_gateway_says_the_error_is_ours(full: bool) -> None:
@@ -440,7 +446,7 @@ async def test_a_crash_in_the_middle_of_a_gap_loses_nothing() -> None:
 
         for _ in range(20):
             with contextlib.suppress(HermesError):
-                async with asyncio.timeout(0.5):
+                async with asyncio.timeout(PATIENCE):
                     await bed.connect().run(dies, inboxes.cursor)
             assert "session" not in json.loads(inboxes.cursor or "")
         async with hosted(bed, inboxes):

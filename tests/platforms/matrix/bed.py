@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ from hermes.entry.platforms.matrix.adapter import MatrixAdapter
 from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE, Room, to_inbounds
 from hermes.entry.platforms.matrix.manifest import MANIFEST
 from hermes.entry.platforms.matrix.sync import Me, invites_of, moves_of, news_of
-from hermes.testing.platform_suite import Does, Fault, Shown, Testbed
+from hermes.testing.platform_suite import Does, Fault, Shown, Testbed, until
 from tests.platforms.matrix.front import Front, Sent
 from tests.platforms.matrix.homeserver import Fake
 from tests.platforms.matrix.people import Person
@@ -29,7 +28,6 @@ KINDS = {
 
 class MatrixBed(Testbed):
     manifest = MANIFEST
-    answer_seconds = 1.5
     most_chats = 20
 
     def __init__(self, *, full: bool = False) -> None:
@@ -63,7 +61,7 @@ class MatrixBed(Testbed):
 
     def connect(self) -> MatrixAdapter:
         adapter = MatrixAdapter(replace(self.outfit(), welcomes=self._welcomes))
-        adapter.answer_seconds = self.answer_seconds
+        self.patient(lambda seconds: _wait(adapter, seconds))
         self._mark = self.front.listening
         return adapter
 
@@ -119,10 +117,7 @@ class MatrixBed(Testbed):
 
     async def _listening(self) -> None:
         """Nothing is kept for who was never there: people write once a new adapter listens."""
-        for _ in range(1000):
-            if self.front.listening > self._mark or not self.front.is_up:
-                return
-            await asyncio.sleep(0.003)
+        await until(lambda: self.front.listening > self._mark or not self.front.is_up, "nobody listens")
 
     async def misdeliver(self, texts: Sequence[str]) -> None:
         """A homeserver keeps order and repeats nothing, unless it is put back to a backup: the syncs after
@@ -171,10 +166,12 @@ class MatrixBed(Testbed):
     def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
         # A PUT may be repeated, and aiohttp does so by itself when a connection that was used before dies.
         times += fault is Fault.RESET
+        self.hang(fault is Fault.HANG)
         self.front.fail(fault, times, done, None if chat is None else chat.chat)
 
     def calm(self) -> None:
         self.front.calm()
+        self.hang(False)
 
     async def cut(self) -> None:
         self.front.cut()
@@ -197,6 +194,10 @@ class MatrixBed(Testbed):
             for event in news.events:
                 items += to_inbounds(event, _room(news.room), ME, known)
         return items
+
+
+def _wait(adapter: MatrixAdapter, seconds: float) -> None:
+    adapter.answer_seconds = adapter._client.answer_seconds = seconds
 
 
 def _room(number: str) -> Room:

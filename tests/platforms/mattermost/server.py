@@ -23,6 +23,7 @@ import aiohttp
 from aiohttp import web
 
 from hermes.testing.platform_suite import Fault
+from tests.ports import free_port
 
 TOKEN = "u3wkfx6m7tyo8ja1gp9dq5rzbh"
 COMMAND_TOKEN = "8w7foap4ufrsfczda8uez51yxo"
@@ -116,7 +117,7 @@ class Mattermost:
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
     _clock: int = 0
     _runner: web.AppRunner | None = None
-    _port: int = 0
+    _port: int = field(default_factory=free_port)
 
     # --- its life ---
 

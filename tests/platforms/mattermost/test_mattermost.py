@@ -23,6 +23,7 @@ from hermes.entry.platforms.mattermost.rest import error_for
 from hermes.entry.platforms.mattermost.wire import Wire
 from hermes.testing.platform_suite import (
     CHECKS,
+    PATIENCE,
     Check,
     Does,
     Fault,
@@ -183,7 +184,6 @@ def test_what_is_no_cursor(cursor: str) -> None:
 
 async def test_a_connection_that_answers_no_ping_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wire, "ping_seconds", 0.01)
-    monkeypatch.setattr(Wire, "pong_seconds", 0.1)
     async with MattermostBed() as bed:
         lives = 0
 
@@ -194,6 +194,7 @@ async def test_a_connection_that_answers_no_ping_is_given_up(monkeypatch: pytest
         task = asyncio.create_task(bed.connect().run(accept, None))
         await until(lambda: lives > 3, "no sign of life")
         bed.server.deaf = True
+        monkeypatch.setattr(Wire, "pong_seconds", 0.1)
         with pytest.raises(Unreachable, match="was closed"):
             await task
 
@@ -489,12 +490,13 @@ async def test_a_token_that_expires_while_we_listen(monkeypatch: pytest.MonkeyPa
             await until(lambda: inboxes.batches > 3, "no sign of life")
             bed.server.expired = True
             with pytest.raises(NeedsLogin, match="does not take the token"):
-                await asyncio.wait_for(asyncio.shield(task), 5)
+                await asyncio.wait_for(asyncio.shield(task), PATIENCE)
 
 
 async def test_a_websocket_that_says_nothing() -> None:
     async with MattermostBed() as bed:
         bed.server.deaf = True
+        bed.hang(True)
         with pytest.raises(Unreachable, match="WebSocket does not answer"):
             await bed.connect().run(Inboxes().accept, None)
 

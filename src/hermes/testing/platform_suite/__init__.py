@@ -37,6 +37,7 @@ from hermes.testing.platform_suite.sending import (
 from hermes.testing.platform_suite.testbed import (
     DOUBTFUL,
     FAST_FAULTS,
+    PATIENCE,
     Does,
     Fault,
     Inboxes,
@@ -109,6 +110,7 @@ __all__ = [
     "CHECKS",
     "DOUBTFUL",
     "FAST_FAULTS",
+    "PATIENCE",
     "RECEIVING",
     "SENDING",
     "WHOLE",
