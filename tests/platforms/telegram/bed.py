@@ -33,6 +33,8 @@ KINDS = {
 
 class TelegramBed(ServedBed):
     manifest = MANIFEST
+    receives = frozenset(Does) - {Does.DELETE}
+    """Bots are not told of deletions."""
     chat = Address(platform="telegram", chat="501")
 
     def __init__(self, *, full: bool = False) -> None:

@@ -18,6 +18,7 @@ from hermes.entry.platforms.matrix.convert import (
     REDACTION,
     Room,
     mentioned_events,
+    redacted,
 )
 from hermes.entry.platforms.matrix.sync import (
     CREATE,
@@ -159,9 +160,7 @@ class Rooms:
             self.forget(room)
         for event in events:
             if event.get("type") == REDACTION:
-                content = event.get("content")
-                gone = event.get("redacts") or (content.get("redacts") if isinstance(content, dict) else None)
-                self._events.pop(str(gone), None)
+                self._events.pop(redacted(event), None)
 
     async def find(self, to: str, me: Me) -> str:
         """The room that an address means: itself, one with this alias, or the direct chat with a person; and
