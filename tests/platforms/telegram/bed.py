@@ -54,7 +54,8 @@ class TelegramBed(ServedBed):
     def connect(self) -> TelegramAdapter:
         outfit = self.outfit()
         if self.topics is not None:
-            outfit = replace(outfit, find_topic=self.topics.find, keep_topic=self.topics.keep)
+            names = self.topics
+            outfit = replace(outfit, find_topic=names.find, name_topic=names.name, keep_topic=names.keep)
         adapter = TelegramAdapter(outfit)
         adapter.api.answer_seconds = 1.5
         return adapter
