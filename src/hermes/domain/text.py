@@ -50,4 +50,4 @@ def size_told(size: int) -> str:
     for unit, of in (("MiB", 1024 * 1024), ("KiB", 1024)):
         if size >= of:
             return f"{size / of:.1f}".removesuffix(".0") + f" {unit}"
-    return f"{size} bytes"
+    return "1 byte" if size == 1 else f"{size} bytes"
