@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,23 @@ async def test_a_revoked_login_keeps_the_answer_for_later(tmp_path: Path) -> Non
         await pass_time(chat, 150)
         await chat.until_seen("You said: hello")
         assert len(chat.world.seen()) == 1
+
+
+async def test_a_login_that_is_revoked_under_a_draft_costs_the_draft_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    hold = asyncio.Event()
+    world = World(trouble=Trouble("send", NeedsLogin("token revoked")))
+    script = [Say(text="word " * 50, pieces=50, hold=hold)]
+    async with Journey(folder=tmp_path, world=world, script=script) as chat:
+        chat.world.write("talk")
+        await chat.until(lambda: "token revoked" in caplog.text)
+        hold.set()
+        await chat.until_seen(("word " * 50).strip())
+        await chat.until_idle()
+        assert len(chat.world.seen()) == 1
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_an_answer_waits_while_the_platform_is_away(tmp_path: Path) -> None:

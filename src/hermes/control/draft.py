@@ -118,7 +118,8 @@ class Draft:
         except Unreachable as error:
             self._pace.flooded(self._clock.monotonic(), error.after)
             self._broken = self._broken or (error.maybe_done and not self._pace.keep)
-        except Refused as error:
+        except HermesError as error:
+            # Also a login that does not count any more: the final waits for it, the draft does not.
             log.info("draft.refused turn=%s why=%s", self._turn.id, error)
             self._broken = True
         else:

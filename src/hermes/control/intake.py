@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from hermes.control import commands
-from hermes.control.access import Knock, Outcome, Verdict, decide
+from hermes.control.access import Knock, Outcome, Refusals, Verdict, decide
 from hermes.control.commands.registry import (
     MOST_TURNS,
     NOTHING_AROUND,
@@ -104,6 +104,7 @@ class Intake:
         self._room = asyncio.Event()
         self._last = 0
         self._closing = False
+        self._refusals = Refusals()
 
     def ring(self) -> None:
         self._bell.set()
@@ -174,6 +175,7 @@ class Intake:
             ruling = await rule_command(world.hooks, open_case)
             taken = await runtime.store.write(replace(taking, ruling=ruling).unit)
         log.debug("intake.took n=%d outcome=%s", row.n, taken.outcome)
+        self._refusals.note(row.inbound.source, taken.outcome)
         world.hooks.tell_all(taken.news)
         if taken.session is not None:
             world.ring_session(routed.agent, taken.session, taken.fresh)

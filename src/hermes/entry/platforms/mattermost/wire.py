@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable
+from hermes.domain.text import trouble_told
 from hermes.entry.platforms.mattermost.rest import Server
 
 ALIVE = "pong"
@@ -53,7 +54,7 @@ class Wire:
                 )
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Unreachable(
-                f"Mattermost's WebSocket cannot be reached ({type(error).__name__}); a proxy before it has to"
+                f"Mattermost's WebSocket cannot be reached ({trouble_told(error)}); a proxy before it has to"
                 " let /api/v4/websocket through"
             ) from None
         wire = cls(socket, seconds)
@@ -101,7 +102,7 @@ class Wire:
                 told: dict[str, Any] = await answer
         except (TimeoutError, ConnectionError, aiohttp.ClientError) as error:
             raise Unreachable(
-                f"Mattermost's WebSocket does not answer ({type(error).__name__})", maybe_done=True
+                f"Mattermost's WebSocket does not answer ({trouble_told(error)})", maybe_done=True
             ) from None
         finally:
             self._answers.pop(number, None)
