@@ -157,7 +157,11 @@ async def until_it_hangs(processes: HookProcesses, hanging: Hook) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "hang"),
-    [("", "time.sleep(600)"), ("async ", "await asyncio.sleep(600)"), ("", "while True: pass")],
+    [
+        ("", "time.sleep(600)"),
+        ("async ", "await asyncio.sleep(600)"),
+        pytest.param("", "while True: pass", marks=pytest.mark.full),
+    ],
 )
 async def test_one_that_hangs_is_killed_and_begun_anew(
     tmp_path: Path, processes: HookProcesses, kind: str, hang: str

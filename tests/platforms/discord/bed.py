@@ -67,6 +67,9 @@ class DiscordBed(ServedBed):
             case Does.EDIT:
                 server.edit(self._last, text)
                 return
+            case Does.DELETE:
+                server.delete(self._last)
+                return
             case Does.MENTION:
                 channel, text, more = GENERAL, f"<@{BOT['id']}> {text}", {"mentions": [BOT]}
             case Does.COMMAND:

@@ -207,6 +207,17 @@ class Discord:
         message |= {"content": text, "edited_timestamp": datetime.now(UTC).isoformat()}
         self.dispatch("MESSAGE_UPDATE", self._as_event(message, self.channels[message["channel_id"]]))
 
+    def delete(self, *messages: dict[str, Any]) -> None:
+        """A person deletes a message, or a moderator several at once."""
+        place = self.channels[messages[0]["channel_id"]]
+        told = {"channel_id": place["id"]} | ({} if place["type"] == 1 else {"guild_id": GUILD})
+        for one in messages:
+            self.history[place["id"]].remove(one)
+        if len(messages) > 1:
+            self.dispatch("MESSAGE_DELETE_BULK", {**told, "ids": [one["id"] for one in messages]})
+        else:
+            self.dispatch("MESSAGE_DELETE", {**told, "id": messages[0]["id"]})
+
     def press(self, ref: str, value: str, user: str = "501") -> dict[str, Any]:
         one = next(sent for sent in self.sent if sent.message["id"] == ref)
         data = {"component_type": 2, "custom_id": value, "id": 1}

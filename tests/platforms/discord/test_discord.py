@@ -50,7 +50,7 @@ from hermes.testing.platform_suite import (
 from hermes.testing.platform_suite.payloads import _mutated
 from tests.platforms.discord.bed import ME, DiscordBed, ForgetfulBed
 from tests.platforms.discord.objects import APPLICATION, BOT, FORUM, GENERAL, GUILD, THREAD, guild_of
-from tests.platforms.discord.samples import EVENTS, ROLE, buttons
+from tests.platforms.discord.samples import EVENTS, NUMBER, ROLE, buttons
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 HERE = Scene(place=Place(name="general"), guild=GUILD, mine=frozenset({ROLE}))
@@ -135,6 +135,12 @@ def test_other_happenings() -> None:
     assert one("edit").what is What.EDIT and one("edit").delivery != one("text").delivery
     assert (one("reaction").what, one("reaction").text) == (What.REACTION, "👍")
     assert (one("button").what, one("button").button, one("button").ref) == (What.BUTTON, "q_1:yes", "1306")
+    for name, ref in (("deleted", 1), ("deleted here", 2)):
+        gone = one(name)
+        assert (gone.what, gone.ref, gone.source.user) == (What.DELETED, str(NUMBER + ref), None)
+    assert one("deleted").delivery not in (one("text").delivery, one("edit").delivery)
+    many = to_inbounds(EVENTS["many deleted"], ME, HERE)
+    assert [(gone.what, gone.ref) for gone in many] == [(What.DELETED, str(NUMBER + at)) for at in (3, 4)]
     for name in ("ours", "unfurled", "service", "our reaction", "completion", "other"):
         assert to_inbounds(EVENTS[name], ME, HERE) == (), name
 

@@ -33,7 +33,7 @@ class MatrixBed(Testbed):
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)
         self.welcome: set[str] = set()
-        self._last = ""
+        self._last = self._last_room = ""
         self._mark = 0
 
     async def register(self) -> tuple[Person, Person, Person]:
@@ -82,6 +82,7 @@ class MatrixBed(Testbed):
     async def do(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
         await self._listening()
         room = (chat or self.chat).chat
+        self._last_room = self._last_room if does is Does.DELETE else room
         match does:
             case Does.REPLY:
                 more = {"m.relates_to": {"m.in_reply_to": {"event_id": on}}}
@@ -93,8 +94,10 @@ class MatrixBed(Testbed):
                 new = {"msgtype": "m.text", "body": text}
                 relation = {"rel_type": "m.replace", "event_id": on or self._last}
                 await self.ann.say(room, f"* {text}", **{"m.new_content": new, "m.relates_to": relation})
+            case Does.DELETE:
+                await self.ann.redact(self._last_room, on)
             case Does.MENTION:
-                mention = {"user_ids": [self.bot.id]}
+                self._last_room, mention = self.group, {"user_ids": [self.bot.id]}
                 await self.ann.say(self.group, f"Hermes: {text}", **{"m.mentions": mention})
             case Does.BUTTON:
                 sent = next(one for one in self.front.sent if one.ref == on)

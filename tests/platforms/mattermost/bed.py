@@ -92,6 +92,9 @@ class MattermostBed(ServedBed):
             case Does.EDIT:
                 self.server.edit(self._last, text)
                 return
+            case Does.DELETE:
+                self.server.delete(self._last)
+                return
             case Does.MENTION:
                 where, text = TEAM, f"@hermes {text}"
             case Does.COMMAND:

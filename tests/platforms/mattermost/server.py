@@ -204,6 +204,10 @@ class Mattermost:
         post |= {"message": text, "edit_at": now, "update_at": now}
         self.tell("post_edited", {"post": json.dumps(shown(post))}, {"channel_id": post["channel_id"]})
 
+    def delete(self, post: dict[str, Any]) -> None:
+        post["delete_at"] = post["update_at"] = self._now()
+        self.tell("post_deleted", {"post": json.dumps(shown(post))}, {"channel_id": post["channel_id"]})
+
     def react(self, post: str, name: str, who: str = ANN["id"]) -> dict[str, Any]:
         one = self._reacted(who, post, name)
         where = self.posts[post]["channel_id"]
@@ -518,9 +522,7 @@ class Mattermost:
         return await self._troubled(request, post["channel_id"], patch)
 
     async def _delete(self, request: web.Request) -> Any:
-        post = self._find(request.match_info["id"])
-        post["delete_at"] = post["update_at"] = self._now()
-        self.tell("post_deleted", {"post": json.dumps(shown(post))}, {"channel_id": post["channel_id"]})
+        self.delete(self._find(request.match_info["id"]))
         return {"status": "OK"}
 
     async def _act(self, request: web.Request) -> Any:

@@ -53,7 +53,7 @@ def converted(name: str) -> Inbound | None:
 
 def test_what_events_mean() -> None:
     read = {name: item for name in EVENTS if (item := converted(name))}
-    assert set(EVENTS) - set(read) == {"hello", "of ourselves", "of the system", "deleted", "typing"}
+    assert set(EVENTS) - set(read) == {"hello", "of ourselves", "of the system", "typing"}
     assert read["command"].text == "/status now"
     assert (read["mention"].text, read["mention"].mentions_me) == ("what now?", True)
     assert (read["mention within"].text, read["mention within"].mentions_me) == ("ask @Hermes, please", True)
@@ -71,6 +71,9 @@ def test_what_events_mean() -> None:
     assert read["history"].source.user_name == "ann"
     assert (read["reaction"].what, read["reaction"].text) == (What.REACTION, "👍")
     assert [read[name].what for name in ("added", "removed")] == [What.JOINED, What.LEFT]
+    gone = read["deleted"]
+    assert (gone.what, gone.ref, gone.text) == (What.DELETED, read["edit"].ref, "")
+    assert gone.source.user is None, "an administrator may have done it"
 
 
 def test_the_history_and_the_events_name_a_happening_alike() -> None:
@@ -88,13 +91,14 @@ def test_of_the_history_only_what_is_new_counts() -> None:
         old,
         post(60),
         post(61, delete_at=1),
+        post(3, delete_at=since + 7),
         post(2, edit_at=since + 5),
         {**old, "metadata": {"reactions": [reaction, {**reaction, "create_at": 1}]}},
         {"create_at": "never"},
         None,
     ]
     told = [one["event"] for one in as_events(posts, since)]
-    assert told == ["post_edited", "reaction_added", "posted"]
+    assert told == ["post_edited", "post_deleted", "reaction_added", "posted"]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,11 @@ class SlackBed(ServedBed):
                 self.server.say(CHANNEL, raw, thread_ts=root["ts"])
             case Does.EDIT:
                 self.server.edit(room, self._spoke, raw)
+            case Does.DELETE:
+                where, said = next(
+                    (one, said) for one in self.server.rooms if (said := self.server.find(one, on))
+                )
+                self.server.delete(where, said)
             case Does.MENTION:
                 self.server.say(CHANNEL, f"<@{BOT}> {raw}")
             case Does.COMMAND:

@@ -145,7 +145,10 @@ def test_other_happenings() -> None:
         "uninstalled",
         "revoked",
     )
-    for name in ("ours", "preview", "deleted", "topic", "view", *silent):
+    for name in ("deleted", "headstone"):
+        assert (one(name).what, one(name).text, one(name).source.user) == (What.DELETED, "", None)
+    assert (one("deleted").ref, one("headstone").ref) == ("1793000000.000200", "1793000000.000400")
+    for name in ("ours", "preview", "ours deleted", "topic", "view", *silent):
         assert to_inbounds(PAYLOADS[name], ME, NOW) == (), name
 
 

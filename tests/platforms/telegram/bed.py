@@ -33,6 +33,8 @@ KINDS = {
 
 class TelegramBed(ServedBed):
     manifest = MANIFEST
+    receives = frozenset(Does) - {Does.DELETE}
+    """Bots are not told of deletions."""
     chat = Address(platform="telegram", chat="501")
 
     def __init__(self, *, full: bool = False) -> None:
@@ -52,7 +54,8 @@ class TelegramBed(ServedBed):
     def connect(self) -> TelegramAdapter:
         outfit = self.outfit()
         if self.topics is not None:
-            outfit = replace(outfit, find_topic=self.topics.find, keep_topic=self.topics.keep)
+            names = self.topics
+            outfit = replace(outfit, find_topic=names.find, name_topic=names.name, keep_topic=names.keep)
         adapter = TelegramAdapter(outfit)
         self.patient(lambda seconds: setattr(adapter.api, "answer_seconds", seconds))
         return adapter

@@ -50,6 +50,30 @@ async def check_receives_replies_threads_edits(make: MakeTestbed) -> None:
             assert item.delivery != before.delivery, "an edit is a happening of its own"
 
 
+async def check_receives_deletions(make: MakeTestbed) -> None:
+    """In every place where people write; the same deletion is the same happening however often it is told."""
+    async with make() as bed:
+        if Does.DELETE not in bed.receives:
+            return
+        inboxes = Inboxes()
+        async with running(bed.connect(), inboxes.accept, None):
+            await asyncio.sleep(0.05)
+            for does in sorted({Does.TEXT, Does.THREAD, Does.MENTION} & bed.receives):
+                known = len(inboxes.items)
+                await bed.do(does, "my secret")
+                await until(lambda: len(inboxes.items) > known, f"“{does}” never came")  # noqa: B023
+                before = inboxes.items[-1]
+                await bed.do(Does.DELETE, "", on=before.ref or "")
+                await until(lambda: len(inboxes.items) > known + 1, f"“{does}” is not deleted")  # noqa: B023
+                item = inboxes.items[-1]
+                assert item.what is What.DELETED
+                assert item.ref == before.ref, "a deletion names the message that is gone"
+                assert item.delivery != before.delivery, "a deletion is a happening of its own"
+                there, here = item.source.address, before.source.address
+                assert (there.credential, there.chat) == (here.credential, here.chat), "it was not there"
+                assert "secret" not in item.text, "what is gone is told once more"
+
+
 async def check_receives_files(make: MakeTestbed) -> None:
     async with make() as bed:
         for does, kind in _FILES.items():
@@ -103,7 +127,7 @@ async def check_keeps_to_its_account(make: MakeTestbed) -> None:
             assert ours.to.account == "work", "a receipt of another account"
             for does in sorted(bed.receives):
                 before, on = len(inboxes.items), ours.ref if does in (Does.REPLY, Does.BUTTON) else ""
-                if does is Does.EDIT:
+                if does in (Does.EDIT, Does.DELETE):
                     await bed.do(Does.TEXT, "frist")
                     await until(lambda: len(inboxes.items) > before, "a text never came")  # noqa: B023
                     before, on = len(inboxes.items), inboxes.items[-1].ref or ""

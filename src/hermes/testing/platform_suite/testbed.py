@@ -33,6 +33,7 @@ class Does(StrEnum):
     REPLY = "reply"
     THREAD = "thread"
     EDIT = "edit"
+    DELETE = "delete"
     IMAGE = "image"
     VOICE = "voice"
     FILE = "file"
@@ -183,8 +184,8 @@ class Testbed(ABC):
     @abstractmethod
     async def do(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
         """A person does something, in the private chat if none is named (a mention: in a group). `on` is
-        the message that is answered to or edited (their last one), or whose button with the value `text`
-        is pressed."""
+        the message that is answered to, edited or deleted (their last one), or whose button with the value
+        `text` is pressed."""
 
     async def misdeliver(self, texts: Sequence[str]) -> None:
         """These messages come out of order, and again, as badly as this service ever does it."""

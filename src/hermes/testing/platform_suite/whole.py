@@ -41,12 +41,14 @@ _MIXED = FAST_FAULTS | {Fault.BROKEN, Fault.RESET, Fault.HANG}
 
 async def check_a_message_is_answered(make: MakeTestbed) -> None:
     hold = asyncio.Event()
-    async with make() as bed, _gateway(bed, lambda request: _said(request, hold)):
+    async with make() as bed, _gateway(bed, lambda request: replace(_said(request), halt=hold)):
         await _settled(bed)
         await bed.do(Does.TEXT, "7-1")
         if bed.manifest.capabilities.edits:
             await until(lambda: bool(bed.shown(bed.chat)), "no draft is seen")
             assert not _answers(bed, bed.chat), "the draft is not the answer yet"
+            marked = _CURSOR in bed.shown(bed.chat)[0].text
+            assert marked is bed.manifest.capabilities.draft_cursor, "a cursor is shown where it is wanted"
         if bed.manifest.capabilities.typing and bed.typing_chat() == bed.chat:
             await until(lambda: bed.typed() > 0, "nobody sees that it works on it")
         hold.set()
@@ -119,7 +121,7 @@ async def check_many_replies_under_faults(make: MakeTestbed) -> None:
         count = 1000 if bed.full else 50
         chats = bed.chats(20 if bed.full else 5)
         rounds = count // len(chats)
-        async with _gateway(bed, _said):
+        async with _gateway(bed, _said) as journey:
             await _settled(bed)
             calm, bed.chaos = bed.chaos, _dice(bed)
             for number in range(rounds):
@@ -131,6 +133,8 @@ async def check_many_replies_under_faults(make: MakeTestbed) -> None:
             }
             await _all_there(bed, chats, wanted)
             bed.chaos = calm
+            # Without a cursor a draft that has all the words looks like the answer.
+            await journey.until_idle()
         for chat in chats:
             _check_order(bed, chat, wanted[chat.chat])
 
