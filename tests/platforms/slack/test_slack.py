@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from hermes.domain.errors import NeedsLogin, Unreachable
 from hermes.domain.message import Inbound, MediaKind, What
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.convert import is_elsewhere, to_inbounds
+from hermes.entry.platforms.slack.doors import Door
 from hermes.entry.platforms.slack.history import OVERLAP, WEEK, Mark
 from hermes.testing.clock import FakeClock, QuickClock
 from hermes.testing.platform_suite import (
@@ -482,6 +484,22 @@ async def test_what_slack_gave_up_on_is_read_later() -> None:
                 assert told.status == 200
             await clock.advance(61)
             await until(lambda: "never brought" in inboxes.texts, "it is lost")
+
+
+async def test_a_door_that_is_closed_while_it_opens_leaves_no_port_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for steps in range(12):
+        opening = asyncio.create_task(Door("secret", FakeClock(), None).open("127.0.0.1", port))  # type: ignore[arg-type]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if not opening.done():
+            opening.cancel()
+        await asyncio.wait((opening,))
+        if not opening.cancelled():
+            await opening.result().cleanup()
+        with socket.create_server(("127.0.0.1", port)):
+            pass  # nobody else has it
 
 
 async def test_a_port_that_is_taken_or_none() -> None:

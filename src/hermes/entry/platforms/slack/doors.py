@@ -197,11 +197,19 @@ class Door:
         app.router.add_post(PATH, self.called)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
         await runner.setup()
+        starting = asyncio.ensure_future(web.TCPSite(runner, host, port).start())
+        opened = False
         try:
-            await web.TCPSite(runner, host, port).start()
+            await asyncio.shield(starting)
+            opened = True
         except OSError as error:
-            await runner.cleanup()
             raise no_door(host, port, PORT, error) from error
+        finally:
+            # Stopped in the middle, it would keep a port that nobody closes.
+            if not starting.done():
+                await asyncio.wait((starting,))
+            if not opened:
+                await runner.cleanup()
         return runner
 
     async def called(self, request: web.Request) -> web.Response:
