@@ -141,7 +141,11 @@ for number in (1, 2, 15):
 
 @pytest.mark.parametrize(
     ("kind", "hang"),
-    [("", "time.sleep(600)"), ("async ", "await asyncio.sleep(600)"), ("", "while True: pass")],
+    [
+        ("", "time.sleep(600)"),
+        ("async ", "await asyncio.sleep(600)"),
+        pytest.param("", "while True: pass", marks=pytest.mark.full),
+    ],
 )
 async def test_one_that_hangs_is_killed_and_begun_anew(
     tmp_path: Path, processes: HookProcesses, kind: str, hang: str
