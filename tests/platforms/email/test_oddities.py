@@ -16,9 +16,9 @@ from hermes.domain.outfit import Outfit
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.charsets import decode
 from hermes.entry.platforms.email.convert import Place, Reading, file_in, read_mail
-from hermes.entry.platforms.email.imap import Imap
+from hermes.entry.platforms.email.imap import Imap, Mailbox
 from hermes.entry.platforms.email.words import split_quote
-from hermes.testing.platform_suite import Does, Inboxes, running, until
+from hermes.testing.platform_suite import PATIENCE, Does, Inboxes, running, until
 from tests.platforms.email.bed import ME, NOW, EmailBed, written
 from tests.platforms.email.samples import MAILS, ORIGINALS, OUR_ID, mail, report
 
@@ -232,6 +232,32 @@ async def test_a_mail_that_the_server_cannot_read_holds_up_nobody(
             await until(lambda: "three" in inboxes.texts, lambda: f"got {inboxes.texts}")
             await asyncio.sleep(0)
         assert inboxes.texts == ["one", "three"] and "email.unreadable" in caplog.text
+
+
+class Lines:
+    """Where an IMAP client writes."""
+
+    def __init__(self) -> None:
+        self.said: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.said.append(data)
+
+    async def drain(self) -> None:
+        pass
+
+
+async def test_a_server_that_is_slow_to_wait_with_us_is_not_given_up() -> None:
+    """Its answer to IDLE may come later than we wanted to wait for news."""
+    box = Mailbox(host="x", port=143, user="me", password="", tls=None, seconds=PATIENCE)
+    reader, lines = asyncio.StreamReader(), Lines()
+    idling = asyncio.create_task(Imap(box, reader, lines).idle(0.0))  # type: ignore[arg-type]
+    await asyncio.sleep(0.01)
+    assert lines.said == [b"h1 IDLE\r\n"] and not idling.done()
+    reader.feed_data(b"* 1 EXISTS\r\n+ idling\r\n")
+    await until(lambda: lines.said[1:] == [b"DONE\r\n"], "it waits on")
+    reader.feed_data(b"h1 OK over\r\n")
+    await idling
 
 
 def _with_event(about: str) -> bytes:
