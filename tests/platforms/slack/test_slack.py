@@ -35,6 +35,7 @@ from hermes.testing.platform_suite import (
 )
 from tests.platforms.slack.bed import ME, NOW, EventsBed, SlackBed
 from tests.platforms.slack.samples import ANN, CHANNEL, DM, GROUP, PAYLOADS
+from tests.ports import free_port
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -492,8 +493,7 @@ async def test_what_slack_gave_up_on_is_read_later() -> None:
 
 
 async def test_a_door_that_is_closed_while_it_opens_leaves_no_port_taken() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     for steps in range(12):
         opening = asyncio.create_task(Door("secret", FakeClock(), None).open("127.0.0.1", port))  # type: ignore[arg-type]
         for _ in range(steps):
