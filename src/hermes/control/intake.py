@@ -21,6 +21,7 @@ from hermes.control.commands.registry import (
     is_command,
     perform,
     read_command,
+    spell_commands,
 )
 from hermes.control.edits import TURN, WITH_ITS_MESSAGE, amended, edits_of, reword
 from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_command
@@ -463,6 +464,7 @@ class Taking:
         if not text:
             return taken
         able = self.world.capabilities(self.inbound.source.address)
+        text = spell_commands(text, able.command_prefix)
         for place, piece in enumerate(split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)):
             tx.outbox.add(
                 OutboxRow(
