@@ -213,6 +213,8 @@ def test_the_platform_sets_the_floor() -> None:
     fast = draft_pace(wishes, Capabilities(edit_interval=0.1), Kind.PRIVATE)
     assert slow is not None and fast is not None
     assert (slow.interval, fast.interval, fast.threshold, fast.cursor) == (1.5, 0.8, 24, " ▉")
+    bare = draft_pace(wishes, Capabilities(edit_interval=1.0, draft_cursor=False), Kind.GROUP)
+    assert bare is not None and bare.cursor == ""
     crowd = Capabilities(edit_interval=1.0, group_edit_interval=3.0)
     paces = [draft_pace(wishes, crowd, kind) for kind in (Kind.PRIVATE, Kind.GROUP, Kind.THREAD)]
     assert [pace.interval for pace in paces if pace is not None] == [1.0, 3.0, 3.0]

@@ -92,6 +92,9 @@ class Capabilities:
     preview_seconds: float = 0.0
     """How long a preview (`Previews`, in private chats) may stand before it has to be shown again; 0 = it has
     none."""
+    draft_cursor: bool = True
+    """An unfinished answer ends with a cursor; not where notifications and clients that show no edits would
+    keep it for ever."""
     deletes: bool = False
     threads: Grade = Grade.NONE
     buttons: Grade = Grade.NONE

@@ -291,4 +291,4 @@ def draft_pace(settings: StreamingSettings, platform: Capabilities, kind: Kind) 
     interval = max(settings.edit_interval, platform.edit_interval or 0.0, slower)
     if kind is Kind.PRIVATE and platform.preview_seconds and settings.transport in ("auto", "draft"):
         return DraftPace(interval, settings.buffer_threshold, "", platform.preview_seconds)
-    return DraftPace(interval, settings.buffer_threshold, settings.cursor)
+    return DraftPace(interval, settings.buffer_threshold, settings.cursor if platform.draft_cursor else "")

@@ -26,6 +26,7 @@ MANIFEST = Manifest(
         unit=TextUnit.BYTES,
         flavour=Flavour.HTML,
         edit_interval=1.5,
+        draft_cursor=False,
         deletes=True,
         history=True,
         threads=Grade.FULL,

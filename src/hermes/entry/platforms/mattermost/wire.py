@@ -19,7 +19,9 @@ ALIVE = "pong"
 """The name under which the answer to a ping stands among the events."""
 MISSED = "missed"
 """Stands before an event whose number is not the next one."""
-EVENTS = frozenset({"hello", "posted", "post_edited", "reaction_added", "user_added", "user_removed"})
+EVENTS = frozenset(
+    {"hello", "posted", "post_edited", "post_deleted", "reaction_added", "user_added", "user_removed"}
+)
 """Those that mean something to us; a busy server tells of much more."""
 _FRAME_BYTES = 16 * 1024 * 1024
 _WAITING = 1_000
