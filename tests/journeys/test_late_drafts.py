@@ -1,5 +1,5 @@
 """The store answers late, and meanwhile other things happen: the draft of a turn that is over must not be
-shown over its answer, and an answer comes before what is said after it."""
+shown over its answer, an answer comes before what is said after it, and no message is overheard."""
 
 from __future__ import annotations
 
@@ -96,3 +96,15 @@ async def test_an_answer_comes_before_the_next_ones_draft(tmp_path: Path) -> Non
         hold.set()
         await chat.until_idle()
         assert chat.world.seen() == ["answer to first", "answer to second"]
+
+
+async def test_a_message_that_comes_before_the_end_is_heard_of_is_answered(tmp_path: Path) -> None:
+    tell = asyncio.Event()
+    late = Late(after_record=tell)
+    async with Journey(folder=tmp_path, kind="plain", wrap_store=late.wrap) as chat:
+        chat.world.write("first")
+        await asyncio.wait_for(late.met["after_record"].wait(), PATIENCE)
+        chat.world.write("second")
+        await chat.until_taken()
+        tell.set()
+        await chat.until_seen("You said: first", "You said: second")

@@ -88,6 +88,7 @@ class SessionActor:
         self._around = around
         self._warm = WarmSession()
         self._rung = False
+        self._mail = False
         self._stopping = False
         self._running: Turn | None = None
         self._pulling: asyncio.Task[None] | None = None
@@ -104,7 +105,7 @@ class SessionActor:
 
     def ring(self) -> None:
         """There is mail. While a turn runs it is read at once; otherwise it is found at the next claim."""
-        self._rung = True
+        self._rung = self._mail = True
         if self._running is not None and (self._looking is None or self._looking.done()):
             self._looking = asyncio.create_task(self._look(), name=f"mail {self._id}")
 
@@ -374,8 +375,9 @@ class SessionActor:
     # --- mail ---
 
     async def _look(self) -> None:
-        while self._rung and self._running is not None:
-            self._rung = False
+        # A ring is over with the next claim alone: what came at the end of a turn is not seen here.
+        while self._mail and self._running is not None:
+            self._mail = False
             turns = await self._runtime.store.read(lambda tx: tx.turns.open_of(self._id))
             running = self._running
             if running is None or not turns or turns[0].id != running.id:
