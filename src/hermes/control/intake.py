@@ -29,6 +29,7 @@ from hermes.control.edits import (
     amended,
     edits_of,
     is_deleted,
+    joined_text,
     reword,
     take_deletion,
 )
@@ -418,7 +419,7 @@ class Taking:
         if before is not None:
             joined = replace(
                 before.input,
-                text=_join(before.input, piece),
+                text=joined_text(before.input, piece),
                 attachments=before.input.attachments + piece.attachments,
                 cut=piece.cut,
             )
@@ -492,10 +493,3 @@ def _report(task: asyncio.Task[None]) -> None:
     error = None if task.cancelled() else task.exception()
     if error is not None:
         log.error("intake.broke task=%s", task.get_name(), exc_info=error)
-
-
-def _join(before: TurnInput, piece: TurnInput) -> str:
-    """A cut text goes on where it stopped; captions of an album stand on lines of their own."""
-    if before.cut:
-        return before.text + piece.text
-    return "\n".join(text for text in (before.text, piece.text) if text)
