@@ -15,7 +15,7 @@ from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.message import Inbound, What
 from hermes.domain.ports import Tx
 from hermes.domain.rows import InboxRow
-from hermes.domain.turn import WITHDRAWN, Turn, TurnInput, TurnState
+from hermes.domain.turn import WITHDRAWN, Turn, TurnState
 
 TURN = "turn"
 EDITED = "edit"
@@ -139,13 +139,6 @@ def _current(versions: Iterable[InboxRow]) -> str:
 def _same(one: Inbound, other: Inbound) -> bool:
     same_place = one.source.address == other.source.address and one.source.person == other.source.person
     return same_place and one.ref is not None and one.ref == other.ref
-
-
-def joined_text(before: TurnInput, piece: TurnInput) -> str:
-    """A cut text goes on where it stopped; captions of an album stand on lines of their own."""
-    if before.cut:
-        return before.text + piece.text
-    return "\n".join(text for text in (before.text, piece.text) if text)
 
 
 def _with(text: str, before: str, after: str) -> str | None:
