@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
+import msgspec
+
 from hermes.admin.gateway import GATEWAY, LOG_FILE, Holder, held, home_holder
 from hermes.domain.errors import Refused, UserError
 from hermes.entry.http.owner_socket import listening
@@ -31,25 +33,19 @@ class Running:
 
     socket: Path
     holder: Holder
-    running = True
-    empty = False
 
-    def get(self, path: str, kind: type[T], **query: Any) -> T:
-        return self._ask("GET", path, kind, query)
+    def status(self) -> dict[str, Any]:
+        """How it is at this moment."""
+        return self.ask("GET", "/control/status", dict[str, Any])
 
-    def delete(self, path: str, kind: type[T], **query: Any) -> T:
-        return self._ask("DELETE", path, kind, query)
-
-    def post(self, path: str, kind: type[T], body: object) -> T:
-        return self._ask("POST", path, kind, {}, encode(body))
-
-    def _ask(
-        self, method: str, path: str, kind: type[T], query: Mapping[str, Any], body: bytes | None = None
-    ) -> T:
-        given = {name: value for name, value in query.items() if value is not None}
+    def ask(self, method: str, path: str, kind: type[T], given: object = None) -> T:
+        """What it answers to words of the owner: in the body of a POST, else in the query."""
+        body = encode(given) if method == "POST" else None
+        query = {} if given is None or body is not None else msgspec.to_builtins(given)
+        told = {name: value for name, value in query.items() if value is not None}
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
-            target = f"{path}?{urlencode(given, errors='replace')}"
+            target = f"{path}?{urlencode(told, errors='replace')}"
             status, data = ask_socket(self.socket, method, target, body, headers)
         except OSError as error:
             raise UserError(

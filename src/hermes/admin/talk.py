@@ -89,7 +89,7 @@ class Embedded:
             hurry()
 
     def _behind(self) -> Behind:
-        lines = [f"Hermes {self.process.asked.version}. Model: {self.app.model_line}", _HELP]
+        lines = [f"Hermes {self.process.command.version}. Model: {self.app.model_line}", _HELP]
         problems = len(self.app.loaded.problems)
         if problems:
             lines.append(f"The settings have {problems} problem{'s' * (problems > 1)}: hermes config check")
@@ -131,7 +131,7 @@ class Attached:
         workspace = str(facts.get("workspace", ""))
         elsewhere = f" Its agent works in {workspace}." if workspace and workspace != str(folder) else ""
         lines = [
-            f"Hermes {self.process.asked.version}. Model: {facts.get('model', '')}",
+            f"Hermes {self.process.command.version}. Model: {facts.get('model', '')}",
             attached + elsewhere,
             _HELP,
         ]
@@ -142,7 +142,7 @@ class Attached:
         )
 
     def _join(self, line: Line, door: Chat | OneShot) -> None:
-        tell = self.process.console.note
+        tell = self.process.command.console.note
         line.hear = getattr(door, "hear", lambda presence: tell(f"hermes: {_TOLD[presence]}"))
         line.follow = getattr(door, "follow", line.follow)
 
@@ -169,7 +169,7 @@ class Talk:
             visit=visit,
             screen=Screen(sys.stdout.fileno(), self._look()),
             keys=sys.stdin.fileno(),
-            history=History(self.process.home / HISTORY_FILE),
+            history=History(self.process.command.home / HISTORY_FILE),
             plan=Plan(first=self.words, once=self.words is not None, greeting=greeting),
         )
         _on_signals(_signals(chat))
@@ -181,13 +181,13 @@ class Talk:
         from hermes.entry.terminal.screen import Screen
 
         if behind.note and not self.process.final_only:
-            self.process.console.note(f"hermes: {behind.note}")
+            self.process.command.console.note(f"hermes: {behind.note}")
         shot = OneShot(
             visit=visit,
             screen=Screen(sys.stdout.fileno(), replace(self._look(), rich=False)),
-            tell=lambda line: self.process.console.note(f"hermes: {line}"),
+            tell=lambda line: self.process.command.console.note(f"hermes: {line}"),
             final_only=self.process.final_only,
-            ask=self._ask if self.process.console.interactive else None,
+            ask=self._ask if self.process.command.console.interactive else None,
         )
         _on_signals(_signals(shot))
         behind.join(shot)
@@ -197,7 +197,7 @@ class Talk:
         """On stderr, so that stdout stays the answer alone."""
         from hermes.entry.terminal.keyboard import read_line
 
-        err = self.process.console.err
+        err = self.process.command.console.err
         err.write(f"{showable(question)}\nanswer> ")
         err.flush()
         return await read_line(sys.stdin.fileno())
@@ -205,8 +205,8 @@ class Talk:
     def _look(self) -> Look:
         from hermes.entry.terminal.screen import Look
 
-        console, terminal = self.process.console, is_terminal(sys.stdout)
-        rich = terminal and self.process.environ.get("TERM", "dumb") != "dumb"
+        console, terminal = self.process.command.console, is_terminal(sys.stdout)
+        rich = terminal and self.process.command.environ.get("TERM", "dumb") != "dumb"
         return Look(rich=rich, colour=console.colour, terminal=terminal)
 
 

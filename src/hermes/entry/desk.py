@@ -37,6 +37,7 @@ from hermes.stream.wire import EntryWords, entry_words
 
 T = TypeVar("T")
 Perform = Callable[..., Awaitable[Any]]
+Performed = TypeVar("Performed", bound=Perform)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +79,12 @@ class Operation:
     perform: Perform
 
 
-OPERATIONS: list[Operation] = []
+OPERATIONS: dict[Perform, Operation] = {}
 
 
-def operation(method: str, path: str, told: str) -> Callable[[Perform], Perform]:
-    def declare(perform: Perform) -> Perform:
-        OPERATIONS.append(Operation(method=method, path=f"/control/{path}", told=told, perform=perform))
+def operation(method: str, path: str, told: str) -> Callable[[Performed], Performed]:
+    def declare(perform: Performed) -> Performed:
+        OPERATIONS[perform] = Operation(method=method, path=f"/control/{path}", told=told, perform=perform)
         return perform
 
     return declare

@@ -179,5 +179,5 @@ def _serve(perform: Perform) -> Perform:
     return serve
 
 
-for one in OPERATIONS:
+for one in OPERATIONS.values():
     local_route(one.method, one.path, one.told)(_serve(one.perform))
