@@ -8,7 +8,7 @@ from hermes.admin.command import Command, Commands
 from hermes.admin.home import open_home
 from hermes.admin.output import facts
 from hermes.control.explain import EXAMPLE, FLAGS, VALUES, read_knock
-from hermes.entry.desk import ExplainRequest, explain_access
+from hermes.entry.desk import explain_access
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def _explain(command: Command) -> None:
     given = command.asked.source
     words = given if len(given) > 1 else given[0].split()
     read_knock(words)  # what cannot be read is told before anybody is asked
-    verdict = open_home(command).ask(explain_access, ExplainRequest(words=words))
+    verdict = open_home(command).ask(explain_access, words=words)
     if not command.asked.json:
         command.console.strong(str(verdict))
     rows = [

@@ -13,8 +13,7 @@ from hermes.admin.home import Place, agents_of, open_home
 from hermes.control.jobs import JobWish
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
-from hermes.domain.text import one_line
-from hermes.entry.desk import JobAct, JobRequest, OfJob, act_on_job, list_jobs, list_runs, save_job
+from hermes.entry.desk import act_on_job, list_jobs, list_runs, save_job
 from hermes.state.profiles import prepare_home
 
 Facts = dict[str, Any]
@@ -93,45 +92,24 @@ def _open(command: Command) -> Place:
 
 
 def _create(command: Command) -> None:
-    given = JobRequest(agent=command.asked.agent or "", wish=_said(command))
-    made = _open(command).ask(save_job, given)
+    made = _open(command).ask(save_job, agent=command.asked.agent or "", wish=_said(command))
     told = f"{made['id']} “{made['name']}”: {made['schedule_display']}, next {_when(made)}."
     command.console.line(told)
 
 
 def _edit(command: Command) -> None:
-    place = _open(command)
-    job = _pick(place, command.asked.job)["id"]
-    changed = place.ask(save_job, JobRequest(job=job, wish=_said(command)))
+    changed = _open(command).ask(save_job, job=command.asked.job, wish=_said(command))
     told = f"Changed: “{changed['name']}”, {changed['schedule_display']}, next {_when(changed)}."
     command.console.line(told)
 
 
 def _act(command: Command) -> None:
-    place = _open(command)
-    job = _pick(place, command.asked.job)
-    place.ask(act_on_job, JobAct(job=job["id"], act=command.asked.doing))
+    job = _open(command).ask(act_on_job, job=command.asked.job, act=command.asked.doing)
     command.console.line(f"{command.asked.done}: “{job['name']}”.")
 
 
 def _said(command: Command) -> JobWish:
     return JobWish(**{field.name: getattr(command.asked, field.name, None) for field in fields(JobWish)})
-
-
-def _pick(place: Place, word: str) -> Facts:
-    jobs, lower = place.ask(list_jobs), word.casefold()
-    exact = [job for job in jobs if job["id"] == word or job["name"].casefold() == lower]
-    found = exact or [
-        job for job in jobs if job["id"].startswith(lower) or job["name"].casefold().startswith(lower)
-    ]
-    if not word.strip() or not found:
-        raise UserError(
-            f"There is no job “{one_line(word, 60)}”.", hint="`hermes cron list --all` shows them."
-        )
-    if len(found) > 1:
-        ids = ", ".join(job["id"] for job in found[:5])
-        raise UserError(f"“{one_line(word, 60)}” fits {len(found)} jobs.", hint=f"Use an id: {ids}")
-    return found[0]
 
 
 def _when(job: Facts) -> str:
@@ -157,9 +135,7 @@ def _list(command: Command) -> None:
 
 
 def _runs(command: Command) -> None:
-    place, word = _open(command), command.asked.job
-    job = _pick(place, word)["id"] if word else ""
-    runs = place.ask(list_runs, OfJob(job=job, limit=command.asked.limit))
+    runs = _open(command).ask(list_runs, job=command.asked.job, limit=command.asked.limit)
     rows = [
         [run["due"], run["job_id"], run["status"] or run["state"], run["name"], run["error"] or ""]
         for run in runs

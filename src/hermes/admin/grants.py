@@ -9,7 +9,7 @@ from hermes.admin.home import open_home
 from hermes.admin.output import ago, facts
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
-from hermes.entry.desk import RevokeGrant, list_grants, revoke_grant
+from hermes.entry.desk import list_grants, revoke_grant
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def _list(command: Command) -> None:
 
 def _revoke(command: Command) -> None:
     grant = command.asked.grant
-    if not open_home(command).ask(revoke_grant, RevokeGrant(grant=grant)):
+    if not open_home(command).ask(revoke_grant, grant=grant):
         raise UserError(
             f"There is no grant “{one_line(grant, 60)}”.", hint="`hermes grants list` shows what there is."
         )

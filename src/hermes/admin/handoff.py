@@ -8,7 +8,7 @@ from functools import partial
 from hermes.admin.command import Command, Commands
 from hermes.admin.home import open_home
 from hermes.admin.output import ago, facts
-from hermes.entry.desk import ChangeHandoff, Limit, change_handoff, list_handoffs
+from hermes.entry.desk import change_handoff, list_handoffs
 
 _LISTED = 50
 
@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(command: Command) -> None:
-    found = open_home(command).ask(list_handoffs, Limit(limit=_LISTED))
+    found = open_home(command).ask(list_handoffs, limit=_LISTED)
     names = ("id", "agent", "session", "account", "state", "attempts", "to", "error", "created_at")
     rows = [
         [one.id, ago(one.created_at), one.session, one.account, one.state.value, str(one.to or one.error)]
@@ -38,6 +38,6 @@ def _list(command: Command) -> None:
 
 def _change(command: Command, *, cancel: bool) -> None:
     place = open_home(command)
-    changed = place.ask(change_handoff, ChangeHandoff(handoff=command.asked.handoff, cancel=cancel))
+    changed = place.ask(change_handoff, handoff=command.asked.handoff, cancel=cancel)
     done = "is cancelled" if cancel else "is tried again"
     command.console.line(f"{changed.id} {done}{'' if place.running else ' at the next start'}.")

@@ -7,9 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, get_type_hints
-
-import msgspec
+from typing import Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from hermes import plugins
 from hermes.admin.command import Command
@@ -30,6 +28,7 @@ from hermes.state.settings import Loaded, load_settings
 from hermes.state.sqlite import SqliteStore
 from hermes.stream.wire import decode, encode
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -60,14 +59,16 @@ class Place:
         """Whether nothing ever happened here."""
         return not self.running and not (self.command.home / DATABASE_FILE).exists()
 
-    def ask(self, perform: Callable[..., Awaitable[T]], given: msgspec.Struct | None = None) -> T:
+    def ask(
+        self, perform: Callable[Concatenate[Desk, P], Awaitable[T]], *args: P.args, **given: P.kwargs
+    ) -> T:
         """What comes of an operation of the desk: the same, down to the words, whoever performs it."""
+        assert not args, "what is asked for has a name"
         kind: type[T] = get_type_hints(perform)["return"]
         if self.gateway is not None:
             one = OPERATIONS[perform]
-            return self.gateway.ask(one.method, one.path, kind, given)
-        taken = () if given is None else (given,)
-        return decode(kind, encode(self._work(lambda desk: perform(desk, *taken))))
+            return self.gateway.ask(one.method, one.path, kind, **given)
+        return decode(kind, encode(self._work(lambda desk: perform(desk, *args, **given))))
 
     def _work(self, work: Callable[[Desk], Awaitable[T]]) -> T:
         """Do something with the database; where there is none, with an empty one that is forgotten."""

@@ -10,7 +10,7 @@ from hermes.admin.home import open_home
 from hermes.admin.output import ago, facts
 from hermes.domain.rows import OutboxRow
 from hermes.domain.text import one_line
-from hermes.entry.desk import ChangeRequest, Limit, change_outbox, outbox
+from hermes.entry.desk import change_outbox, outbox
 
 _TEXT = 60
 
@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(command: Command) -> None:
-    found = open_home(command).ask(outbox, Limit(limit=command.asked.limit))
+    found = open_home(command).ask(outbox, limit=command.asked.limit)
     rows = [
         [row.key, str(row.to), row.state.value, str(row.attempts), ago(row.created_at), row.error,
          one_line(row.body.text, _TEXT)]
@@ -56,7 +56,7 @@ def _change(command: Command, *, drop: bool) -> int:
     if drop and not asked.yes:
         console.confirm("Drop what was given up?" if asked.all else f"Drop {', '.join(asked.key)} for good?")
     place = open_home(command)
-    rows = place.ask(change_outbox, ChangeRequest(keys=asked.key, drop=drop))
+    rows = place.ask(change_outbox, keys=asked.key, drop=drop)
     done = "dropped" if drop else "tried again" if place.running else "tried again at the next start"
     console.line(f"{len(rows)} {'message is' if len(rows) == 1 else 'messages are'} {done}.")
     return 0

@@ -13,15 +13,7 @@ from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platfor
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account
 from hermes.domain.text import one_line
-from hermes.entry.desk import (
-    ApproveRequest,
-    ClearRequest,
-    RevokeRequest,
-    approve_code,
-    clear,
-    list_people,
-    revoke_person,
-)
+from hermes.entry.desk import approve_code, clear, list_people, revoke_person
 from hermes.state.findings import nearest
 from hermes.state.setting_names import PLATFORMS
 from hermes.state.settings import load_settings
@@ -46,8 +38,7 @@ def _approve(command: Command) -> None:
     place, account = open_home(command), _account(command)
     if place.empty:
         raise UserError("Nobody has asked there yet: there is nothing to approve.")
-    given = ApproveRequest(account=account, code=command.asked.code, by="the command line")
-    approval = place.ask(approve_code, given)
+    approval = place.ask(approve_code, account=account, code=command.asked.code, by="the command line")
     if approval.paired is None:
         raise UserError(approval.text)
     command.console.line(approval.text)
@@ -55,13 +46,13 @@ def _approve(command: Command) -> None:
 
 def _revoke(command: Command) -> None:
     account, user = _account(command), command.asked.user
-    open_home(command).ask(revoke_person, RevokeRequest(account=account, user=user))
+    open_home(command).ask(revoke_person, account=account, user=user)
     command.console.line(f"{user} is not paired on {account} any more.")
 
 
 def _clear(command: Command) -> None:
     account = None if command.asked.platform is None else _account(command)
-    count = open_home(command).ask(clear, ClearRequest(account=account))
+    count = open_home(command).ask(clear, account=account)
     command.console.line(f"{count} forgotten.")
 
 

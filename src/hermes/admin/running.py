@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-import msgspec
-
 from hermes.admin.gateway import GATEWAY, LOG_FILE, Holder, held, home_holder
 from hermes.domain.errors import Refused, UserError
 from hermes.entry.http.owner_socket import listening
@@ -38,11 +36,10 @@ class Running:
         """How it is at this moment."""
         return self.ask("GET", "/control/status", dict[str, Any])
 
-    def ask(self, method: str, path: str, kind: type[T], given: object = None) -> T:
+    def ask(self, method: str, path: str, kind: type[T], **given: Any) -> T:
         """What it answers to words of the owner: in the body of a POST, else in the query."""
         body = encode(given) if method == "POST" else None
-        query = {} if given is None or body is not None else msgspec.to_builtins(given)
-        told = {name: value for name, value in query.items() if value is not None}
+        told = {} if body else {name: value for name, value in given.items() if value is not None}
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
             target = f"{path}?{urlencode(told, errors='replace')}"

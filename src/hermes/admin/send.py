@@ -12,7 +12,7 @@ from hermes.admin.home import open_home
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line, storable
-from hermes.entry.desk import SendRequest, places, send
+from hermes.entry.desk import places, send
 
 _MOST_BYTES = 1 << 20
 
@@ -56,10 +56,10 @@ def _send(command: Command) -> None:
         )
     text = _text(asked)
     place = open_home(command, creating=True)
-    letter = SendRequest(target=asked.to, text=text, key=f"cli-{secrets.token_hex(8)}")
-    to = [str(address) for address in place.ask(send, letter)]
+    key = f"cli-{secrets.token_hex(8)}"
+    to = [str(address) for address in place.ask(send, target=asked.to, text=text, key=key)]
     if asked.json:
-        console.json({"to": to, "key": letter.key, "gateway": place.running})
+        console.json({"to": to, "key": key, "gateway": place.running})
     elif not asked.quiet:
         console.line(f"On its way to {', '.join(to)}.")
         if not place.running:

@@ -27,7 +27,7 @@ from hermes.domain.event import (
 )
 from hermes.domain.session import Session
 from hermes.domain.text import one_line
-from hermes.entry.desk import Named, OfAgents, Words, delete_session, find_session, list_sessions, search
+from hermes.entry.desk import delete_session, find_session, list_sessions, search
 from hermes.state.session_log import FOLDER, log_path
 from hermes.state.settings import load_settings
 from hermes.state.textfile import replace_text
@@ -77,7 +77,7 @@ def _open(command: Command) -> tuple[Place, bool]:
 def _find_one(command: Command) -> tuple[Place, Session, list[Entry]]:
     """The one session that is meant, and its visible transcript."""
     name, place = command.asked.session, _open(command)[0]
-    found = place.ask(find_session, Named(agent=command.asked.agent, name=name))
+    found = place.ask(find_session, agent=command.asked.agent, name=name)
     if len(found) == 1:
         return place, found[0].session, [read_entry(entry) for entry in found[0].entries]
     if found:
@@ -93,7 +93,7 @@ def _find_one(command: Command) -> tuple[Place, Session, list[Entry]]:
 
 def _list(command: Command) -> None:
     place, several = _open(command)
-    found = place.ask(list_sessions, OfAgents(agent=command.asked.agent, limit=command.asked.limit))
+    found = place.ask(list_sessions, agent=command.asked.agent, limit=command.asked.limit)
     rows = [
         [
             session.id,
@@ -110,8 +110,7 @@ def _list(command: Command) -> None:
 
 def _search(command: Command) -> None:
     place, words = _open(command)[0], " ".join(command.asked.words)
-    wanted = Words(agent=command.asked.agent, words=words, limit=command.asked.limit)
-    hits = place.ask(search, wanted)
+    hits = place.ask(search, agent=command.asked.agent, words=words, limit=command.asked.limit)
     told = [facts(hit, "session", "title", "seq", "at", "who", "excerpt") for hit in hits]
     rows = [[hit.session, ago(hit.at), hit.who, hit.excerpt] for hit in hits]
     none = f"Nothing was said with “{one_line(words, 60)}”."
@@ -150,7 +149,7 @@ def _delete(command: Command) -> None:
     name = f"“{session.title}” ({session.id})" if session.title else session.id
     if not command.asked.yes:
         command.console.confirm(f"Delete {name} with its {len(entries)} records for good?")
-    place.ask(delete_session, Named(agent=session.agent, name=session.id))
+    place.ask(delete_session, agent=session.agent, name=session.id)
     log_path(command.home / FOLDER, session.id).unlink(missing_ok=True)
     command.console.line(f"{name} is deleted.")
 

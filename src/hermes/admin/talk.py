@@ -17,10 +17,7 @@ from hermes.agent.detect import LOCAL_SERVERS
 from hermes.domain.errors import UserError
 from hermes.domain.text import showable
 from hermes.entry.terminal.door import (
-    NOT_BACK,
-    REMEDY,
     Gone,
-    Presence,
     Visit,
     enter_embedded,
     local_caller,
@@ -37,11 +34,6 @@ if TYPE_CHECKING:
 HISTORY_FILE = "terminal_history"
 _SIGNALLED = 128
 _HELP = "/help lists the commands, Ctrl-C stops the agent, Ctrl-D leaves."
-_TOLD = {
-    Presence.AWAY: "The gateway is gone; waiting for it …",
-    Presence.HERE: "It is back.",
-    Presence.LOST: f"{NOT_BACK} {REMEDY}",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +135,7 @@ class Attached:
 
     def _join(self, line: Line, door: Chat | OneShot) -> None:
         tell = self.process.command.console.note
-        line.hear = getattr(door, "hear", lambda presence: tell(f"hermes: {_TOLD[presence]}"))
+        line.hear = getattr(door, "hear", lambda presence: tell(f"hermes: {presence}"))
         line.follow = getattr(door, "follow", line.follow)
 
 

@@ -8,7 +8,7 @@ from hermes.admin.command import Command, add_json
 from hermes.admin.home import open_home
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
-from hermes.entry.desk import Message, trace
+from hermes.entry.desk import trace
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _trace(command: Command) -> None:
     message, console = command.asked.message, command.console
-    lines = open_home(command).ask(trace, Message(message=message))
+    lines = open_home(command).ask(trace, message=message)
     if not lines:
         raise UserError(
             f"There is no message or turn “{one_line(message, 60)}”.",
