@@ -125,7 +125,7 @@ class Place:
             zone=zone_named(settings.timezone),
             settings=settings,
             world=HomeJobs(agent_home(self.command.home, agent, settings), self.command.environ, None),
-            targets=named_targets(courier.aliases),
+            targets=named_targets(courier.aliases, courier.accounts()),
         )
 
 

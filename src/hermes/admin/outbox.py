@@ -34,7 +34,7 @@ def _list(command: Command) -> None:
     found = open_home(command).ask(outbox, limit=command.asked.limit)
     rows = [
         [row.key, str(row.to), row.state.value, str(row.attempts), ago(row.created_at), row.error,
-         one_line(row.body.text, _TEXT)]
+         one_line(row.body.text or _files(row), _TEXT)]
         for row in found
     ]  # fmt: skip
     header = ("KEY", "TO", "STATE", "TRIES", "MADE", "WHY", "TEXT")
@@ -46,6 +46,10 @@ def _facts(row: OutboxRow) -> dict[str, object]:
     told = facts(row, "key", "to", "state", "attempts", "created_at", "next_at", "error")
     files = [file.name or file.ref for file in row.body.attachments]
     return {**told, "text": row.body.text, "attachments": files}
+
+
+def _files(row: OutboxRow) -> str:
+    return ", ".join(f"📎 {file.name or file.kind.value}" for file in row.body.attachments)
 
 
 def _change(command: Command, *, drop: bool) -> int:

@@ -95,14 +95,16 @@ def _show(command: Command) -> None:
         "evidence": manifest.evidence,
         "docs": manifest.docs,
     }
-    if not command.asked.json:
-        console.strong(declared.title)
-        pairs = [("Used", "yes" if declared.enabled else "no")]
-        pairs += [("Package", f"{name}{'' if there else ' (missing)'}") for name, there in packages.items()]
-        pairs += list(_able(manifest.capabilities).items())
-        pairs += [("Tried against", manifest.evidence or "nothing yet"), ("Guide", manifest.docs)]
-        console.facts(pairs)
-        console.line()
+    if command.asked.json:
+        console.json(told)
+        return
+    console.strong(declared.title)
+    pairs = [("Used", "yes" if declared.enabled else "no")]
+    pairs += [("Package", f"{name}{'' if there else ' (missing)'}") for name, there in packages.items()]
+    pairs += list(_able(manifest.capabilities).items())
+    pairs += [("Tried against", manifest.evidence or "nothing yet"), ("Guide", manifest.docs)]
+    console.facts(pairs)
+    console.line()
     rows = [
         [
             str(row["variable"]),
@@ -111,7 +113,7 @@ def _show(command: Command) -> None:
         ]
         for row in settings
     ]
-    command.show(told, ["VARIABLE", "IS", "WHAT IT IS"], rows, whole=2)
+    console.table(["VARIABLE", "IS", "WHAT IT IS"], rows, whole=2, wrap=True)
 
 
 def setup(command: Command) -> int:
@@ -157,9 +159,9 @@ def _test(command: Command) -> int:
 def tell_findings(findings: Sequence[Finding], console: Console) -> bool:
     """Print them; whether all is well."""
     for finding in findings:
-        console.line(f"{_GOOD if finding.good else _WRONG} {finding.text}")
+        console.words(f"{_GOOD if finding.good else _WRONG} {finding.text}", "  ")
         if finding.hint:
-            console.line(f"  {finding.hint}")
+            console.words(f"  {finding.hint}", "  ")
     return all(finding.good for finding in findings)
 
 

@@ -13,6 +13,7 @@ from hermes.control.menus import Menus
 from hermes.control.signs import Signs
 from hermes.control.tally import Tally
 from hermes.control.targets import home_channel
+from hermes.control.topics import lane_of, real_place
 from hermes.control.workers import Workers
 from hermes.domain.address import Address, Kind
 from hermes.domain.clock import Clock
@@ -134,7 +135,12 @@ class Delivery:
             self._tell_people(tx, row, files)
         home = home_channel(tx, self._settings, row.to)
         key = _REPORT + row.key
-        if home in (None, row.to) or row.key.startswith(_REPORT) or tx.post.get(key) is not None:
+        home = None if home is None else lane_of(tx, home)
+        if (
+            home in (None, row.to, real_place(tx, row.to))
+            or row.key.startswith(_REPORT)
+            or tx.post.get(key) is not None
+        ):
             return None
         said = "(not kept)" if row.body.fleeting else one_line(row.body.text or files, 120)
         text = f"⚠️ A message to {row.to} could not be delivered ({row.error}): {said}"

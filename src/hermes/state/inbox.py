@@ -14,6 +14,16 @@ from hermes.state.codec import decode, encode, stamp, unstamp
 from hermes.state.db import Db, Row
 
 _COLUMNS = "n, account, body, accepted_at, outcome, turn"
+# By one index each, since every message is looked up so; deliveries have theirs within their accounts.
+_FIND = f"""
+WITH RECURSIVE accounts (name) AS (
+  SELECT min(account) FROM inbox
+  UNION ALL SELECT (SELECT min(account) FROM inbox WHERE account > name) FROM accounts WHERE name IS NOT NULL)
+SELECT {_COLUMNS} FROM inbox WHERE n IN (
+  SELECT n FROM inbox WHERE ref = ?1
+  UNION SELECT n FROM inbox WHERE turn = ?1
+  UNION SELECT n FROM accounts JOIN inbox ON account = name AND delivery = ?1)
+ORDER BY n DESC LIMIT ?2"""
 
 
 class InboxTable:
@@ -62,8 +72,7 @@ class InboxTable:
 
     def find(self, text: str, limit: int = 20) -> list[InboxRow]:
         rows = self._db.all(
-            f"SELECT {_COLUMNS} FROM inbox WHERE ref = ?1 OR delivery = ?1 OR turn = ?1"
-            " ORDER BY n DESC LIMIT ?2",
+            _FIND,
             storable(text),
             limit,
         )
