@@ -140,20 +140,17 @@ async def _stream(call: Call, picked: Picked, going: Going, *, usage_apart: bool
     # What asks for a decision is told beside the answer, which then goes on; a question in words is the
     # answer, and what is said to it is another request.
     watching = Watching(call=call, agent=picked.agent, going=going, stops_at=_CLARIFY)
-
-    def end() -> bytes:
-        trouble = None if watching.pending is None else msgspec.to_builtins(_waits(watching.pending))
-        return chunks.end("stop", trouble=trouble)
-
-    return await call.door.streams.send(
+    stream = await call.door.streams.send(
         call.request,
         watching.seen(),
         chunks.see,
         headers=turn_headers(call, turn),
         first=chunks.start(),
         ended=lambda: chunks.ended,
-        last=end,
     )
+    trouble = None if watching.pending is None else msgspec.to_builtins(_waits(watching.pending))
+    await stream.write(chunks.end("stop", trouble=trouble))
+    return stream.response
 
 
 async def _whole(call: Call, picked: Picked, going: Going) -> web.Response:

@@ -57,10 +57,10 @@ async def stop(call: Call, turn: str) -> bool:
 async def watch(call: Call, after: int = 0) -> web.StreamResponse:
     agent, turn = await call.turn(TurnId(call.part("turn")), Unknown("There is no such run (any more)."))
     seen = call.watch(agent, turn.id, after=after)
+    stream = await call.door.streams.send(call.request, seen, _seen, headers={})
     # A stream that was cut off has no end: who watches comes back for the rest.
-    return await call.door.streams.send(
-        call.request, seen, _seen, headers={}, last=lambda: event("{}", name=END)
-    )
+    await stream.write(event("{}", name=END))
+    return stream.response
 
 
 def _seen(seen: Seen) -> bytes:
@@ -71,7 +71,8 @@ def _seen(seen: Seen) -> bytes:
 async def listen(call: Call) -> web.StreamResponse:
     facts = {"pid": os.getpid(), "version": call.door.version, **call.door.facts()}
     hello = event(encode(facts).decode(), name=HELLO)
-    return await call.door.streams.send(call.request, _woken(call), _turn, headers={}, first=hello)
+    stream = await call.door.streams.send(call.request, _woken(call), _turn, headers={}, first=hello)
+    return stream.response
 
 
 async def _woken(call: Call) -> AsyncGenerator[Turn]:

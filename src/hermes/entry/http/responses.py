@@ -294,7 +294,7 @@ async def _check_nothing_is_owed(call: Call, agent: AgentId, chain: str | None, 
 
 async def _stream(call: Call, kept: Kept, after: int | None) -> web.StreamResponse:
     events = ResponseEvents(kept.fold(), after=after)
-    return await call.door.streams.send(
+    stream = await call.door.streams.send(
         call.request,
         call.watch(kept.agent, kept.turn.id) if after is None else _seen_again(call, kept, events),
         events.see,
@@ -302,6 +302,7 @@ async def _stream(call: Call, kept: Kept, after: int | None) -> web.StreamRespon
         first=events.start(),
         ended=lambda: events.ended,
     )
+    return stream.response
 
 
 async def _seen_again(call: Call, kept: Kept, events: ResponseEvents) -> AsyncGenerator[Seen]:

@@ -198,13 +198,14 @@ async def watch(call: Call, after: Annotated[int, msgspec.Meta(ge=0)] | None = N
         return web.Response(status=204)
     clock = call.door.clock
     events = RunEvents(id_for(RUN_PREFIX, turn.id), now=lambda: clock.now().timestamp(), after=seen)
-    return await call.door.streams.send(
+    stream = await call.door.streams.send(
         call.request,
         call.watch(agent, turn.id),
         events.see,
         headers=turn_headers(call, turn),
         first=RETRY,
     )
+    return stream.response
 
 
 @route("POST", "/v1/runs/{run_id}/approval", "Allow or deny what a run asks for.", wire=ANSWERS)

@@ -102,7 +102,7 @@ async def chat_stream(call: Call, body: SessionChatRequest) -> web.StreamRespons
         run=id_for(RUN_PREFIX, asked.turn.id),
         now=lambda: clock.now().timestamp(),
     )
-    return await call.door.streams.send(
+    stream = await call.door.streams.send(
         call.request,
         call.watch(asked.agent, asked.turn.id),
         events.see,
@@ -110,6 +110,7 @@ async def chat_stream(call: Call, body: SessionChatRequest) -> web.StreamRespons
         first=events.start(asked.words),
         ended=lambda: events.ended,
     )
+    return stream.response
 
 
 async def _say(call: Call, body: SessionChatRequest) -> _Asked:

@@ -109,10 +109,8 @@ class Streams:
         headers: Mapping[str, str],
         first: bytes = b"",
         ended: Callable[[], bool] = lambda: False,
-        last: Callable[[], bytes] = lambda: b"",
-    ) -> web.StreamResponse:
-        """Write a feed to its end, or until `ended`, between the `first` and the `last` words; a client that
-        goes away ends this with an error."""
+    ) -> EventStream:
+        """Write a feed to its end, or until `ended`; a client that goes away ends this with an error."""
         stream = EventStream(request, headers)
         await stream.open()
         self._open.add(stream)
@@ -125,10 +123,9 @@ class Streams:
                     await stream.write(encode(item))
                     if ended():
                         break
-            await stream.write(last())
         finally:
             self._open.discard(stream)
-        return stream.response
+        return stream
 
     async def _look_after(self) -> None:
         while True:
