@@ -144,30 +144,17 @@ def _run(words: list[str]) -> int:
 
 def _dispatch(name: str, rest: list[str], profile: str | None) -> int:
     import os
-    from importlib import import_module
 
     from hermes import __version__
+    from hermes.admin.command import Usage, perform
+    from hermes.admin.output import this_console
     from hermes.state.profiles import find_home
 
     home = find_home(os.environ, profile)
-    if name == "config":
-        from hermes.admin import config
-
-        return config.run(rest, home, os.environ, sys.stdout, sys.stderr)
-    from hermes.admin.output import Parser, Usage, this_console
-
-    module = import_module(f"hermes.admin.{name}")
-    parser = Parser(prog=f"hermes {name}")
-    parser.set_defaults(version=__version__)
-    module.arguments(parser)
     try:
-        asked = parser.parse_args(rest)
+        return perform(name, rest, home, os.environ, this_console(os.environ), __version__)
     except Usage as usage:
         return _fail(str(usage), code=WRONG_USE)
-    except SystemExit:  # argparse has printed its help
-        return OK
-    code: int = module.run(asked, home, os.environ, this_console(os.environ))
-    return code
 
 
 def _take_profile(words: list[str]) -> tuple[str | None, list[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from enum import StrEnum
@@ -233,10 +232,7 @@ def _arguments(command: str) -> list[argparse.Action]:
     name, _, sub = command.partition(" ")
     module = import_module(f"hermes.admin.{name}")
     parser = argparse.ArgumentParser()
-    if hasattr(module, "arguments"):
-        module.arguments(parser)
-    else:
-        parser = module._parser(sys.stdout, sys.stderr)
+    module.arguments(parser)
     for action in parser._actions:
         if sub and isinstance(action, argparse._SubParsersAction):
             parser = action.choices[sub]

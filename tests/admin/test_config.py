@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hermes.admin.config import run
+from hermes.admin.command import Usage, perform
+from hermes.admin.output import Console
+from hermes.domain.errors import UserError
 
 
 def ask(home: Path, *args: str, **environ: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
-    code = run(list(args), home, environ, out, err)
+    try:
+        code = perform("config", args, home, environ, Console(out=out, err=err))
+    except UserError as error:
+        return 1, out.getvalue(), f"{error}\n"
+    except Usage as usage:
+        return 2, out.getvalue(), str(usage)
     return code, out.getvalue(), err.getvalue()
 
 
@@ -86,7 +93,7 @@ def test_unknown_keys_are_answered_with_the_nearest(
     tmp_path: Path, command: tuple[str], key: str, words: str
 ) -> None:
     code, out, err = ask(tmp_path, *command, key, *(["1"] if command == ("set",) else []))
-    assert (code, out) == (2, "") and words in err and err.count("\n") == 1
+    assert (code, out) == (1, "") and words in err and err.count("\n") == 1
 
 
 def test_set_and_path(tmp_path: Path) -> None:
@@ -104,7 +111,7 @@ def test_set_and_path(tmp_path: Path) -> None:
     code, out, _ = ask(home, "path")
     assert out == f"{home / 'config.yaml'}\n{home / '.env'}\n"
     code, out, err = ask(home, "set", "agent.max_turns", "many")
-    assert (code, out) == (2, "") and "whole number" in err
+    assert (code, out) == (1, "") and "whole number" in err
 
 
 def test_check(tmp_path: Path) -> None:
@@ -127,12 +134,12 @@ def test_check_shows_no_secret_and_no_control_characters(tmp_path: Path) -> None
     assert "secret-1" not in out and "\x1b" not in out
 
 
-def test_help_and_wrong_use(tmp_path: Path) -> None:
-    code, out, err = ask(tmp_path, "--help")
-    assert code == 0 and err == "" and all(name in out for name in ("show", "get", "set", "path", "check"))
+def test_help_and_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(tmp_path, "--help")[0] == 0
+    told = capsys.readouterr()
+    assert told.err == "" and all(name in told.out for name in ("show", "get", "set", "path", "check"))
     for name in ("show", "get", "set", "path", "check"):
-        code, out, _ = ask(tmp_path, name, "--help")
-        assert code == 0 and "." in out
+        assert ask(tmp_path, name, "--help")[0] == 0 and "." in capsys.readouterr().out
     for args in ([], ["nonsense"], ["get"], ["set", "a"]):
         code, out, err = ask(tmp_path, *args)
         assert code == 2 and out == "" and "usage" in err
@@ -143,4 +150,4 @@ def test_a_home_that_is_a_file(tmp_path: Path) -> None:
     home.write_text("")
     for args in (["show"], ["check"], ["set", "model", "x"]):
         code, out, err = ask(home, *args)
-        assert (code, out) == (2, "") and str(home) in err
+        assert (code, out) == (1, "") and str(home) in err

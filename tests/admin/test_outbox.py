@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from hermes.admin import outbox
-from hermes.admin.output import Console, Parser
+from hermes.admin.command import perform
+from hermes.admin.output import Console
 from hermes.domain.address import Address
 from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.rows import OutboxRow
@@ -20,11 +22,11 @@ class Place:
     def __init__(self, row: OutboxRow) -> None:
         self._row = row
 
-    def get(self, path: str, shape: object, **asked: object) -> list[OutboxRow]:
+    def ask(self, perform: object, **asked: object) -> list[OutboxRow]:
         return [self._row]
 
 
-def test_files_without_words_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_without_words_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     files = tuple(
         Attachment(kind=MediaKind.FILE, ref="sha256:1", name=name) for name in ("plan.pdf", "big.bin")
     )
@@ -35,8 +37,6 @@ def test_files_without_words_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         created_at=datetime.now(UTC),
     )
     monkeypatch.setattr(outbox, "open_home", lambda *asked: Place(row))
-    parser, out = Parser(prog="hermes outbox"), io.StringIO()
-    outbox.arguments(parser)
-    console = Console(out=out, err=out)
-    assert outbox.run(parser.parse_args(["list"]), None, {}, console) == 0  # type: ignore[arg-type]
+    out = io.StringIO()
+    assert perform("outbox", ["list"], tmp_path, {}, Console(out=out, err=out)) == 0
     assert "📎 plan.pdf, 📎 big.bin" in out.getvalue()

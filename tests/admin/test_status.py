@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.admin import status
+from hermes.admin.command import perform
 from hermes.admin.gateway import GATEWAY, STATE_FILE, hold_home
 from hermes.admin.output import Console
 
@@ -20,8 +19,8 @@ KEY = "sk-test-0123456789abcdef"
 def told(home: Path, *, as_json: bool = False, **environ: str) -> str:
     out = io.StringIO()
     console = Console(out=out, err=io.StringIO())
-    asked = argparse.Namespace(jobs=False, json=as_json, version="1")
-    assert status.run(asked, home, {"HERMES_NO_PROBE": "1", **environ}, console) == 0
+    words = ["--json"] if as_json else []
+    assert perform("status", words, home, {"HERMES_NO_PROBE": "1", **environ}, console) == 0
     return out.getvalue()
 
 

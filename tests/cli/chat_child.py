@@ -7,7 +7,6 @@ controlling one."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import fcntl
 import os
@@ -18,7 +17,6 @@ from pathlib import Path
 
 from hermes import cli
 from hermes.admin import chat
-from hermes.admin.output import Console
 from hermes.app import Given
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import TextDelta, ToolFinished, UserSaid
@@ -73,10 +71,7 @@ def main(home: Path, words: list[str]) -> int:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     given = world(home)
 
-    def run(asked: argparse.Namespace, home: Path, environ: dict[str, str], console: Console) -> int:
-        return chat.ChatProcess(asked=asked, home=home, environ=environ, console=console, given=given).run()
-
-    chat.run = run  # type: ignore[assignment]
+    chat._chat = lambda command: chat.ChatProcess(command=command, given=given).run()
     return cli.main(["chat", *words])
 
 

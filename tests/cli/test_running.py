@@ -56,7 +56,7 @@ def test_a_turn_is_traced_and_a_session_deleted_while_a_gateway_runs(home: Path)
         assert hit["session"] == walrus["id"]
         asking = find_running(home, {})
         assert asking is not None
-        [found] = asking.get("/control/session", list, name=walrus["id"])
+        [found] = asking.ask("GET", "/control/session", list, name=walrus["id"])
         turn = found["entries"][0]["turn"]
         live = hermes(home, "trace", turn)
         assert live.code == 0 and f"{turn} in {walrus['id']}: done (start 1)" in live.out

@@ -68,7 +68,7 @@ def test_targets_are_listed(home: Path) -> None:
     [
         (["hello"], 1, "Nobody was named to send to."),
         (["-t", "github"], 1, "There is nothing to send."),
-        (["-t", "telegram", "hello"], 1, "There is no platform “telegram”."),
+        (["-t", "telegram", "hello"], 1, "There is no platform “telegram” in use."),
         (["-t", "github:#nowhere", "hello"], 1, "github has no chat called “#nowhere”."),
         (["-t", "local", "hello"], 1, "“local” is no chat"),
         (["-t", "github", "-f", "/no/such/file"], 1, "/no/such/file cannot be read"),

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import json
 import signal
-import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from hermes.testing.model_script import Call, ModelRequest, Pace, Reply
 from hermes.testing.model_server import FakeModelServer
 from tests.cli.command import PATIENCE, Running, gateway
 from tests.crash.terminal import new_home, serving
+from tests.ports import free_port
 from tests.sampling import sampled
 
 KEY = "a key that nobody guesses"
@@ -133,10 +133,7 @@ def server() -> Iterator[FakeModelServer]:
 
 @pytest.fixture
 def place(tmp_path: Path, server: FakeModelServer) -> Place:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return Place(home=new_home(tmp_path, server), port=port)
+    return Place(home=new_home(tmp_path, server), port=free_port())
 
 
 def kill(life: Running) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from hermes.admin.config import run as run_config
+from hermes.admin.command import perform
 from hermes.admin.output import Console
-from hermes.admin.platforms import run as run_platforms
 from hermes.app.accounts import Declared, adapter_maker, declared_accounts
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
@@ -107,9 +105,8 @@ def test_the_command_line_names_accounts(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_account_is_one_sentence(tmp_path: Path, name: str, told: str) -> None:
-    asked = Namespace(command="show", name=name, json=False)
     with pytest.raises(UserError) as error:
-        run_platforms(asked, tmp_path, {}, Console(out=StringIO(), err=StringIO()))
+        perform("platforms", ["show", name], tmp_path, {}, Console(out=StringIO(), err=StringIO()))
     assert told in str(error.value)
 
 
@@ -118,7 +115,7 @@ def test_settings_of_an_account_are_shown_and_checked(tmp_path: Path) -> None:
 
     def ask(*words: str) -> str:
         out = StringIO()
-        assert run_config(list(words), tmp_path, environ, out, out) == 0, out.getvalue()
+        assert perform("config", words, tmp_path, environ, Console(out=out, err=out)) == 0, out.getvalue()
         return out.getvalue()
 
     assert ask("get", "telegram@work.allowed_users") == "- '7'\n"
@@ -135,9 +132,8 @@ def test_settings_of_an_account_are_shown_and_checked(tmp_path: Path) -> None:
 def test_every_variable_of_an_account_can_be_set_by_command(tmp_path: Path, platform: str) -> None:
     for field in MANIFESTS[platform].settings:
         out = StringIO()
-        assert run_config(["set", f"{field.env}__WORK", "value-1"], tmp_path, {}, out, out) == 0, (
-            out.getvalue()
-        )
+        words = ["set", f"{field.env}__WORK", "value-1"]
+        assert perform("config", words, tmp_path, {}, Console(out=out, err=out)) == 0, out.getvalue()
         loaded = load_settings(tmp_path, {})
         found = loaded.find(f"{platform}@work", field.env)
         assert found is not None and found.reveal() == "value-1"
@@ -161,6 +157,6 @@ async def test_an_adapter_is_made_for_its_account(tmp_path: Path, monkeypatch: p
 def test_the_check_tells_of_a_credential_that_two_accounts_have(tmp_path: Path) -> None:
     out = StringIO()
     environ = {"TELEGRAM_BOT_TOKEN": "1:a-token", "TELEGRAM_BOT_TOKEN__WORK": "1:a-token"}
-    assert run_config(["check"], tmp_path, environ, out, out) == 1
+    assert perform("config", ["check"], tmp_path, environ, Console(out=out, err=out)) == 1
     told = "telegram@work has the same credential as telegram. Each account needs one of its own.\n"
     assert out.getvalue() == told

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.admin import config, platforms
-from hermes.admin.output import Console, Parser
+from hermes.admin import platforms
+from hermes.admin.command import perform
+from hermes.admin.output import Console
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import NeedsLogin, UserError
 from hermes.domain.outfit import Finding, Outfit
@@ -90,10 +91,8 @@ ALPHA = Manifest(
 def ask(monkeypatch: pytest.MonkeyPatch, home: Path, words: list[str], **environ: str) -> tuple[int, str]:
     monkeypatch.setattr(platforms, "platform_manifests", lambda: (ALPHA, manifest_of("github")))
     monkeypatch.setattr("hermes.plugins.load_adapter", lambda manifest: Working)
-    parser = Parser(prog="hermes platforms")
-    platforms.arguments(parser)
     out = io.StringIO()
-    code = platforms.run(parser.parse_args(words), home, environ, Console(out=out, err=out))
+    code = perform("platforms", words, home, environ, Console(out=out, err=out))
     return code, out.getvalue()
 
 
@@ -137,7 +136,9 @@ def test_an_unknown_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 def test_every_variable_can_be_set_by_command(name: str, tmp_path: Path) -> None:
     for field in manifest_of(name).settings:
         out, err = io.StringIO(), io.StringIO()
-        assert config.run(["set", field.env, "value-1"], tmp_path, {}, out, err) == 0, err.getvalue()
+        assert (
+            perform("config", ["set", field.env, "value-1"], tmp_path, {}, Console(out=out, err=err)) == 0
+        ), err.getvalue()
         found = load_settings(tmp_path, {}).find(name, field.env)
         assert found is not None and found.reveal() == "value-1"
 

@@ -7,12 +7,12 @@ import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from hermes.admin import gateway, platforms
-from hermes.admin.output import Console, Parser
+from hermes.admin import platforms
+from hermes.admin.command import perform
+from hermes.admin.output import Console
 from hermes.domain.capabilities import Capabilities, Manifest, SettingField
 from hermes.domain.errors import NeedsLogin, UserError
 from hermes.domain.outfit import Finding, Outfit
@@ -58,7 +58,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Answer:
         *answers: str,
         words: tuple[str, ...] = ("telegram",),
         terminal: bool = True,
-        command: ModuleType = platforms,
+        command: str = "platforms",
     ) -> tuple[str, Path]:
         out, left = io.StringIO(), list(answers)
 
@@ -74,10 +74,8 @@ def answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Answer:
         monkeypatch.setattr(sys, "stdin", Typed())
         monkeypatch.setattr(platforms, "platform_manifests", lambda: (ALPHA,))
         monkeypatch.setattr("hermes.plugins.load_adapter", lambda manifest: Working)
-        parser = Parser(prog="hermes platforms")
-        command.arguments(parser)
         console = Console(out=out, err=out, interactive=terminal)
-        code = command.run(parser.parse_args(["setup", *words]), tmp_path / "home", {}, console)
+        code = perform(command, ["setup", *words], tmp_path / "home", {}, console)
         assert code == 0 and not left
         return out.getvalue(), tmp_path / "home"
 
@@ -97,7 +95,7 @@ def test_questions_are_asked_tried_and_kept(answer: Answer) -> None:
 
 @pytest.mark.parametrize("words", [("telegram",), ("telegram", "--all")])
 def test_gateway_setup_is_the_same(answer: Answer, words: tuple[str, ...]) -> None:
-    told, home = answer(TOKEN, *[""] * (1 + len(words)), "501", words=words, command=gateway)
+    told, home = answer(TOKEN, *[""] * (1 + len(words)), "501", words=words, command="gateway")
     assert load_settings(home, {}).settings.platforms["telegram"].allowed_users == ("501",)
     assert ("The proxy" in told) is ("--all" in words)
 

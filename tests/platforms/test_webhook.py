@@ -16,7 +16,8 @@ import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from hermes.admin.config import run as run_config
+from hermes.admin.command import perform
+from hermes.admin.output import Console
 from hermes.app.accounts import Declared
 from hermes.control.courier import Letter
 from hermes.domain.address import Address
@@ -305,12 +306,12 @@ def test_targets_in_the_settings_enable_it_and_are_checked(tmp_path: Path) -> No
     assert Declared(manifest=MANIFEST, loaded=loaded).enabled
     assert not Declared(manifest=MANIFEST, loaded=load_settings(tmp_path / "other", {})).enabled
     out, err = io.StringIO(), io.StringIO()
-    assert run_config(["check"], tmp_path, {}, out, err) != 0
+    assert perform("config", ["check"], tmp_path, {}, Console(out=out, err=err)) != 0
     assert "platforms.webhook.targets.ops: it has no secret" in out.getvalue()
     (tmp_path / ".env").write_text("WEBHOOK_OPS_SECRET=a-long-secret-of-the-operator\n")
     (tmp_path / ".env").chmod(0o600)
     out = io.StringIO()
-    assert run_config(["check"], tmp_path, {}, out, err) == 0, out.getvalue()
+    assert perform("config", ["check"], tmp_path, {}, Console(out=out, err=err)) == 0, out.getvalue()
 
 
 async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from pathlib import Path
 
+from hermes.admin.command import Command, Commands
 from hermes.admin.home import open_home
-from hermes.admin.output import Commands, Console, facts
-from hermes.control.access import Verdict
+from hermes.admin.output import facts
 from hermes.control.explain import EXAMPLE, FLAGS, VALUES, read_knock
+from hermes.entry.desk import explain_access
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    command = Commands(parser).add
     told = "Say whether a message would be answered, and what each rule says about it."
     known = ", ".join([*(f"{name}=…" for name in VALUES), *FLAGS])
-    asked = command("explain", told, json=True)
+    asked = Commands(parser).add("explain", told, _explain, json=True)
     asked.description = f"{told} For example: {EXAMPLE}"
     asked.add_argument("source", nargs="+", help=f"platform:chat[:thread], then any of {known}")
 
 
-def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    words = asked.source if len(asked.source) > 1 else asked.source[0].split()
+def _explain(command: Command) -> None:
+    given = command.asked.source
+    words = given if len(given) > 1 else given[0].split()
     read_knock(words)  # what cannot be read is told before anybody is asked
-    verdict = open_home(home, environ, "hermes access").post("/control/access", Verdict, {"words": words})
-    if asked.json:
-        steps = [facts(step, "rule", "said", "outcome") for step in verdict.steps]
-        console.json({**facts(verdict, "outcome", "reason"), "steps": steps})
-        return 0
-    console.strong(str(verdict))
+    verdict = open_home(command).ask(explain_access, words=words)
+    if not command.asked.json:
+        command.console.strong(str(verdict))
     rows = [
         [str(number), step.rule, step.said, "" if step.outcome is None else step.outcome.value]
         for number, step in enumerate(verdict.steps, 1)
     ]
-    console.table(["", "RULE", "SAYS", "DECIDES"], rows, whole=2)
-    return 0
+    steps = [facts(step, "rule", "said", "outcome") for step in verdict.steps]
+    told = {**facts(verdict, "outcome", "reason"), "steps": steps}
+    command.show(told, ["", "RULE", "SAYS", "DECIDES"], rows, whole=2)

@@ -5,7 +5,6 @@ sent to a stranger that got an old number."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import subprocess
@@ -13,8 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
+from hermes.admin.command import Command
 from hermes.admin.gateway import GATEWAY, LOG_FILE, Holder, held, home_holder
 from hermes.admin.output import Console
 from hermes.admin.running import find_running
@@ -32,24 +31,20 @@ _KILL_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
 
 
-def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    match asked.command:
-        case "start":
-            return start_gateway(home, environ, console)
-        case "restart":
-            return restart_gateway(home, environ, console)
-        case _ if asked.all:
-            return _stop_all(home, environ, console)
-        case _:
-            if not stop_gateway(home, environ, console):
-                console.line(f"No gateway runs on {home}.")
-            return 0
+def stop(command: Command) -> int:
+    home, environ, console = command.home, command.environ, command.console
+    if command.asked.all:
+        return _stop_all(home, environ, console)
+    if not stop_gateway(home, environ, console):
+        console.line(f"No gateway runs on {home}.")
+    return 0
 
 
 # --- start -----------------------------------------------------------------------------------------
 
 
-def start_gateway(home: Path, environ: Mapping[str, str], console: Console) -> int:
+def start(command: Command) -> int:
+    home, environ, console = command.home, command.environ, command.console
     holder = home_holder(home)
     if holder is not None and holder.what == GATEWAY:
         console.line(f"A gateway already runs on {home} ({holder}).")
@@ -184,7 +179,7 @@ def _still_running(home: Path, environ: Mapping[str, str]) -> str:
     """What is under way, as the end of a sentence; nothing if it does not say."""
     try:
         running = find_running(home, environ, 0.0)
-        turns = {} if running is None else running.get("/control/status", dict[str, Any])["turns"]
+        turns = {} if running is None else running.status()["turns"]
     except UserError:
         return ""
     told = [f"{turns[state]} {state}" for state in ("running", "accepted") if turns.get(state)]
@@ -219,12 +214,13 @@ def _wait(what: Callable[[], bool], seconds: float) -> bool:
 # --- restart ---------------------------------------------------------------------------------------
 
 
-def restart_gateway(home: Path, environ: Mapping[str, str], console: Console) -> int:
+def restart(command: Command) -> int:
+    home, environ, console = command.home, command.environ, command.console
     _check_own(environ)
     holder = home_holder(home)
     if holder is None:
         console.note(f"No gateway runs on {home}; starting one.")
-        return start_gateway(home, environ, console)
+        return start(command)
     if holder.what != GATEWAY:
         raise held(home, holder)
     find_running(home, environ)  # one that is just starting does not know the signal yet

@@ -11,13 +11,12 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes.admin.command import Command
 from hermes.admin.gateway import hold_home, logging_on, loop_factory, tell_problems
-from hermes.admin.output import Console
 from hermes.admin.running import Running, find_running
 from hermes.domain.errors import UserError
 from hermes.state.profiles import prepare_home
@@ -35,6 +34,7 @@ _NO_WORDS = "Nothing was said: standard input is empty."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(act=_chat)
     parser.description = (
         "Talk with the agent. Without -q and with a terminal: a conversation. With -q, -z or a pipe: one"
         " message and its answer."
@@ -62,30 +62,31 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-t", "--toolsets", metavar="A,B", help="only these toolsets")
 
 
-def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    return ChatProcess(asked=asked, home=home, environ=environ, console=console).run()
+def _chat(command: Command) -> int:
+    return ChatProcess(command=command).run()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatProcess:
     """A conversation as a process. `given` is for tests."""
 
-    asked: argparse.Namespace
-    home: Path
-    environ: Mapping[str, str]
-    console: Console
+    command: Command
     given: Given | None = None
+
+    @property
+    def asked(self) -> argparse.Namespace:
+        return self.command.asked
 
     def run(self) -> int:
         if self.asked.resume is not None and self.asked.latest is not None:
-            self.console.note("hermes: --resume and --continue cannot stand together.")
+            self.command.console.note("hermes: --resume and --continue cannot stand together.")
             return WRONG_USE
         try:
             words = self._words()
         except NoWords as none:
-            self.console.note(f"hermes: {none}")
+            self.command.console.note(f"hermes: {none}")
             return WRONG_USE
-        running = find_running(self.home, self.environ)
+        running = find_running(self.command.home, self.command.environ)
         return self._embed(words) if running is None else self._attach(words, running)
 
     def _attach(self, words: str | None, running: Running) -> int:
@@ -100,15 +101,15 @@ class ChatProcess:
             return runner.run(Attached(process=self, running=running, words=words).live())
 
     def _embed(self, words: str | None) -> int:
-        prepare_home(self.home)
-        with hold_home(self.home, CHAT):
+        prepare_home(self.command.home)
+        with hold_home(self.command.home, CHAT):
             from hermes.admin.talk import Embedded
             from hermes.app import App
 
-            app = App(self.home, self.environ, self._given(), self.asked.version)
+            app = App(self.command.home, self.command.environ, self._given(), self.command.version)
             settings = app.loaded.settings
             with (
-                logging_on(self.home, app.loaded.secrets, settings.logging.level),
+                logging_on(self.command.home, app.loaded.secrets, settings.logging.level),
                 asyncio.Runner(loop_factory=loop_factory()) as runner,
             ):
                 tell_problems(app.loaded)
@@ -149,7 +150,7 @@ class ChatProcess:
         if has_words and not _may_carry(descriptor):
             return ""
         if not select.select([descriptor], [], [], _PATIENCE)[0]:
-            self.console.note("hermes: reading standard input to its end (</dev/null gives none) …")
+            self.command.console.note("hermes: reading standard input to its end (</dev/null gives none) …")
         data = sys.stdin.buffer.read(_MOST_BYTES)
         return data.decode("utf-8", "replace")
 

@@ -3,99 +3,57 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any
 
-from hermes.domain.errors import UserError
+from hermes.admin.command import Command, Commands
 from hermes.domain.settings import Secret
-from hermes.domain.text import showable
 from hermes.plugins import platform_manifests
 from hermes.state.profiles import prepare_home
 from hermes.state.setting_keys import find_key, value_at
 from hermes.state.settings import CONFIG_FILE, SECRETS_FILE, Loaded, check_text, load_settings
 from hermes.state.settings_write import set_setting
 
-OK, PROBLEMS, WRONG_USE = 0, 1, 2
+PROBLEMS = 1
 
 
-class _Usage(Exception):
-    """The arguments were wrong, or help was asked for; everything is printed already."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
-
-
-class _Parser(argparse.ArgumentParser):
-    """Prints where it is told to and never ends the process."""
-
-    out: TextIO = sys.stdout
-    err: TextIO = sys.stderr
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        (self.err if file is sys.stderr else self.out).write(message)
-
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        if message:
-            self.err.write(message)
-        raise _Usage(status)
-
-
-def _parser(out: TextIO, err: TextIO) -> _Parser:
-    class Parser(_Parser):
-        pass
-
-    Parser.out, Parser.err = out, err
-    parser = Parser(
-        prog="hermes config",
-        description="Read, change and check the settings in config.yaml and .env.",
-        epilog="The environment beats .env, .env beats config.yaml. All keys: docs/reference/settings.md",
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
-
-    def command(name: str, told: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=told, description=told)
-
-    command("show", "Print the settings that count now, as YAML; secrets are shown as ***.")
-    get = command("get", "Print one setting, or one section.")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Read, change and check the settings in config.yaml and .env."
+    parser.epilog = "The environment beats .env, .env beats config.yaml. All keys: docs/reference/settings.md"
+    add = Commands(parser).add
+    add("show", "Print the settings that count now, as YAML; secrets are shown as ***.", _show)
+    get = add("get", "Print one setting, or one section.", _get)
     get.add_argument("key", help="a dotted key like agent.max_turns, or a variable like HERMES_MODEL")
-    change = command("set", "Change one setting; secrets go to .env, all others to config.yaml.")
+    change = add("set", "Change one setting; secrets go to .env, all others to config.yaml.", _set)
     change.add_argument("key", help="a dotted key like agent.max_turns, or a variable like OPENAI_API_KEY")
     change.add_argument("value", help="the new value; a list is written with commas")
-    command("path", "Print where config.yaml and .env are.")
-    command("check", "Print every problem with its file, its line and its remedy.")
-    return parser
+    add("path", "Print where config.yaml and .env are.", _path)
+    add("check", "Print every problem with its file, its line and its remedy.", _check)
 
 
-def run(args: list[str], home: Path, environ: Mapping[str, str], out: TextIO, err: TextIO) -> int:
-    """Run one command. 0 = done, 1 = problems were found, 2 = the command cannot be done so."""
-    try:
-        asked = _parser(out, err).parse_args(args)
-    except _Usage as usage:
-        return usage.code
-    try:
-        if asked.command == "path":
-            out.write(f"{home / CONFIG_FILE}\n{home / SECRETS_FILE}\n")
-            return OK
-        if asked.command == "set":
-            return _set(home, environ, asked.key, asked.value, out)
-        loaded = load_settings(home, environ)
-        if asked.command == "check":
-            return _check(loaded, out)
-        if asked.command == "get":
-            out.write(_said(loaded, _got(loaded, asked.key)))
-        else:
-            out.write(_said(loaded, plain(loaded.settings)))
-        if loaded.problems:
-            err.write(f"{len(loaded.problems)} problem(s) in the settings; see: hermes config check\n")
-        return OK
-    except UserError as error:
-        err.write(showable(str(error)) + "\n")
-        return WRONG_USE
+def _path(command: Command) -> None:
+    command.console.line(f"{command.home / CONFIG_FILE}\n{command.home / SECRETS_FILE}")
+
+
+def _show(command: Command) -> None:
+    loaded = _loaded(command)
+    _say(command, loaded, plain(loaded.settings))
+
+
+def _get(command: Command) -> None:
+    loaded = _loaded(command)
+    _say(command, loaded, _got(loaded, command.asked.key))
+
+
+def _say(command: Command, loaded: Loaded, value: Any) -> None:
+    command.console.out.write(_said(loaded, value))
+    if loaded.problems:
+        command.console.note(f"{len(loaded.problems)} problem(s) in the settings; see: hermes config check")
+
+
+def _loaded(command: Command) -> Loaded:
+    return load_settings(command.home, command.environ)
 
 
 def plain(value: Any) -> Any:
@@ -138,30 +96,31 @@ def _platform_variables() -> list[str]:
     return [field.env for manifest in platform_manifests() for field in manifest.settings]
 
 
-def _set(home: Path, environ: Mapping[str, str], key: str, value: str, out: TextIO) -> int:
-    prepare_home(home)
+def _set(command: Command) -> None:
+    key, value, console = command.asked.key, command.asked.value, command.console
+    home = prepare_home(command.home)
     written = set_setting(home, key, value, _platform_variables())
-    out.write(f"{written.name} is set in {written.file}\n")
+    console.line(f"{written.name} is set in {written.file}")
     if written.secret:
-        if environ.get(written.name, value) != value:
-            out.write(f"{written.name} is also set in the environment, which counts.\n")
+        if command.environ.get(written.name, value) != value:
+            console.line(f"{written.name} is also set in the environment, which counts.")
     elif "${" not in value:
         file, _ = check_text((home / CONFIG_FILE).read_text(encoding="utf-8"))
-        if value_at(load_settings(home, environ).settings, key) != value_at(file, key):
-            out.write("A variable in .env or in the environment says something else, which counts.\n")
-    return OK
+        if value_at(_loaded(command).settings, key) != value_at(file, key):
+            console.line("A variable in .env or in the environment says something else, which counts.")
 
 
-def _check(loaded: Loaded, out: TextIO) -> int:
+def _check(command: Command) -> int:
+    loaded, console = _loaded(command), command.console
     found = [*map(str, loaded.problems), *_webhook_problems(loaded), *_account_problems(loaded)]
     for problem in found:
-        out.write(loaded.secrets.redact(showable(problem)) + "\n")
+        console.line(loaded.secrets.redact(problem))
     for note in loaded.notes:
-        out.write("note: " + loaded.secrets.redact(showable(str(note))) + "\n")
+        console.line("note: " + loaded.secrets.redact(str(note)))
     if found:
         return PROBLEMS
-    out.write("config ok\n")
-    return OK
+    console.line("config ok")
+    return 0
 
 
 def _account_problems(loaded: Loaded) -> list[str]:

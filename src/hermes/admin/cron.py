@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Callable, Mapping
 from dataclasses import fields
-from pathlib import Path
-from types import NoneType
 from typing import Any
 
+from hermes.admin.command import Command, Commands
 from hermes.admin.gateway import hold_home, home_holder, logging_on, loop_factory
 from hermes.admin.home import Place, agents_of, open_home
-from hermes.admin.output import Commands, Console
 from hermes.control.jobs import JobWish
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
-from hermes.domain.text import one_line
+from hermes.entry.desk import act_on_job, list_jobs, list_runs, save_job
 from hermes.state.profiles import prepare_home
 
 Facts = dict[str, Any]
@@ -27,34 +24,36 @@ _PATIENCE = 600.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    command = Commands(parser).add
-    listed = command("list", "List the jobs that will run.", json=True)
+    add = Commands(parser).add
+    listed = add("list", "List the jobs that will run.", _list, json=True)
     listed.add_argument("--all", action="store_true", help="the paused and the completed ones too")
-    made = command("create", "Make a job.")
+    made = add("create", "Make a job.", _create)
     made.add_argument("schedule", help="30m, 'every 2h', '0 9 * * MON-FRI' or 2026-05-01T09:00")
     made.add_argument("prompt", nargs="?", help="what the agent is to do")
     made.add_argument("--agent", metavar="NAME", help="whose job it is (main)")
     _options(made)
-    edited = command("edit", "Change a job.")
+    edited = add("edit", "Change a job.", _edit)
     edited.add_argument("job", help="its id or name")
     edited.add_argument("--schedule", help="when it runs")
     edited.add_argument("--prompt", help="what the agent is to do")
     _options(edited)
-    for name, told in _ACTS.items():
-        command(name, told[0]).add_argument("job", help="its id or name")
-    command("status", "Whether anything runs the jobs, and what comes next.")
-    ran = command("runs", "What became of the runs.", json=True)
+    for name, told, done in _ACTS:
+        acting = add(name, told, _act)
+        acting.set_defaults(doing=name, done=done)
+        acting.add_argument("job", help="its id or name")
+    add("status", "Whether anything runs the jobs, and what comes next.", _status)
+    ran = add("runs", "What became of the runs.", _runs, json=True)
     ran.add_argument("job", nargs="?", default="", help="only of this job")
     ran.add_argument("-n", "--limit", type=int, default=20, metavar="N", help="how many (20)")
-    command("tick", "Run what is due now, wait for it, and leave. For homes without a gateway.")
+    add("tick", "Run what is due now, wait for it, and leave. For homes without a gateway.", _tick)
 
 
-_ACTS = {
-    "pause": ("Let a job rest.", "Paused"),
-    "resume": ("Let a job go on from its next time.", "Resumed"),
-    "run": ("Run a job now.", "Begun"),
-    "remove": ("Remove a job.", "Removed"),
-}
+_ACTS = (
+    ("pause", "Let a job rest.", "Paused"),
+    ("resume", "Let a job go on from its next time.", "Resumed"),
+    ("run", "Run a job now.", "Begun"),
+    ("remove", "Remove a job.", "Removed"),
+)
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -85,73 +84,41 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    if asked.command == "tick":
-        return _tick(asked, home, environ, console)
-    place = open_home(home, environ, "hermes cron", creating=True)
-    if asked.command == "runs":
-        job = _pick(place, asked.job)["id"] if asked.job else ""
-        _print_runs(place.get("/control/runs", list[Facts], job=job, limit=asked.limit), asked, console)
-    elif asked.command in _ACTS:
-        job = _pick(place, asked.job)
-        place.post("/control/jobs/act", NoneType, {"job": job["id"], "act": asked.command})
-        console.line(f"{_ACTS[asked.command][1]}: “{job['name']}”.")
-    else:
-        _COMMANDS[asked.command](asked, place, console)
-    return 0
+def _open(command: Command) -> Place:
+    return open_home(command, creating=True)
 
 
 # --- the commands ----------------------------------------------------------------------------------
 
 
-def _create(asked: argparse.Namespace, place: Place, console: Console) -> None:
-    made = place.post("/control/jobs", Facts, {"agent": asked.agent or "", "wish": _said(asked)})
-    console.line(f"{made['id']} “{made['name']}”: {made['schedule_display']}, next {_when(made)}.")
+def _create(command: Command) -> None:
+    made = _open(command).ask(save_job, agent=command.asked.agent or "", wish=_said(command))
+    told = f"{made['id']} “{made['name']}”: {made['schedule_display']}, next {_when(made)}."
+    command.console.line(told)
 
 
-def _edit(asked: argparse.Namespace, place: Place, console: Console) -> None:
-    job = _pick(place, asked.job)["id"]
-    changed = place.post("/control/jobs", Facts, {"job": job, "wish": _said(asked)})
-    console.line(f"Changed: “{changed['name']}”, {changed['schedule_display']}, next {_when(changed)}.")
+def _edit(command: Command) -> None:
+    changed = _open(command).ask(save_job, job=command.asked.job, wish=_said(command))
+    told = f"Changed: “{changed['name']}”, {changed['schedule_display']}, next {_when(changed)}."
+    command.console.line(told)
 
 
-def _said(asked: argparse.Namespace) -> JobWish:
-    return JobWish(**{field.name: getattr(asked, field.name, None) for field in fields(JobWish)})
+def _act(command: Command) -> None:
+    job = _open(command).ask(act_on_job, job=command.asked.job, act=command.asked.doing)
+    command.console.line(f"{command.asked.done}: “{job['name']}”.")
 
 
-def _all(place: Place) -> list[Facts]:
-    return place.get("/control/jobs", list[Facts])
-
-
-def _pick(place: Place, word: str) -> Facts:
-    jobs, lower = _all(place), word.casefold()
-    exact = [job for job in jobs if job["id"] == word or job["name"].casefold() == lower]
-    found = exact or [
-        job for job in jobs if job["id"].startswith(lower) or job["name"].casefold().startswith(lower)
-    ]
-    if not word.strip() or not found:
-        raise UserError(
-            f"There is no job “{one_line(word, 60)}”.", hint="`hermes cron list --all` shows them."
-        )
-    if len(found) > 1:
-        ids = ", ".join(job["id"] for job in found[:5])
-        raise UserError(f"“{one_line(word, 60)}” fits {len(found)} jobs.", hint=f"Use an id: {ids}")
-    return found[0]
+def _said(command: Command) -> JobWish:
+    return JobWish(**{field.name: getattr(command.asked, field.name, None) for field in fields(JobWish)})
 
 
 def _when(job: Facts) -> str:
     return str(job["next_run_at"] or job["state"])
 
 
-def _list(asked: argparse.Namespace, place: Place, console: Console) -> None:
-    jobs = _all(place)
-    shown = [job for job in jobs if asked.all or job["state"] == "scheduled"]
-    if asked.json:
-        console.json(shown)
-        return
-    if not shown:
-        console.line("No jobs." if asked.all or not jobs else "No job will run; --all shows the others.")
-        return
+def _list(command: Command) -> None:
+    jobs, everything = _open(command).ask(list_jobs), command.asked.all
+    shown = [job for job in jobs if everything or job["state"] == "scheduled"]
     rows = [
         [
             job["id"],
@@ -163,58 +130,48 @@ def _list(asked: argparse.Namespace, place: Place, console: Console) -> None:
         ]
         for job in shown
     ]
-    console.table(["JOB", "SCHEDULE", "NEXT", "LAST", "TO", "NAME"], rows, whole=2)
+    none = "No jobs." if everything or not jobs else "No job will run; --all shows the others."
+    command.show(shown, ["JOB", "SCHEDULE", "NEXT", "LAST", "TO", "NAME"], rows, none=none, whole=2)
 
 
-def _print_runs(runs: list[Facts], asked: argparse.Namespace, console: Console) -> None:
-    if asked.json:
-        console.json(runs)
-        return
-    if not runs:
-        console.line("Nothing has run yet.")
-        return
+def _runs(command: Command) -> None:
+    runs = _open(command).ask(list_runs, job=command.asked.job, limit=command.asked.limit)
     rows = [
         [run["due"], run["job_id"], run["status"] or run["state"], run["name"], run["error"] or ""]
         for run in runs
     ]
-    console.table(["PLANNED FOR", "JOB", "STATUS", "NAME", "ERROR"], rows, whole=2)
+    header = ["PLANNED FOR", "JOB", "STATUS", "NAME", "ERROR"]
+    command.show(runs, header, rows, none="Nothing has run yet.", whole=2)
 
 
-def _status(asked: argparse.Namespace, place: Place, console: Console) -> None:
-    jobs = [job for job in _all(place) if job["state"] == "scheduled"]
+def _status(command: Command) -> None:
+    place = _open(command)
+    jobs = [job for job in place.ask(list_jobs) if job["state"] == "scheduled"]
     following = min((str(job["next_run_at"]) for job in jobs), default="nothing planned")
     nothing = "nothing: no gateway runs (hermes gateway run, or hermes cron tick)"
     who = "the gateway" if place.running else nothing
-    console.facts([("Run by", who), ("Jobs", str(len(jobs))), ("Next", following)])
-
-
-_COMMANDS: dict[str, Callable[[argparse.Namespace, Place, Console], None]] = {
-    "list": _list,
-    "create": _create,
-    "edit": _edit,
-    "status": _status,
-}
+    command.console.facts([("Run by", who), ("Jobs", str(len(jobs))), ("Next", following)])
 
 
 # --- tick ------------------------------------------------------------------------------------------
 
 
-def _tick(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    prepare_home(home)
+def _tick(command: Command) -> None:
+    home = prepare_home(command.home)
     if home_holder(home) is not None:
         raise UserError("The gateway that runs on this home ticks by itself.", hint="See: hermes cron status")
     from hermes.app import App
 
-    with hold_home(home, "hermes cron tick"):
-        app = App(home, environ, version=asked.version)
+    with hold_home(home, command.name):
+        app = App(home, command.environ, version=command.version)
         level = app.loaded.settings.logging.level
         with (
             logging_on(home, app.loaded.secrets, level),
             asyncio.Runner(loop_factory=loop_factory()) as runner,
         ):
             ended = runner.run(_tick_once(app))
-    console.line(f"{ended} {'run' if ended == 1 else 'runs'} ended." if ended else "Nothing was due.")
-    return 0
+    told = f"{ended} {'run' if ended == 1 else 'runs'} ended." if ended else "Nothing was due."
+    command.console.line(told)
 
 
 async def _tick_once(app: Any) -> int:

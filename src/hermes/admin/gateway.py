@@ -16,13 +16,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hermes.admin.command import Act, Command, Commands, number_to
 from hermes.admin.logs import LOG_FILE as LOG_FILE
 from hermes.admin.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT, logging_to
 from hermes.admin.logs import logging_on as logging_on
-from hermes.admin.output import Commands, Console
 from hermes.admin.starts import HEALTHY_SECONDS, Starts
 from hermes.admin.watchdog import NOTIFY_VARIABLE, Notify, Watchdog
 from hermes.domain.errors import UserError
@@ -59,24 +60,29 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     from hermes.admin import status
 
     add = Commands(parser).add
-    run_ = add("run", "Run the gateway in this terminal until it is stopped (Ctrl-C or SIGTERM).")
-    run_.add_argument("-v", "--verbose", action="store_true", help="log every step, for finding a fault")
-    run_.add_argument("-q", "--quiet", action="store_true", help="show only warnings; the log file has all")
-    run_.add_argument("--replace", action="store_true", help="stop the gateway that runs on this home first")
-    run_.add_argument(
+    run = add("run", "Run the gateway in this terminal until it is stopped (Ctrl-C or SIGTERM).", _run)
+    run.add_argument("-v", "--verbose", action="store_true", help="log every step, for finding a fault")
+    run.add_argument("-q", "--quiet", action="store_true", help="show only warnings; the log file has all")
+    run.add_argument("--replace", action="store_true", help="stop the gateway that runs on this home first")
+    run.add_argument(
         "--external-supervisor",
         action="store_true",
         help="a restart ends with 75, and whoever started this starts it again",
     )
-    run_.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
-    add("start", "Start the gateway in the background and wait until it is ready.")
-    stop = add("stop", "Stop the gateway: what runs comes to rest and goes on at the next start.")
+    run.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
+    told = "Start the gateway in the background and wait until it is ready."
+    add("start", told, _later("background", "start"))
+    told = "Stop the gateway: what runs comes to rest and goes on at the next start."
+    stop = add("stop", told, _later("background", "stop"))
     stop.add_argument("--all", action="store_true", help="stop all gateways of yours on this machine")
-    add("restart", "Restart the gateway: what runs comes to rest and goes on afterwards.")
-    status.arguments(add("status", "What runs on this home; the same as `hermes status`."))
-    setup_arguments(add("setup", "Ask for what a platform needs; the same as `hermes platforms setup`."))
-    logs = add("logs", "Show the end of the gateway's log.")
-    logs.add_argument("-n", "--lines", type=count_of, default=50, metavar="N", help="so many lines (50)")
+    told = "Restart the gateway: what runs comes to rest and goes on afterwards."
+    add("restart", told, _later("background", "restart"))
+    status.arguments(add("status", "What runs on this home; the same as `hermes status`.", status.run))
+    told = "Ask for what a platform needs; the same as `hermes platforms setup`."
+    setup_arguments(add("setup", told, _later("platforms", "setup")))
+    logs = add("logs", "Show the end of the gateway's log.", _later("logs", "show_log"))
+    lines = number_to(1_000_000, least=0)
+    logs.add_argument("-n", "--lines", type=lines, default=50, metavar="N", help="so many lines (50)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
 
 
@@ -87,36 +93,18 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="ask for everything that may be said, too")
 
 
-def count_of(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) < 1_000_000):
-        raise argparse.ArgumentTypeError(f"“{text[:20]}” is not a number of lines")
-    return int(text)
+def _later(module: str, name: str) -> Act:
+    """What another module does, loaded once it is to be done."""
+
+    def act(command: Command) -> int | None:
+        found: Act = getattr(import_module(f"hermes.admin.{module}"), name)
+        return found(command)
+
+    return act
 
 
-def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    match asked.command:
-        case "run":
-            return _run(asked, home, environ, console)
-        case "status":
-            from hermes.admin import status
-
-            return status.run(asked, home, environ, console)
-        case "setup":
-            from hermes.admin import platforms
-
-            return platforms.run(asked, home, environ, console)
-        case "logs":
-            from hermes.admin.logs import show_log
-
-            show_log(home, console, asked.lines, asked.follow)
-            return 0
-        case _:
-            from hermes.admin import background
-
-            return background.run(asked, home, environ, console)
-
-
-def _run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+def _run(command: Command) -> int:
+    asked, home, environ, console = command.asked, command.home, command.environ, command.console
     if asked.replace:
         from hermes.admin.background import stop_gateway
 
@@ -124,10 +112,10 @@ def _run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], cons
     process = GatewayProcess(
         home=home,
         environ=environ,
-        say=lambda line: console.note(f"Hermes {asked.version} is {line}"),
+        say=lambda line: console.note(f"Hermes {command.version} is {line}"),
         level="DEBUG" if asked.verbose else "",
         shown=SHOWN_NOT if asked.background else SHOWN_LITTLE if asked.quiet else SHOWN_ALL,
-        version=asked.version,
+        version=command.version,
         slowed=True,
     )
     code = process.run()

@@ -3,57 +3,41 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 
+from hermes.admin.command import Command, Commands
 from hermes.admin.home import open_home
-from hermes.admin.output import Commands, Console, ago, facts
-from hermes.domain.handoff import Handoff
+from hermes.admin.output import ago, facts
+from hermes.entry.desk import change_handoff, list_handoffs
 
 _LISTED = 50
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    command = Commands(parser).add
-    command(
-        "list", "List the hand-offs, the latest first. `/handoff <platform>` in a chat begins one.", json=True
-    )
-    for name, told in (
-        ("retry", "Try a hand-off again that has failed."),
-        ("cancel", "Let a hand-off be that is not done yet."),
-    ):
-        changed = command(name, told)
+    add = Commands(parser).add
+    told = "List the hand-offs, the latest first. `/handoff <platform>` in a chat begins one."
+    add("list", told, _list, json=True)
+    retried = add("retry", "Try a hand-off again that has failed.", partial(_change, cancel=False))
+    cancelled = add("cancel", "Let a hand-off be that is not done yet.", partial(_change, cancel=True))
+    for changed in (retried, cancelled):
         changed.add_argument("handoff", help="its id, as the list tells it")
 
 
-def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    place = open_home(home, environ, f"hermes handoff {asked.command}")
-    if asked.command == "list":
-        _list(place.get("/control/handoffs", list[Handoff], limit=_LISTED), console, as_json=asked.json)
-        return 0
-    cancel = asked.command == "cancel"
-    changed = place.post("/control/handoffs", Handoff, {"handoff": asked.handoff, "cancel": cancel})
-    done = "is cancelled" if cancel else "is tried again"
-    console.line(f"{changed.id} {done}{'' if place.running else ' at the next start'}.")
-    return 0
-
-
-def _list(found: list[Handoff], console: Console, *, as_json: bool) -> None:
-    if as_json:
-        names = ("id", "agent", "session", "account", "state", "attempts", "to", "error", "created_at")
-        console.json([facts(one, *names) for one in found])
-        return
-    if not found:
-        console.line("Nothing was handed over.")
-        return
-    now = datetime.now(UTC)
+def _list(command: Command) -> None:
+    found = open_home(command).ask(list_handoffs, limit=_LISTED)
+    names = ("id", "agent", "session", "account", "state", "attempts", "to", "error", "created_at")
     rows = [
-        [one.id, ago(one.created_at, now), one.session, one.account, one.state.value, _where(one)]
+        [one.id, ago(one.created_at), one.session, one.account, one.state.value, str(one.to or one.error)]
         for one in found
     ]
-    console.table(["HANDOFF", "MADE", "SESSION", "TO", "STATE", "WHERE, OR WHY NOT"], rows, whole=3)
+    header = ["HANDOFF", "MADE", "SESSION", "TO", "STATE", "WHERE, OR WHY NOT"]
+    command.show(
+        [facts(one, *names) for one in found], header, rows, none="Nothing was handed over.", whole=3
+    )
 
 
-def _where(one: Handoff) -> str:
-    return str(one.to) if one.to is not None else one.error
+def _change(command: Command, *, cancel: bool) -> None:
+    place = open_home(command)
+    changed = place.ask(change_handoff, handoff=command.asked.handoff, cancel=cancel)
+    done = "is cancelled" if cancel else "is tried again"
+    command.console.line(f"{changed.id} {done}{'' if place.running else ' at the next start'}.")

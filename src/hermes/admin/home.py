@@ -4,14 +4,13 @@ command opens the database for a moment and does the same itself. What can be as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
-
-import msgspec
+from typing import Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from hermes import plugins
+from hermes.admin.command import Command
 from hermes.admin.gateway import hold_home
 from hermes.admin.running import Running, find_running
 from hermes.control.courier import Courier
@@ -29,14 +28,13 @@ from hermes.state.settings import Loaded, load_settings
 from hermes.state.sqlite import SqliteStore
 from hermes.stream.wire import decode, encode
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def open_home(home: Path, environ: Mapping[str, str], what: str, *, creating: bool = False) -> Place:
-    """`what` names the command to whoever wants the home meanwhile; one that is `creating` makes a database
-    where there is none."""
-    running = find_running(home, environ)
-    return running or Resting(home=home, environ=environ, what=what, creating=creating)
+def open_home(command: Command, *, creating: bool = False) -> Place:
+    """The home of a command; one that is `creating` makes a database where there is none."""
+    return Place(command=command, gateway=find_running(command.home, command.environ), creating=creating)
 
 
 def agents_of(settings: Settings) -> list[AgentId]:
@@ -44,39 +42,33 @@ def agents_of(settings: Settings) -> list[AgentId]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resting:
-    """A home that nobody works on. What is changed counts at the next start."""
+class Place:
+    """A home: in the hands of a gateway, or resting. What is changed in one that rests counts at the next
+    start."""
 
-    home: Path
-    environ: Mapping[str, str]
-    what: str
+    command: Command
+    gateway: Running | None
     creating: bool = False
-    running = False
+
+    @property
+    def running(self) -> bool:
+        return self.gateway is not None
 
     @property
     def empty(self) -> bool:
         """Whether nothing ever happened here."""
-        return not (self.home / DATABASE_FILE).exists()
+        return not self.running and not (self.command.home / DATABASE_FILE).exists()
 
-    def get(self, path: str, kind: type[T], **query: Any) -> T:
-        return self._ask("GET", path, kind, query)
-
-    def delete(self, path: str, kind: type[T], **query: Any) -> T:
-        return self._ask("DELETE", path, kind, query)
-
-    def post(self, path: str, kind: type[T], body: object) -> T:
-        return self._ask("POST", path, kind, body)
-
-    def _ask(self, method: str, path: str, kind: type[T], given: object) -> T:
-        """The same way as to a gateway, down to the words."""
-        [perform] = [one.perform for one in OPERATIONS if (one.method, one.path) == (method, path)]
-        hints = get_type_hints(perform)
-        taken = {
-            name: msgspec.convert(msgspec.to_builtins(given), hints[name])
-            for name in ("body", "query")
-            if name in hints
-        }
-        return decode(kind, encode(self._work(lambda desk: perform(desk, **taken))))
+    def ask(
+        self, perform: Callable[Concatenate[Desk, P], Awaitable[T]], *args: P.args, **given: P.kwargs
+    ) -> T:
+        """What comes of an operation of the desk: the same, down to the words, whoever performs it."""
+        assert not args, "what is asked for has a name"
+        kind: type[T] = get_type_hints(perform)["return"]
+        if self.gateway is not None:
+            one = OPERATIONS[perform]
+            return self.gateway.ask(one.method, one.path, kind, **given)
+        return decode(kind, encode(self._work(lambda desk: perform(desk, *args, **given))))
 
     def _work(self, work: Callable[[Desk], Awaitable[T]]) -> T:
         """Do something with the database; where there is none, with an empty one that is forgotten."""
@@ -85,23 +77,25 @@ class Resting:
             async with SqliteStore(path) as store:
                 return await work(self._desk(store))
 
+        home = self.command.home
         if self.creating:
-            prepare_home(self.home)
+            prepare_home(home)
         elif self.empty:
             return asyncio.run(opened(None))
-        with hold_home(self.home, self.what):
-            return asyncio.run(opened(self.home / DATABASE_FILE))
+        with hold_home(home, self.command.name):
+            return asyncio.run(opened(home / DATABASE_FILE))
 
     def _desk(self, store: SqliteStore) -> Desk:
         manifests = plugins.platform_manifests()
-        loaded = load_settings(self.home, self.environ, platforms=[one.name for one in manifests])
+        home, environ = self.command.home, self.command.environ
+        loaded = load_settings(home, environ, platforms=[one.name for one in manifests])
         able = {one.name: one.capabilities for one in manifests}
         courier = Courier(
             store=store,
             clock=SystemClock(),
             settings=loaded.settings,
             accounts=lambda: _accounts(manifests, loaded),
-            aliases=ChannelAliases(self.home).read,
+            aliases=ChannelAliases(home).read,
             capabilities=lambda to: able.get(to.platform) or Capabilities(),
             ring=lambda to: None,
             wake=lambda agent, session: None,
@@ -130,12 +124,9 @@ class Resting:
             clock=courier.clock,
             zone=zone_named(settings.timezone),
             settings=settings,
-            world=HomeJobs(agent_home(self.home, agent, settings), self.environ, None),
+            world=HomeJobs(agent_home(self.command.home, agent, settings), self.command.environ, None),
             targets=named_targets(courier.aliases, courier.accounts()),
         )
-
-
-Place = Running | Resting
 
 
 def _accounts(manifests: Sequence[Manifest], loaded: Loaded) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes.admin.output import Commands, Console
+from hermes.admin.command import Command, Commands
 from hermes.admin.running import find_running
 from hermes.control.hooks import read_ruling
 from hermes.domain.errors import Unreachable, UserError
@@ -22,29 +22,16 @@ from hermes.state.hook_files import FoundHooks, read_hooks
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    command = Commands(parser).add
-    command("list", "The hooks of this home, and how they are.", json=True)
-    tested = command(
-        "test", "Call the hooks that follow an event, each in a process of its own; nothing else happens."
-    )
+    add = Commands(parser).add
+    add("list", "The hooks of this home, and how they are.", _list, json=True)
+    told = "Call the hooks that follow an event, each in a process of its own; nothing else happens."
+    tested = add("test", told, _test)
     tested.add_argument("event", help="its name, like agent:end or command:new")
     tested.add_argument("--json", dest="context", default="{}", metavar="CONTEXT", help="what they are told")
 
 
-def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    found = read_hooks(home)
-    if asked.command == "list":
-        return _list(asked, home, _states(home, environ), found, console)
-    return _test(asked, home, environ, found, console)
-
-
-def _list(
-    asked: argparse.Namespace,
-    home: Path,
-    states: Mapping[str, tuple[str, str]],
-    found: FoundHooks,
-    console: Console,
-) -> int:
+def _list(command: Command) -> None:
+    found, states = read_hooks(command.home), _states(command.home, command.environ)
     rows: list[dict[str, Any]] = [
         {
             "name": hook.name,
@@ -56,43 +43,40 @@ def _list(
         }
         for hook in found.hooks
     ]
-    if asked.json:
-        console.json({"hooks": rows, "problems": [str(problem) for problem in found.problems]})
-        return 0
-    if rows:
-        cells = [(row["name"], row["state"], ", ".join(row["events"]), row["description"]) for row in rows]
-        console.table(("Hook", "State", "Events", "What it does"), cells)
-    else:
-        console.line("No hooks. One is a folder with HOOK.yaml and handler.py in " + str(home / "hooks"))
+    told = {"hooks": rows, "problems": [str(problem) for problem in found.problems]}
+    cells = [(row["name"], row["state"], ", ".join(row["events"]), row["description"]) for row in rows]
+    none = f"No hooks. One is a folder with HOOK.yaml and handler.py in {command.home / 'hooks'}"
+    command.show(told, ("Hook", "State", "Events", "What it does"), cells, none=none)
+    if not command.asked.json:
+        _tell_problems(command, found)
+
+
+def _tell_problems(command: Command, found: FoundHooks) -> None:
     for problem in found.problems:
-        console.note(f"Left out: {problem}")
-    return 0
+        command.console.note(f"Left out: {problem}")
 
 
 def _states(home: Path, environ: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """What the running gateway says of its hooks."""
     running = find_running(home, environ)
-    told = None if running is None else running.get("/control/status", dict[str, Any])["facts"].get("hooks")
+    told = None if running is None else running.status()["facts"].get("hooks")
     known = [hook for hook in told if isinstance(hook, dict)] if isinstance(told, list) else []
     return {str(hook.get("name")): (str(hook.get("state")), str(hook.get("why"))) for hook in known}
 
 
-def _test(
-    asked: argparse.Namespace, home: Path, environ: Mapping[str, str], found: FoundHooks, console: Console
-) -> int:
-    event = asked.event.strip()
+def _test(command: Command) -> int:
+    event, console, found = command.asked.event.strip(), command.console, read_hooks(command.home)
     if not is_event(event) or event.endswith(":*"):
         near = nearest(event, [known for known in EVENTS if not known.endswith("*")])
         hint = f"Did you mean {near}?" if near else f"There are: {', '.join(EVENTS)}."
         raise UserError(f"There is no event “{one_line(event, 60)}”.", hint=hint)
-    context = _context(asked.context)
-    for problem in found.problems:
-        console.note(f"Left out: {problem}")
+    context = _context(command.asked.context)
+    _tell_problems(command, found)
     following = [hook for hook in found.hooks if hook.follows(event)]
     if not following:
         console.line(f"No hook follows {event}.")
         return 0
-    results = asyncio.run(_call_all(home, environ, following, event, context))
+    results = asyncio.run(_call_all(command, following, event, context))
     for name, said in results:
         console.line(f"{name}: {said}")
     return 1 if any(said.startswith("failed") for _, said in results) else 0
@@ -111,9 +95,9 @@ def _context(text: str) -> dict[str, Any]:
 
 
 async def _call_all(
-    home: Path, environ: Mapping[str, str], hooks: Sequence[Hook], event: str, context: dict[str, Any]
+    command: Command, hooks: Sequence[Hook], event: str, context: dict[str, Any]
 ) -> list[tuple[str, str]]:
-    processes = HookProcesses(home, environ)
+    processes = HookProcesses(command.home, command.environ)
     try:
         return [(hook.name, await _call(processes, hook, event, context)) for hook in hooks]
     finally:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from hermes.admin.output import Console
+from hermes.admin.command import Command
 from hermes.domain.errors import UserError
 from hermes.state.secrets import RedactingFilter, Secrets
 
@@ -75,13 +75,13 @@ def logging_on(
 # --- reading it ------------------------------------------------------------------------------------
 
 
-def show_log(home: Path, console: Console, count: int, follow: bool) -> None:
+def show_log(command: Command) -> None:
     """The last lines, also those of the file before if the log has just been turned; then what comes."""
-    path = home / LOG_FILE
+    path, console, follow = command.home / LOG_FILE, command.console, command.asked.follow
     if not path.exists() and not follow:
         raise UserError(f"There is no log yet at {path}.", hint="Start the gateway: hermes gateway start")
     following = Following(path)
-    for line in _last_lines(path, count):
+    for line in _last_lines(path, command.asked.lines):
         console.line(line)
     while follow:
         for line in following.news():

@@ -3,16 +3,15 @@ are wanted, questions only where somebody can answer. Nothing it prints can stee
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line, showable
@@ -135,41 +134,6 @@ def this_console(environ: Mapping[str, str]) -> Console:
     return Console(out=out, err=err, width=width, colour=colour, interactive=interactive)
 
 
-class Usage(Exception):
-    """The arguments were wrong; the message says how."""
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence and leaves the ending of the process to its caller."""
-
-    def error(self, message: str) -> NoReturn:
-        raise Usage(f"{showable(message)}\n{self.format_usage().strip()}\nSee: {self.prog} --help")
-
-
-class Commands:
-    """The commands below one. What a command does is its help and its description."""
-
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        self._added = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def add(self, name: str, told: str, *, json: bool = False) -> argparse.ArgumentParser:
-        parser = self._added.add_parser(name, help=told, description=told)
-        if json:
-            parser.add_argument("--json", action="store_true", help="print JSON")
-        return parser
-
-
-def number_to(most: int) -> Callable[[str], int]:
-    """Reads an argument that is a number from 1 on."""
-
-    def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
-            raise argparse.ArgumentTypeError(f"“{text}” is not a number from 1 to {most}")
-        return int(text)
-
-    return read
-
-
 def facts(value: object, *names: str) -> dict[str, Any]:
     """These of its fields, as JSON can tell them."""
     return {name: _plain(getattr(value, name)) for name in names}
@@ -183,9 +147,9 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def ago(at: datetime, now: datetime) -> str:
+def ago(at: datetime, now: datetime | None = None) -> str:
     """A time as people say it."""
-    seconds = int((now - at).total_seconds())
+    seconds = int(((now or datetime.now(UTC)) - at).total_seconds())
     if seconds < 60:
         return "just now"
     for size, unit, most in ((60, "min", 3_600), (3_600, "h", 86_400), (86_400, "d", 30 * 86_400)):

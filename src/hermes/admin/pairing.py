@@ -3,65 +3,63 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from pathlib import Path
-from types import NoneType
 from typing import Any
 
+from hermes.admin.command import Command, Commands
 from hermes.admin.home import open_home
-from hermes.admin.output import Commands, Console, ago, facts
-from hermes.control.pairing import Approval, Overview
+from hermes.admin.output import ago, facts
+from hermes.control.pairing import Overview
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account
 from hermes.domain.text import one_line
+from hermes.entry.desk import approve_code, clear, list_people, revoke_person
 from hermes.state.findings import nearest
 from hermes.state.setting_names import PLATFORMS
 from hermes.state.settings import load_settings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    command = Commands(parser).add
-    command("list", "Who is paired, and who waits for an approval.", json=True)
-    approved = command("approve", "Let in the person who was given this code.")
+    add = Commands(parser).add
+    add("list", "Who is paired, and who waits for an approval.", _list, json=True)
+    approved = add("approve", "Let in the person who was given this code.", _approve)
     approved.add_argument("platform", help="like telegram, or telegram@work for another account")
     approved.add_argument("code", help="the 8 letters and digits the person was given")
-    revoked = command("revoke", "Let a paired person in no more.")
+    revoked = add("revoke", "Let a paired person in no more.", _revoke)
     revoked.add_argument("platform", help="like telegram, or telegram@work for another account")
     revoked.add_argument("user", help="the person's id, as `hermes pairing list` shows it")
-    cleared = command("clear-pending", "Forget open requests and invitations.")
+    cleared = add("clear-pending", "Forget open requests and invitations.", _clear)
     cleared.add_argument(
         "platform", nargs="?", help="only those of this platform, or of an account like telegram@work"
     )
 
 
-def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    place = open_home(home, environ, "hermes pairing")
-    account = None if getattr(asked, "platform", None) is None else _account(asked.platform, home, environ)
-    match asked.command:
-        case "list":
-            _list(asked, place.get("/control/pairing", Overview), console)
-        case "approve":
-            if place.empty:
-                raise UserError("Nobody has asked there yet: there is nothing to approve.")
-            body = {"account": account, "code": asked.code, "by": "the command line"}
-            approval = place.post("/control/pairing/approve", Approval, body)
-            if approval.paired is None:
-                raise UserError(approval.text)
-            console.line(approval.text)
-        case "revoke":
-            place.post("/control/pairing/revoke", NoneType, {"account": account, "user": asked.user})
-            console.line(f"{asked.user} is not paired on {account} any more.")
-        case _:
-            console.line(f"{place.post('/control/pairing/clear', int, {'account': account})} forgotten.")
-    return 0
+def _approve(command: Command) -> None:
+    place, account = open_home(command), _account(command)
+    if place.empty:
+        raise UserError("Nobody has asked there yet: there is nothing to approve.")
+    approval = place.ask(approve_code, account=account, code=command.asked.code, by="the command line")
+    if approval.paired is None:
+        raise UserError(approval.text)
+    command.console.line(approval.text)
 
 
-def _account(word: str, home: Path, environ: Mapping[str, str]) -> Account:
+def _revoke(command: Command) -> None:
+    account, user = _account(command), command.asked.user
+    open_home(command).ask(revoke_person, account=account, user=user)
+    command.console.line(f"{user} is not paired on {account} any more.")
+
+
+def _clear(command: Command) -> None:
+    account = None if command.asked.platform is None else _account(command)
+    count = open_home(command).ask(clear, account=account)
+    command.console.line(f"{count} forgotten.")
+
+
+def _account(command: Command) -> Account:
     """The account that is meant; a platform that nobody knows is a `UserError`."""
-    platform, account = read_platform(word)
-    known = PLATFORMS | load_settings(home, environ).settings.platforms.keys()
+    platform, account = read_platform(command.asked.platform)
+    known = PLATFORMS | load_settings(command.home, command.environ).settings.platforms.keys()
     if platform not in known:
         meant = nearest(platform, sorted(known))
         hint = f"Did you mean “{meant}”?" if meant else "`hermes pairing list` shows who waits where."
@@ -72,16 +70,16 @@ def _account(word: str, home: Path, environ: Mapping[str, str]) -> Account:
     return Account(platform=platform, name=account)
 
 
-def _list(asked: argparse.Namespace, found: Overview, console: Console) -> None:
-    now = datetime.now(UTC)
-    if asked.json:
+def _list(command: Command) -> None:
+    found, console = open_home(command).ask(list_people), command.console
+    if command.asked.json:
         console.json(_facts(found))
         return
     if not found.paired and not found.waiting:
         console.line("Nobody is paired, and nobody waits.")
     if found.waiting:
         rows = [
-            [str(one.account), one.user or "(whoever sends it)", one.name or "–", ago(one.created_at, now)]
+            [str(one.account), one.user or "(whoever sends it)", one.name or "–", ago(one.created_at)]
             for one in found.waiting
         ]
         console.table(["WAITING", "USER", "NAME", "SINCE"], rows, whole=2)
@@ -89,7 +87,7 @@ def _list(asked: argparse.Namespace, found: Overview, console: Console) -> None:
         console.line()
     if found.paired:
         rows = [
-            [str(one.account), one.user, one.name or "–", ago(one.approved_at, now), one.by]
+            [str(one.account), one.user, one.name or "–", ago(one.approved_at), one.by]
             for one in found.paired
         ]
         console.table(["PAIRED", "USER", "NAME", "SINCE", "BY"], rows, whole=2)

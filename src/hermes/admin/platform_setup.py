@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
+from hermes.admin.command import Command
 from hermes.admin.gateway import GATEWAY, home_holder
-from hermes.admin.output import Console
 from hermes.admin.platforms import findings_of, tell_findings
 from hermes.app.accounts import Declared
 from hermes.domain.capabilities import SettingField
@@ -29,12 +28,12 @@ _EVERYBODY = "*"
 class Questions:
     """One account, asked about at one terminal; `_said` is what was answered and is not written yet."""
 
-    def __init__(self, declared: Declared, home: Path, environ: Mapping[str, str], console: Console) -> None:
+    def __init__(self, command: Command, declared: Declared) -> None:
         self._declared = declared
         self._manifest = declared.manifest
-        self._home = home
-        self._environ = environ
-        self._console = console
+        self._home = command.home
+        self._environ = command.environ
+        self._console = command.console
         self._said: dict[str, str] = {}
 
     def run(self, *, everything: bool) -> int:

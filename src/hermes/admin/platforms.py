@@ -9,8 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from hermes.admin.command import Command, Commands
 from hermes.admin.gateway import setup_arguments
-from hermes.admin.output import Commands, Console, facts
+from hermes.admin.output import Console, facts
 from hermes.admin.status import read_state
 from hermes.app.accounts import Declared, adapter_maker, declared_accounts
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
@@ -30,46 +31,23 @@ _GOOD, _WRONG = "✓", "✗"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    command = Commands(parser).add
-    command("list", "The platforms there are, and which of them are used.", json=True)
-    shown = command("show", "What a platform can do, what it needs, and what of that is set.", json=True)
+    add = Commands(parser).add
+    add("list", "The platforms there are, and which of them are used.", _list, json=True)
+    shown = add("show", "What a platform can do, what it needs, and what of that is set.", _show, json=True)
     shown.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
-    setup_arguments(
-        command("setup", "Asks for what a platform needs, tries it at the platform, and keeps it.")
-    )
-    logged = command("login", "Has you let the gateway into a platform by hand, and keeps what it gets.")
+    told = "Asks for what a platform needs, tries it at the platform, and keeps it."
+    setup_arguments(add("setup", told, setup))
+    logged = add("login", "Has you let the gateway into a platform by hand, and keeps what it gets.", _login)
     logged.add_argument("name", help="the platform, like email, or an account of it, like email@work")
-    tested = command(
-        "test", "Ask the platform itself whether the credentials work; nothing is sent to anybody.", json=True
-    )
+    told = "Ask the platform itself whether the credentials work; nothing is sent to anybody."
+    tested = add("test", told, _test, json=True)
     tested.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
 
 
-def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    manifests = platform_manifests()
-    loaded = load_settings(home, environ, platforms=[one.name for one in manifests])
-    if asked.command == "list":
-        return _list(asked, manifests, loaded, read_state(home), console)
-    declared = _find(asked.name or _chosen(manifests, console), manifests, loaded)
-    if asked.command == "show":
-        return _show(asked, declared, console)
-    if asked.command == "setup":
-        from hermes.admin.platform_setup import Questions
-
-        return Questions(declared, home, environ, console).run(everything=asked.all)
-    if asked.command == "login":
-        return _login(declared, home, console)
-    return _test(asked, declared, home, console)
-
-
-def _list(
-    asked: argparse.Namespace,
-    manifests: Sequence[Manifest],
-    loaded: Loaded,
-    state: Mapping[str, Any],
-    console: Console,
-) -> int:
-    rows: list[dict[str, Any]] = [
+def _list(command: Command) -> None:
+    manifests, state = platform_manifests(), read_state(command.home)
+    found = list(declared_accounts(manifests, _loaded(command, manifests)))
+    told = [
         {
             "name": one.name,
             "title": one.title,
@@ -78,26 +56,23 @@ def _list(
             "state": _last_heard(state, one.name),
             "evidence": one.manifest.evidence,
         }
-        for one in declared_accounts(manifests, loaded)
+        for one in found
     ]
-    if asked.json:
-        console.json(rows)
-        return 0
-    cells: list[list[str]] = [
+    rows = [
         [
-            row["name"],
-            row["title"],
-            "on" if row["enabled"] else "off",
-            row["state"],
-            ", ".join(row["missing"]),
+            one.name,
+            one.title,
+            "on" if one.enabled else "off",
+            _last_heard(state, one.name),
+            ", ".join(one.missing),
         ]
-        for row in rows
+        for one in found
     ]
-    console.table(["NAME", "PLATFORM", "USED", "LAST HEARD OF", "NEEDS"], cells)
-    return 0
+    command.show(told, ["NAME", "PLATFORM", "USED", "LAST HEARD OF", "NEEDS"], rows)
 
 
-def _show(asked: argparse.Namespace, declared: Declared, console: Console) -> int:
+def _show(command: Command) -> None:
+    declared, console = _find(command), command.console
     manifest = declared.manifest
     packages = {name: _is_there(name) for name in manifest.requires}
     settings = [
@@ -110,7 +85,7 @@ def _show(asked: argparse.Namespace, declared: Declared, console: Console) -> in
         }
         for field in manifest.settings
     ]
-    facts = {
+    told = {
         "name": declared.name,
         "title": declared.title,
         "enabled": declared.enabled,
@@ -120,11 +95,11 @@ def _show(asked: argparse.Namespace, declared: Declared, console: Console) -> in
         "evidence": manifest.evidence,
         "docs": manifest.docs,
     }
-    if asked.json:
-        console.json(facts)
-        return 0
+    if command.asked.json:
+        console.json(told)
+        return
     console.strong(declared.title)
-    pairs = [("Used", "yes" if facts["enabled"] else "no")]
+    pairs = [("Used", "yes" if declared.enabled else "no")]
     pairs += [("Package", f"{name}{'' if there else ' (missing)'}") for name, there in packages.items()]
     pairs += list(_able(manifest.capabilities).items())
     pairs += [("Tried against", manifest.evidence or "nothing yet"), ("Guide", manifest.docs)]
@@ -139,10 +114,16 @@ def _show(asked: argparse.Namespace, declared: Declared, console: Console) -> in
         for row in settings
     ]
     console.table(["VARIABLE", "IS", "WHAT IT IS"], rows, whole=2, wrap=True)
-    return 0
 
 
-def _login(declared: Declared, home: Path, console: Console) -> int:
+def setup(command: Command) -> int:
+    from hermes.admin.platform_setup import Questions
+
+    return Questions(command, _find(command)).run(everything=command.asked.all)
+
+
+def _login(command: Command) -> None:
+    declared, console = _find(command), command.console
     manifest = declared.manifest
     if not manifest.login:
         raise UserError(f"{declared.title} has no such login.", hint=f"{manifest.docs} says what it needs.")
@@ -157,17 +138,17 @@ def _login(declared: Declared, home: Path, console: Console) -> int:
     except (NeedsLogin, Unreachable) as error:
         told = declared.loaded.secrets.redact(declared.worded(one_line(str(error), 300)))
         raise UserError(f"{told}.", hint="Nothing was kept.") from None
-    prepare_home(home)
+    home = prepare_home(command.home)
     for name, value in kept.items():
         written = set_setting(home, declared.variable(name), value, kept)
         console.line(f"{written.name} is kept in {written.file}.")
     console.line(f"Next: hermes platforms test {declared.name}")
-    return 0
 
 
-def _test(asked: argparse.Namespace, declared: Declared, home: Path, console: Console) -> int:
-    findings = asyncio.run(findings_of(declared, home))
-    if not asked.json:
+def _test(command: Command) -> int:
+    declared, console = _find(command), command.console
+    findings = asyncio.run(findings_of(declared, command.home))
+    if not command.asked.json:
         return 0 if tell_findings(findings, console) else 1
     good = all(finding.good for finding in findings)
     told = [facts(one, "good", "text", "hint") for one in findings]
@@ -213,14 +194,21 @@ def _chosen(manifests: Sequence[Manifest], console: Console) -> str:
     return console.ask("Which one?")
 
 
-def _find(name: str, manifests: Sequence[Manifest], loaded: Loaded) -> Declared:
+def _loaded(command: Command, manifests: Sequence[Manifest]) -> Loaded:
+    return load_settings(command.home, command.environ, platforms=[one.name for one in manifests])
+
+
+def _find(command: Command) -> Declared:
     """A platform, or an account of it, which may be one that nobody has told of yet."""
+    manifests = platform_manifests()
+    name = command.asked.name or _chosen(manifests, command.console)
     platform, account = read_platform(name)
     problem = None if account == DEFAULT_ACCOUNT else account_problem(platform, account)
     for manifest in manifests:
         if manifest.name == platform:
             if problem is not None:
                 raise problem
+            loaded = _loaded(command, manifests)
             return Declared(manifest=manifest, loaded=loaded, account=account)
     meant = nearest(platform, [one.name for one in manifests])
     hint = f"Did you mean {meant}?" if meant else "`hermes platforms list` names them."

@@ -31,25 +31,18 @@ class Running:
 
     socket: Path
     holder: Holder
-    running = True
-    empty = False
 
-    def get(self, path: str, kind: type[T], **query: Any) -> T:
-        return self._ask("GET", path, kind, query)
+    def status(self) -> dict[str, Any]:
+        """How it is at this moment."""
+        return self.ask("GET", "/control/status", dict[str, Any])
 
-    def delete(self, path: str, kind: type[T], **query: Any) -> T:
-        return self._ask("DELETE", path, kind, query)
-
-    def post(self, path: str, kind: type[T], body: object) -> T:
-        return self._ask("POST", path, kind, {}, encode(body))
-
-    def _ask(
-        self, method: str, path: str, kind: type[T], query: Mapping[str, Any], body: bytes | None = None
-    ) -> T:
-        given = {name: value for name, value in query.items() if value is not None}
+    def ask(self, method: str, path: str, kind: type[T], **given: Any) -> T:
+        """What it answers to words of the owner: in the body of a POST, else in the query."""
+        body = encode(given) if method == "POST" else None
+        told = {} if body else {name: value for name, value in given.items() if value is not None}
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
-            target = f"{path}?{urlencode(given, errors='replace')}"
+            target = f"{path}?{urlencode(told, errors='replace')}"
             status, data = ask_socket(self.socket, method, target, body, headers)
         except OSError as error:
             raise UserError(

@@ -5,20 +5,20 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
+from hermes.admin.command import Command, add_json
 from hermes.admin.home import open_home
-from hermes.admin.output import Console
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line, storable
-from hermes.entry.desk import PlacesAnswer, SendRequest
+from hermes.entry.desk import places, send
 
 _MOST_BYTES = 1 << 20
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(act=_send)
     parser.description = "Send a message to a chat; it is on its way when this returns."
     parser.add_argument("message", nargs="?", default="", help="the text; - reads it from stdin")
     parser.add_argument(
@@ -42,28 +42,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="list the targets there are",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing if it went well")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
-def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+def _send(command: Command) -> None:
+    asked, console = command.asked, command.console
     if asked.list is not None:
-        places = open_home(home, environ, "hermes send").get("/control/places", PlacesAnswer)
-        return _list(asked, places, console)
+        _list(command)
+        return
     if not asked.to:
         raise UserError(
             "Nobody was named to send to.", hint="hermes send -t TARGET MESSAGE; -l lists targets"
         )
     text = _text(asked)
-    place = open_home(home, environ, "hermes send", creating=True)
-    letter = SendRequest(target=asked.to, text=text, key=f"cli-{secrets.token_hex(8)}")
-    to = [str(address) for address in place.post("/control/send", list[Address], letter)]
+    place = open_home(command, creating=True)
+    key = f"cli-{secrets.token_hex(8)}"
+    to = [str(address) for address in place.ask(send, target=asked.to, text=text, key=key)]
     if asked.json:
-        console.json({"to": to, "key": letter.key, "gateway": place.running})
+        console.json({"to": to, "key": key, "gateway": place.running})
     elif not asked.quiet:
         console.line(f"On its way to {', '.join(to)}.")
         if not place.running:
             console.note("No gateway runs: it is sent when one is started (hermes gateway run).")
-    return 0
 
 
 def _text(asked: argparse.Namespace) -> str:
@@ -90,22 +90,20 @@ def _read(place: str) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _list(asked: argparse.Namespace, places: PlacesAnswer, console: Console) -> int:
-    wanted = asked.list.lower()
+def _list(command: Command) -> None:
+    wanted, known = command.asked.list.lower(), open_home(command).ask(places)
 
     def fits(to: Address) -> bool:
         return wanted in ("", to.platform, to.credential)
 
-    homes = {name: to for name, to in places.homes.items() if fits(to)}
-    channels = [one for one in places.channels if fits(one.address)]
-    if asked.json:
-        told = [{"target": str(one.address), "name": one.name, "guild": one.guild} for one in channels]
-        console.json({"homes": {name: str(to) for name, to in homes.items()}, "channels": told})
-        return 0
+    homes = {name: to for name, to in known.homes.items() if fits(to)}
+    channels = [one for one in known.channels if fits(one.address)]
+    told = [{"target": str(one.address), "name": one.name, "guild": one.guild} for one in channels]
     rows = [[str(to), f"home channel of {name}", ""] for name, to in homes.items()]
     rows += [[str(one.address), one.name, "" if one.kind is None else one.kind.value] for one in channels]
-    if rows:
-        console.table(("TARGET", "NAME", "KIND"), rows)
-    else:
-        console.line("No chat is known yet: one is as soon as somebody writes from it.")
-    return 0
+    command.show(
+        {"homes": {name: str(to) for name, to in homes.items()}, "channels": told},
+        ("TARGET", "NAME", "KIND"),
+        rows,
+        none="No chat is known yet: one is as soon as somebody writes from it.",
+    )

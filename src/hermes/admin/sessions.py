@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from types import NoneType
-from typing import Any
 
+from hermes.admin.command import Act, Command, Commands, number_to
 from hermes.admin.home import Place, agents_of, open_home
-from hermes.admin.output import Commands, Console, ago, facts, number_to
+from hermes.admin.output import ago, facts
 from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
@@ -28,10 +25,9 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
 )
-from hermes.domain.rows import Hit
 from hermes.domain.session import Session
 from hermes.domain.text import one_line
-from hermes.entry.desk import FoundSession
+from hermes.entry.desk import delete_session, find_session, list_sessions, search
 from hermes.state.session_log import FOLDER, log_path
 from hermes.state.settings import load_settings
 from hermes.state.textfile import replace_text
@@ -39,6 +35,7 @@ from hermes.stream.wire import read_entry
 
 _NONE_YET = "No sessions yet. A chat with the gateway begins one."
 _RESULT_SHOWN = 200
+_FACTS = ("id", "agent", "title", "place", "owner", "model", "created_at", "updated_at")
 
 
 # --- the command line ------------------------------------------------------------------------------
@@ -47,46 +44,42 @@ _RESULT_SHOWN = 200
 def arguments(parser: argparse.ArgumentParser) -> None:
     commands = Commands(parser)
 
-    def command(name: str, told: str, *, json: bool = False) -> argparse.ArgumentParser:
-        added = commands.add(name, told, json=json)
+    def add(name: str, told: str, act: Act, *, json: bool = False) -> argparse.ArgumentParser:
+        added = commands.add(name, told, act, json=json)
         added.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
         return added
 
-    listed = command("list", "List the sessions, the latest first.", json=True)
-    listed.add_argument(
-        "-n", "--limit", type=number_to(100_000), default=20, metavar="N", help="how many (20)"
-    )
-    searched = command("search", "Find what was said, in all sessions.", json=True)
+    listed = add("list", "List the sessions, the latest first.", _list, json=True)
+    searched = add("search", "Find what was said, in all sessions.", _search, json=True)
     searched.add_argument("words", nargs="+", help='words that must occur; "a phrase", OR, NOT and wor* work')
-    searched.add_argument(
-        "-n", "--limit", type=number_to(100_000), default=20, metavar="N", help="how many (20)"
-    )
-    shown = command("show", "Print a conversation.", json=True)
-    shown.add_argument("session", help="its id, the beginning of it, or its title")
-    exported = command("export", "Write a conversation as JSONL, one message in OpenAI format a line.")
-    exported.add_argument("session", help="its id, the beginning of it, or its title")
+    for limited in (listed, searched):
+        limited.add_argument(
+            "-n", "--limit", type=number_to(100_000), default=20, metavar="N", help="how many (20)"
+        )
+    shown = add("show", "Print a conversation.", _show, json=True)
+    exported = add("export", "Write a conversation as JSONL, one message in OpenAI format a line.", _export)
+    deleted = add("delete", "Delete a conversation for good.", _delete)
+    for one in (shown, exported, deleted):
+        one.add_argument("session", help="its id, the beginning of it, or its title")
     exported.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of stdout")
-    deleted = command("delete", "Delete a conversation for good.")
-    deleted.add_argument("session", help="its id, the beginning of it, or its title")
     deleted.add_argument("-y", "--yes", action="store_true", help="do not ask")
 
 
-def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    agents = agents_of(load_settings(home, environ).settings)
-    if asked.agent is not None and asked.agent not in agents:
+def _open(command: Command) -> tuple[Place, bool]:
+    """The home, and whether it is about several agents."""
+    agents, wanted = agents_of(load_settings(command.home, command.environ).settings), command.asked.agent
+    if wanted is not None and wanted not in agents:
         known = ", ".join(agents)
-        raise UserError(f"There is no agent “{one_line(asked.agent, 60)}”.", hint=f"Known: {known}.")
-    asked.home, asked.several = home, asked.agent is None and len(agents) > 1
-    _COMMANDS[asked.command](asked, open_home(home, environ, f"hermes sessions {asked.command}"), console)
-    return 0
+        raise UserError(f"There is no agent “{one_line(wanted, 60)}”.", hint=f"Known: {known}.")
+    return open_home(command), wanted is None and len(agents) > 1
 
 
-def _find_one(asked: argparse.Namespace, place: Place) -> tuple[Session, list[Entry]]:
+def _find_one(command: Command) -> tuple[Place, Session, list[Entry]]:
     """The one session that is meant, and its visible transcript."""
-    name = asked.session
-    found = place.get("/control/session", list[FoundSession], agent=asked.agent, name=name)
+    name, place = command.asked.session, _open(command)[0]
+    found = place.ask(find_session, agent=command.asked.agent, name=name)
     if len(found) == 1:
-        return found[0].session, [read_entry(entry) for entry in found[0].entries]
+        return place, found[0].session, [read_entry(entry) for entry in found[0].entries]
     if found:
         ids = ", ".join(one.session.id for one in found[:5])
         raise UserError(f"“{one_line(name, 60)}” fits {len(found)} sessions.", hint=f"Write more: {ids}")
@@ -98,47 +91,37 @@ def _find_one(asked: argparse.Namespace, place: Place) -> tuple[Session, list[En
 # --- the commands ----------------------------------------------------------------------------------
 
 
-def _list(asked: argparse.Namespace, place: Place, console: Console) -> None:
-    found = place.get("/control/sessions", list[Session], agent=asked.agent, limit=asked.limit)
-    if asked.json:
-        console.json([_facts(session) for session in found])
-        return
-    if not found:
-        console.line(_NONE_YET)
-        return
-    now = datetime.now(UTC)
-    several = asked.several
+def _list(command: Command) -> None:
+    place, several = _open(command)
+    found = place.ask(list_sessions, agent=command.asked.agent, limit=command.asked.limit)
     rows = [
         [
             session.id,
-            ago(session.updated_at, now),
+            ago(session.updated_at),
             *([session.agent] if several else []),
             session.title or "–",
             session.place or session.owner or "–",
         ]
         for session in found
     ]
-    console.table(["SESSION", "LAST USED", *(["AGENT"] if several else []), "TITLE", "WHERE"], rows, whole=2)
+    header = ["SESSION", "LAST USED", *(["AGENT"] if several else []), "TITLE", "WHERE"]
+    command.show([facts(one, *_FACTS) for one in found], header, rows, none=_NONE_YET, whole=2)
 
 
-def _search(asked: argparse.Namespace, place: Place, console: Console) -> None:
-    words = " ".join(asked.words)
-    hits = place.get("/control/search", list[Hit], agent=asked.agent, words=words, limit=asked.limit)
-    if asked.json:
-        console.json([facts(hit, "session", "title", "seq", "at", "who", "excerpt") for hit in hits])
-        return
-    if not hits:
-        console.line(f"Nothing was said with “{one_line(words, 60)}”.")
-        return
-    now = datetime.now(UTC)
-    rows = [[hit.session, ago(hit.at, now), hit.who, hit.excerpt] for hit in hits]
-    console.table(["SESSION", "SAID", "WHO", "WORDS"], rows, whole=3)
+def _search(command: Command) -> None:
+    place, words = _open(command)[0], " ".join(command.asked.words)
+    hits = place.ask(search, agent=command.asked.agent, words=words, limit=command.asked.limit)
+    told = [facts(hit, "session", "title", "seq", "at", "who", "excerpt") for hit in hits]
+    rows = [[hit.session, ago(hit.at), hit.who, hit.excerpt] for hit in hits]
+    none = f"Nothing was said with “{one_line(words, 60)}”."
+    command.show(told, ["SESSION", "SAID", "WHO", "WORDS"], rows, none=none, whole=3)
 
 
-def _show(asked: argparse.Namespace, place: Place, console: Console) -> None:
-    session, entries = _find_one(asked, place)
-    if asked.json:
-        console.json({**_facts(session), "messages": as_messages(entries)})
+def _show(command: Command) -> None:
+    console = command.console
+    _, session, entries = _find_one(command)
+    if command.asked.json:
+        console.json({**facts(session, *_FACTS), "messages": as_messages(entries)})
         return
     console.strong(f"{session.title or 'Session'} ({session.id}), agent {session.agent}")
     if not entries:
@@ -149,34 +132,26 @@ def _show(asked: argparse.Namespace, place: Place, console: Console) -> None:
             console.line(f"\n{entry.at.astimezone():%Y-%m-%d %H:%M:%S}  {told}")
 
 
-def _export(asked: argparse.Namespace, place: Place, console: Console) -> None:
-    _, entries = _find_one(asked, place)
+def _export(command: Command) -> None:
+    _, _, entries = _find_one(command)
     lines = [json.dumps(message, ensure_ascii=False) for message in as_messages(entries)]
     text = "".join(f"{line}\n" for line in lines)
-    if asked.output is None:
-        console.out.write(text)
+    output = command.asked.output
+    if output is None:
+        command.console.out.write(text)
         return
-    replace_text(Path(asked.output), text, 0o600)
-    console.note(f"{len(lines)} messages are in {asked.output}.")
+    replace_text(Path(output), text, 0o600)
+    command.console.note(f"{len(lines)} messages are in {output}.")
 
 
-def _delete(asked: argparse.Namespace, place: Place, console: Console) -> None:
-    session, entries = _find_one(asked, place)
+def _delete(command: Command) -> None:
+    place, session, entries = _find_one(command)
     name = f"“{session.title}” ({session.id})" if session.title else session.id
-    if not asked.yes:
-        console.confirm(f"Delete {name} with its {len(entries)} records for good?")
-    place.delete("/control/session", NoneType, agent=session.agent, name=session.id)
-    log_path(asked.home / FOLDER, session.id).unlink(missing_ok=True)
-    console.line(f"{name} is deleted.")
-
-
-_COMMANDS: dict[str, Callable[[argparse.Namespace, Place, Console], None]] = {
-    "list": _list,
-    "search": _search,
-    "show": _show,
-    "export": _export,
-    "delete": _delete,
-}
+    if not command.asked.yes:
+        command.console.confirm(f"Delete {name} with its {len(entries)} records for good?")
+    place.ask(delete_session, agent=session.agent, name=session.id)
+    log_path(command.home / FOLDER, session.id).unlink(missing_ok=True)
+    command.console.line(f"{name} is deleted.")
 
 
 # --- a conversation in words and in OpenAI format ----------------------------------------------------
@@ -209,8 +184,3 @@ def _told(entry: Entry) -> str:
             return f"note: {finished.note}" if finished.note else ""
         case ToolStarted() | Undone():
             return ""
-
-
-def _facts(session: Session) -> dict[str, Any]:
-    names = ("id", "agent", "title", "place", "owner", "model", "created_at", "updated_at")
-    return facts(session, *names)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from hermes.admin.command import Command, add_json
 from hermes.admin.gateway import GATEWAY, LOG_FILE, STATE_FILE, Holder, home_holder
 from hermes.admin.output import Console, ago
 from hermes.admin.running import find_running
@@ -29,11 +30,13 @@ _ALIVE = ("starting", "running", "draining")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(act=run)
+    add_json(parser)
     parser.add_argument("--jobs", action="store_true", help="show the upkeep that it does by itself, too")
 
 
-def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
+def run(command: Command) -> None:
+    asked, home, environ, console = command.asked, command.home, command.environ, command.console
     loaded = load_settings(home, environ, platforms=[one.name for one in platform_manifests()])
     holder = home_holder(home)
     told = read_state(home)
@@ -45,12 +48,12 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
             _facts(home, loaded, holder, told)
             | model
             | {
-                "version": asked.version,
+                "version": command.version,
                 "live": _live_facts(live),
                 "approvals": loaded.settings.approvals.mode,
             }
         )
-        return 0
+        return
     pairs = [("Home", str(home)), ("Gateway", _gateway(holder, told))]
     if running:
         pairs.append(("Agents", ", ".join(map(str, told.get("agents", []))) or "–"))
@@ -69,7 +72,6 @@ def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], conso
         console.note(f"The settings have {problems} problem{'s' * (problems > 1)}; see: hermes config check")
     if holder is None:
         console.note("Start it with: hermes gateway start, or in this terminal: hermes gateway run")
-    return 0
 
 
 def read_state(home: Path) -> dict[str, Any]:
@@ -85,7 +87,7 @@ def _ask(home: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:
     """What the gateway that runs says of itself at this moment."""
     try:
         running = find_running(home, environ, 0.0)
-        return None if running is None else running.get("/control/status", dict[str, Any])
+        return None if running is None else running.status()
     except UserError:
         return None
 

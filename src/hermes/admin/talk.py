@@ -17,10 +17,7 @@ from hermes.agent.detect import LOCAL_SERVERS
 from hermes.domain.errors import UserError
 from hermes.domain.text import showable
 from hermes.entry.terminal.door import (
-    NOT_BACK,
-    REMEDY,
     Gone,
-    Presence,
     Visit,
     enter_embedded,
     local_caller,
@@ -37,11 +34,6 @@ if TYPE_CHECKING:
 HISTORY_FILE = "terminal_history"
 _SIGNALLED = 128
 _HELP = "/help lists the commands, Ctrl-C stops the agent, Ctrl-D leaves."
-_TOLD = {
-    Presence.AWAY: "The gateway is gone; waiting for it …",
-    Presence.HERE: "It is back.",
-    Presence.LOST: f"{NOT_BACK} {REMEDY}",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +81,7 @@ class Embedded:
             hurry()
 
     def _behind(self) -> Behind:
-        lines = [f"Hermes {self.process.asked.version}. Model: {self.app.model_line}", _HELP]
+        lines = [f"Hermes {self.process.command.version}. Model: {self.app.model_line}", _HELP]
         problems = len(self.app.loaded.problems)
         if problems:
             lines.append(f"The settings have {problems} problem{'s' * (problems > 1)}: hermes config check")
@@ -131,7 +123,7 @@ class Attached:
         workspace = str(facts.get("workspace", ""))
         elsewhere = f" Its agent works in {workspace}." if workspace and workspace != str(folder) else ""
         lines = [
-            f"Hermes {self.process.asked.version}. Model: {facts.get('model', '')}",
+            f"Hermes {self.process.command.version}. Model: {facts.get('model', '')}",
             attached + elsewhere,
             _HELP,
         ]
@@ -142,8 +134,8 @@ class Attached:
         )
 
     def _join(self, line: Line, door: Chat | OneShot) -> None:
-        tell = self.process.console.note
-        line.hear = getattr(door, "hear", lambda presence: tell(f"hermes: {_TOLD[presence]}"))
+        tell = self.process.command.console.note
+        line.hear = getattr(door, "hear", lambda presence: tell(f"hermes: {presence}"))
         line.follow = getattr(door, "follow", line.follow)
 
 
@@ -169,7 +161,7 @@ class Talk:
             visit=visit,
             screen=Screen(sys.stdout.fileno(), self._look()),
             keys=sys.stdin.fileno(),
-            history=History(self.process.home / HISTORY_FILE),
+            history=History(self.process.command.home / HISTORY_FILE),
             plan=Plan(first=self.words, once=self.words is not None, greeting=greeting),
         )
         _on_signals(_signals(chat))
@@ -181,13 +173,13 @@ class Talk:
         from hermes.entry.terminal.screen import Screen
 
         if behind.note and not self.process.final_only:
-            self.process.console.note(f"hermes: {behind.note}")
+            self.process.command.console.note(f"hermes: {behind.note}")
         shot = OneShot(
             visit=visit,
             screen=Screen(sys.stdout.fileno(), replace(self._look(), rich=False)),
-            tell=lambda line: self.process.console.note(f"hermes: {line}"),
+            tell=lambda line: self.process.command.console.note(f"hermes: {line}"),
             final_only=self.process.final_only,
-            ask=self._ask if self.process.console.interactive else None,
+            ask=self._ask if self.process.command.console.interactive else None,
         )
         _on_signals(_signals(shot))
         behind.join(shot)
@@ -197,7 +189,7 @@ class Talk:
         """On stderr, so that stdout stays the answer alone."""
         from hermes.entry.terminal.keyboard import read_line
 
-        err = self.process.console.err
+        err = self.process.command.console.err
         err.write(f"{showable(question)}\nanswer> ")
         err.flush()
         return await read_line(sys.stdin.fileno())
@@ -205,8 +197,8 @@ class Talk:
     def _look(self) -> Look:
         from hermes.entry.terminal.screen import Look
 
-        console, terminal = self.process.console, is_terminal(sys.stdout)
-        rich = terminal and self.process.environ.get("TERM", "dumb") != "dumb"
+        console, terminal = self.process.command.console, is_terminal(sys.stdout)
+        rich = terminal and self.process.command.environ.get("TERM", "dumb") != "dumb"
         return Look(rich=rich, colour=console.colour, terminal=terminal)
 
 

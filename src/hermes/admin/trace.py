@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from pathlib import Path
 
+from hermes.admin.command import Command, add_json
 from hermes.admin.home import open_home
-from hermes.admin.output import Console
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
+from hermes.entry.desk import trace
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(act=_trace)
     parser.add_argument("message", help="a platform's message id, a delivery id, or a turn like turn_1a2b…")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
-def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    place = open_home(home, environ, "hermes trace")
-    lines = place.get("/control/trace", list[str], message=asked.message)
+def _trace(command: Command) -> None:
+    message, console = command.asked.message, command.console
+    lines = open_home(command).ask(trace, message=message)
     if not lines:
         raise UserError(
-            f"There is no message or turn “{one_line(asked.message, 60)}”.",
+            f"There is no message or turn “{one_line(message, 60)}”.",
             hint="Old rows are forgotten (gateway.dedupe_days); `hermes sessions search` finds words.",
         )
-    if asked.json:
+    if command.asked.json:
         console.json([dict(zip(("stage", "told"), line.split(maxsplit=1), strict=True)) for line in lines])
     else:
-        for line in lines:
-            console.line(line)
-    return 0
+        console.line("\n".join(lines))

@@ -7,12 +7,11 @@ import argparse
 import json
 import secrets
 import time
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hermes.admin.output import Commands, Console
+from hermes.admin.command import Command, Commands
 from hermes.admin.running import ask_socket
 from hermes.admin.status import read_state
 from hermes.app.webhooks import DEFAULT_HOST, DEFAULT_PORT, shared_secret, static_routes
@@ -30,8 +29,9 @@ _TEST_PAYLOAD = '{"type": "test", "message": "Hello from hermes webhook test"}'
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    command = Commands(parser).add
-    made = command("subscribe", "Make a route, or change it: name it again with what it is to be.")
+    add = Commands(parser).add
+    told = "Make a route, or change it: name it again with what it is to be."
+    made = add("subscribe", told, _subscribe)
     made.add_argument("name", help="the last part of its address: letters, digits, - _ .")
     made.add_argument(
         "--prompt", default="", metavar="TEXT", help="what the agent is told; {a.b} is filled in"
@@ -58,31 +58,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--script", default="", metavar="FILE", help="in the home's scripts folder; sees it first"
     )
     made.add_argument("--description", default="", metavar="TEXT", help="a note for people")
-    command("list", "List the routes.", json=True)
-    removed = command("remove", "Remove a route that was made by command.")
+    add("list", "List the routes.", _list, json=True)
+    removed = add("remove", "Remove a route that was made by command.", _remove)
     removed.add_argument("name", help="its name")
-    tried = command("test", "Send a signed event to the running gateway, and print its answer.")
+    tried = add("test", "Send a signed event to the running gateway, and print its answer.", _test)
     tried.add_argument("name", help="the route's name")
     tried.add_argument("--payload", default=_TEST_PAYLOAD, metavar="JSON", help="the event's body")
-
-
-def run(asked: argparse.Namespace, home: Path, environ: Mapping[str, str], console: Console) -> int:
-    loaded = load_settings(home, environ)
-    match asked.command:
-        case "subscribe":
-            return _subscribe(asked, home, loaded, console)
-        case "list":
-            return _list(asked, home, loaded, console)
-        case "remove":
-            return _remove(asked, home, loaded, console)
-        case _:
-            return _test(asked, home, loaded, console)
 
 
 # --- making and removing ---
 
 
-def _subscribe(asked: argparse.Namespace, home: Path, loaded: Loaded, console: Console) -> int:
+def _subscribe(command: Command) -> None:
+    asked, home, console = command.asked, command.home, command.console
+    loaded = _loaded(command)
     name = _free_name(asked.name, loaded)
     known = _dynamic(home).get(name)
     made = asked.secret or (known or {}).get("secret") or secrets.token_urlsafe(_SECRET_BYTES)
@@ -95,7 +84,10 @@ def _subscribe(asked: argparse.Namespace, home: Path, loaded: Loaded, console: C
     if known is None and not asked.secret:
         console.facts([("Secret", made)])
         console.note("The secret is shown this once: enter it where the events come from.")
-    return 0
+
+
+def _loaded(command: Command) -> Loaded:
+    return load_settings(command.home, command.environ)
 
 
 def _free_name(name: str, loaded: Loaded) -> str:
@@ -141,13 +133,13 @@ def _words(text: str) -> list[str]:
     return [word for part in text.split(",") if (word := part.strip())]
 
 
-def _remove(asked: argparse.Namespace, home: Path, loaded: Loaded, console: Console) -> int:
-    if not home.is_dir() or not change(home, asked.name, None):
-        if asked.name in static_routes(loaded):
-            raise UserError(f"The route “{asked.name}” is in config.yaml.", hint="Remove it there.")
-        raise _no_route(asked.name)
-    console.line(f"The route “{asked.name}” is gone.")
-    return 0
+def _remove(command: Command) -> None:
+    home, name = command.home, command.asked.name
+    if not home.is_dir() or not change(home, name, None):
+        if name in static_routes(_loaded(command)):
+            raise UserError(f"The route “{name}” is in config.yaml.", hint="Remove it there.")
+        raise _no_route(name)
+    command.console.line(f"The route “{name}” is gone.")
 
 
 # --- looking ---
@@ -175,8 +167,9 @@ def _routes(home: Path, loaded: Loaded) -> dict[str, tuple[WebhookRoute, str]]:
     return found | {name: (route, "config.yaml") for name, route in static_routes(loaded).items()}
 
 
-def _list(asked: argparse.Namespace, home: Path, loaded: Loaded, console: Console) -> int:
-    rows = [
+def _list(command: Command) -> None:
+    loaded = _loaded(command)
+    found = [
         {
             "name": name,
             "state": route.problem or ("on" if route.enabled else "off"),
@@ -185,21 +178,19 @@ def _list(asked: argparse.Namespace, home: Path, loaded: Loaded, console: Consol
             "deliver_only": route.deliver_only,
             "from": source,
         }
-        for name, (route, source) in sorted(_routes(home, loaded).items())
+        for name, (route, source) in sorted(_routes(command.home, loaded).items())
     ]
-    if asked.json:
-        console.json({"address": address(home, loaded), "routes": rows})
-    elif not rows:
-        console.line("No webhook routes yet. Make one: hermes webhook subscribe NAME")
-    else:
-        console.table(("Route", "State", "Events", "Deliver", "From"), [_cells(row) for row in rows])
-        console.note(f"Events go to {address(home, loaded)}/webhooks/<route>")
-    return 0
+    at = address(command.home, loaded)
+    none = "No webhook routes yet. Make one: hermes webhook subscribe NAME"
+    header = ("Route", "State", "Events", "Deliver", "From")
+    command.show({"address": at, "routes": found}, header, [_cells(row) for row in found], none=none)
+    if found and not command.asked.json:
+        command.console.note(f"Events go to {at}/webhooks/<route>")
 
 
-def _cells(row: Mapping[str, Any]) -> Sequence[str]:
+def _cells(row: dict[str, Any]) -> list[str]:
     deliver = f"{row['deliver']} (without the agent)" if row["deliver_only"] else row["deliver"]
-    return row["name"], row["state"], ", ".join(row["events"]) or "all", deliver, row["from"]
+    return [row["name"], row["state"], ", ".join(row["events"]) or "all", deliver, row["from"]]
 
 
 def address(home: Path, loaded: Loaded) -> str:
@@ -219,16 +210,17 @@ def address(home: Path, loaded: Loaded) -> str:
 # --- trying ---
 
 
-def _test(asked: argparse.Namespace, home: Path, loaded: Loaded, console: Console) -> int:
-    found = _routes(home, loaded).get(asked.name)
+def _test(command: Command) -> int:
+    asked, loaded = command.asked, _loaded(command)
+    found = _routes(command.home, loaded).get(asked.name)
     if found is None:
         raise _no_route(asked.name)
     try:
         json.loads(asked.payload)
     except ValueError as error:
         raise UserError(f"The payload is not JSON ({error}).") from error
-    status, text = _send(home, loaded, found[0], asked.payload.encode())
-    console.line(f"{status} {text}")
+    status, text = _send(command.home, loaded, found[0], asked.payload.encode())
+    command.console.line(f"{status} {text}")
     return 0 if status < 300 else 1
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
 
 from hermes import plugins
 from hermes.agent.detect import NO_PROBE, Choice
@@ -35,6 +34,7 @@ from hermes.app.prompt import SystemPrompt, zone_of
 from hermes.app.tools import Inject, Injecting, added_tools, own_tools
 from hermes.app.tools import Toolsets as Toolsets
 from hermes.app.vitals import Vitals
+from hermes.app.vitals import Watch as Watch
 from hermes.control.gates import agent_chooser, gate_tools
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
 from hermes.control.hooks import Hooks
@@ -58,7 +58,7 @@ from hermes.domain.settings import Profile, Settings
 from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.turn import Turn
-from hermes.entry.host import Account, Host, HostState
+from hermes.entry.host import Account, Host
 from hermes.entry.http.door import AgentFacts
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 from hermes.state.aliases import ChannelAliases
@@ -77,14 +77,6 @@ from hermes.state.upkeep import Upkeep
 log = logging.getLogger("hermes.app")
 WORKSPACE = "workspace"
 MEDIA = "media"
-
-
-class Watch(Protocol):
-    """Told what the gateway is doing: starting, running, draining, stopped, and how each platform is."""
-
-    def tell(self, state: str, **facts: Any) -> None: ...
-
-    def tell_platform(self, account: str, state: HostState, why: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,9 +49,12 @@ class JobWish:
 
 
 def find_job(tx: Tx, word: str) -> Job:
+    return pick_job(tx.jobs.list(), word)
+
+
+def pick_job(jobs: Sequence[Job], word: str) -> Job:
     """By id or name, or a beginning of either that only one job has."""
     word = word.strip()
-    jobs = tx.jobs.list()
     lower = word.casefold()
     exact = [job for job in jobs if job.id == word or job.name.casefold() == lower]
     begins = [job for job in jobs if job.id.startswith(lower) or title(job).casefold().startswith(lower)]

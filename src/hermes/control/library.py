@@ -3,8 +3,10 @@ transaction each; whom to wake is the gateway's."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Literal
 
 from hermes.control.submission import add_session, check_owner, fork_session, no_session
 from hermes.domain.errors import UserError
@@ -28,18 +30,6 @@ class FoundSession:
     hit: Hit | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What is to be changed about a session; what is not named stays."""
-
-    session: SessionId
-    owner: str | None = None
-    title: str | None = None
-    retitle: bool = False
-    ended: str | None = None
-    end: bool = False
-
-
 def begin_titled(tx: Tx, session: Session) -> Session:
     """A new session in which nothing was said yet."""
     session = replace(session, title=_title(session.title))
@@ -59,12 +49,15 @@ def search_sessions(tx: Tx, words: str, limit: int, among: Among) -> list[FoundS
     return list(found.values())[:limit]
 
 
-def change_session(tx: Tx, change: Change) -> Session:
-    session = seen_session(tx, change.session, change.owner)
-    if change.retitle:
-        session = replace(session, title=_title(change.title))
-    if change.end:
-        session = replace(session, ended=change.ended or None)
+def change_session(
+    tx: Tx, wanted: SessionId, owner: str | None, changes: Mapping[Literal["title", "ended"], str | None]
+) -> Session:
+    """What is not named stays; None takes it away."""
+    session = seen_session(tx, wanted, owner)
+    if "title" in changes:
+        session = replace(session, title=_title(changes["title"]))
+    if "ended" in changes:
+        session = replace(session, ended=changes["ended"] or None)
     tx.sessions.save(session)
     return session
 

@@ -12,6 +12,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -142,8 +143,7 @@ class AIAgent:
         Without `conversation_history` the agent's own session goes on; with it, a new one begins with these
         messages. `system_message` counts for this call alone and is stored nowhere. `task_id` is accepted
         for compatibility."""
-        talk = _talk(user_message, system_message, conversation_history, stream_callback)
-        future = self._engine.submit(self._converse(talk))
+        future = self._begin(user_message, system_message, conversation_history, stream_callback)
         try:
             return future.result()
         except KeyboardInterrupt:
@@ -159,8 +159,18 @@ class AIAgent:
         stream_callback: Callable[[str | None], object] | None = None,
     ) -> dict[str, Any]:
         """`run_conversation` for coroutines. Cancelling it stops the turn."""
-        talk = _talk(user_message, system_message, conversation_history, stream_callback)
-        return await asyncio.wrap_future(self._engine.submit(self._converse(talk)))
+        future = self._begin(user_message, system_message, conversation_history, stream_callback)
+        return await asyncio.wrap_future(future)
+
+    def _begin(
+        self,
+        words: str | Sequence[Message],
+        system: str | None,
+        history: Sequence[Message] | None,
+        delta: Callable[[str | None], object] | None,
+    ) -> Future[dict[str, Any]]:
+        talk = _Conversation(text=content_text(words), system=system or "", history=history, delta=delta)
+        return self._engine.submit(self._converse(talk))
 
     def interrupt(self, message: str | None = None) -> None:
         """Stop what is being said; whoever waits for it gets what was said so far. From any thread."""
@@ -256,7 +266,7 @@ class AIAgent:
                 self._current = None
                 if not ended:
                     await app.gateway.stop_turn(MAIN_AGENT, turn.id, CLIENT_GONE)
-            entries = await app.store.scoped(MAIN_AGENT).read(partial(_journal, session))
+            entries = await app.store.scoped(MAIN_AGENT).read(lambda tx: tx.journal.read(session))
             told = Told(app=app, session=session, turn=turn.id, entries=entries)
             result = told.result(talk.stop_words)
             self._messages = result["messages"]
@@ -353,15 +363,6 @@ def _changed(model: ModelSettings, most: int | None, settings: Settings) -> Sett
     return replace(settings, model=model, agent=agent)
 
 
-def _talk(
-    words: str | Sequence[Message],
-    system: str | None,
-    history: Sequence[Message] | None,
-    delta: Callable[[str | None], object] | None,
-) -> _Conversation:
-    return _Conversation(text=content_text(words), system=system or "", history=history, delta=delta)
-
-
 def _entries(records: Sequence[Record], now: datetime) -> list[Entry]:
     """Records from outside, as one turn of their own."""
     turn = new_turn_id()
@@ -376,10 +377,6 @@ def _prepare(session: SessionId, seed: Sequence[Entry], now: datetime, tx: Tx) -
         Session(id=session, agent=MAIN_AGENT, created_at=now, updated_at=now, owner=owner_of(SOURCE))
     )
     tx.journal.append(session, seed)
-
-
-def _journal(session: SessionId, tx: Tx) -> list[Entry]:
-    return tx.journal.read(session)
 
 
 def _arguments(call: ToolCall) -> Mapping[str, Any]:

@@ -187,7 +187,7 @@ def test_one_that_says_nothing_is_told_of(tmp_path: Path) -> None:
         assert found is not None
         bound.close()
         with pytest.raises(UserError, match="went away before it answered"):
-            found.get("/control/status", dict)
+            found.status()
 
 
 # --- what it answers ----------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ async def test_status_counts_what_is_unfinished(tmp_path: Path) -> None:
             await until(lambda: bool(model.requests))
             found = find_running(home, {})
             assert isinstance(found, Running)
-            told = await asyncio.to_thread(found.get, "/control/status", dict)
+            told = await asyncio.to_thread(found.status)
             assert told["turns"] == {"running": 1} and told["outbox"] == {} and told["open_streams"] == 1
             assert told["facts"]["api"] == api.address and told["pid"] == os.getpid()
             hold.set()

@@ -294,7 +294,7 @@ def test_a_route_is_read() -> None:
         deliver="telegram",
         deliver_extra={"chat_id": 12, "thread_id": "{number}"},
     )
-    assert not route.problem and route.enabled and route.filter is not None
+    assert not route.problem and route.enabled and route.filters is not None
     assert route.skills == ("one", "two") and route.wants("push") and not route.wants("pull")
     assert target(route, FACTS) == Address(platform="telegram", chat="12", thread="42")
     assert not _route(enabled="off").enabled and _route(enabled="yes").enabled

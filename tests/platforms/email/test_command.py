@@ -15,8 +15,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hermes.admin import platforms
-from hermes.admin.output import Console, Parser
+from hermes.admin.command import perform
+from hermes.admin.output import Console
 from hermes.domain.errors import UserError
 from hermes.entry.platforms.email.oauth import PROVIDERS
 from hermes.state.settings import load_settings
@@ -30,10 +30,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiri
 
 
 async def run(words: list[str], home: Path, said: Mapping[str, str], out: io.StringIO) -> int:
-    parser = Parser(prog="hermes platforms")
-    platforms.arguments(parser)
     console = Console(out=out, err=out, interactive=False)
-    return await asyncio.to_thread(platforms.run, parser.parse_args(words), home, said, console)
+    return await asyncio.to_thread(perform, "platforms", words, home, said, console)
 
 
 async def examined(bed: EmailBed, home: Path, said: Mapping[str, str]) -> list[str]:

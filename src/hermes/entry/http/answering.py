@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
-from hermes.control.questions import WORDS, read_reply
+from hermes.control.questions import read_reply, read_word
 from hermes.control.submission import Unknown, id_for
 from hermes.domain.event import Entry, ModelSaid, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, QuestionId, client_call_id
@@ -28,7 +27,7 @@ RUN_PREFIX = "run_"
 DECISIONS = (QuestionKind.APPROVAL, QuestionKind.CONFIRM)
 """Questions that are answered by one of a few words."""
 T = TypeVar("T")
-_WORDS = {**WORDS, "allow": Verdict.ONCE, "approved": Verdict.ONCE, "denied": Verdict.DENY}
+_ALSO = {"allow": Verdict.ONCE, "approved": Verdict.ONCE, "denied": Verdict.DENY}
 
 
 class QuestionAnswer(msgspec.Struct, kw_only=True):
@@ -100,12 +99,16 @@ class Found:
 
 async def find_question(call: Call, name: str) -> Found:
     """A question that this client may see."""
-    wanted = QuestionId(name)
-    for agent in call.agents:
-        found = await call.door.gateway.read(agent, partial(_found, agent, wanted))
-        if found is not None and call.may_see(found.turn.source):
-            return found
-    raise Unknown("There is no such question (any more).")
+
+    def look(tx: Tx) -> tuple[Question, Turn, Sequence[Entry]] | None:
+        question = tx.questions.get(QuestionId(name))
+        turn = None if question is None else tx.turns.get(question.turn)
+        if question is None or turn is None or not call.may_see(turn.source):
+            return None
+        return question, turn, tx.journal.of_turn(turn.id)
+
+    agent, found = await call.find(look, Unknown("There is no such question (any more)."))
+    return Found(agent=agent, question=found[0], turn=found[1], entries=found[2])
 
 
 async def open_questions(call: Call, agent: AgentId, turn: Turn) -> list[Found]:
@@ -141,7 +144,8 @@ async def answer_question(call: Call, found: Found, given: QuestionAnswer) -> Qu
 def read_answer(question: Question, given: QuestionAnswer) -> tuple[Verdict, str]:
     """What an answer says to this question, or a complaint that tells what it takes."""
     if question.kind in DECISIONS:
-        verdict = _WORDS.get((given.choice or given.text or "").strip().casefold())
+        word = (given.choice or given.text or "").strip()
+        verdict = read_word(word) or _ALSO.get(word.lower())
         if verdict is None:
             raise bad_request("The choice must be one of: once, session, always, deny.", param="choice")
         return verdict, (given.text or "") if given.choice else ""
@@ -162,14 +166,6 @@ async def unbroken(work: Coroutine[Any, Any, T], left: Callable[[T], Awaitable[N
         if left is not None and task.exception() is None:
             await left(task.result())
         raise
-
-
-def _found(agent: AgentId, wanted: QuestionId, tx: Tx) -> Found | None:
-    question = tx.questions.get(wanted)
-    turn = None if question is None else tx.turns.get(question.turn)
-    if question is None or turn is None:
-        return None
-    return Found(agent=agent, question=question, turn=turn, entries=tx.journal.of_turn(turn.id))
 
 
 def _action(asked: Question, entries: Sequence[Entry]) -> str:

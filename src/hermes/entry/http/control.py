@@ -11,11 +11,11 @@ from collections.abc import AsyncGenerator
 from functools import wraps
 from typing import Any
 
-import msgspec
 from aiohttp import web
 
 from hermes.control.doors import Replied
 from hermes.control.questions import Outcome
+from hermes.control.submission import Unknown
 from hermes.domain.event import Seen, Verdict
 from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.turn import Turn
@@ -28,69 +28,35 @@ from hermes.stream.wire import END, HELLO, SEEN, TURN, encode, encode_seen
 # --- a conversation ----------------------------------------------------------------------------------
 
 
-class Inside(msgspec.Struct, kw_only=True):
-    """Where a terminal is: in a session, or about to begin one for a model."""
-
-    session: str | None = None
-    model: str | None = None
-
-
-class SayRequest(Inside, kw_only=True):
-    text: str
-    key: str
-
-
-class CommandRequest(Inside, kw_only=True):
-    text: str
-
-
-class AnswerRequest(msgspec.Struct, kw_only=True):
-    question: str
-    verdict: Verdict
-    text: str = ""
-
-
-class StopRequest(msgspec.Struct, kw_only=True):
-    turn: str
-
-
-class StopAnswer(msgspec.Struct, kw_only=True):
-    stopped: bool
-
-
-class After(msgspec.Struct, kw_only=True):
-    after: int = 0
-
-
 @local_route("POST", "/control/enter", "Come in to a conversation.")
-async def enter(call: Call, body: Wish) -> Entered:
-    return await come_in(call.door.gateway, local_caller(), body)
+async def enter(call: Call, wish: Wish) -> Entered:
+    return await come_in(call.door.gateway, local_caller(), wish)
 
 
 @local_route("POST", "/control/say", "Say something; with the same key it is said once.")
-async def say(call: Call, body: SayRequest) -> Turn:
-    return await _door(call, body).say(body.text, body.key)
+async def say(call: Call, text: str, key: str, session: str | None = None, model: str | None = None) -> Turn:
+    return await _door(call, session, model).say(text, key)
 
 
 @local_route("POST", "/control/command", "Run a slash command.")
-async def command(call: Call, body: CommandRequest) -> Replied:
-    return await _door(call, body).command(body.text)
+async def command(call: Call, text: str, session: str | None = None, model: str | None = None) -> Replied:
+    return await _door(call, session, model).command(text)
 
 
 @local_route("POST", "/control/answer", "Answer a question of a turn.")
-async def answer(call: Call, body: AnswerRequest) -> Outcome:
-    return await _door(call).answer(QuestionId(body.question), body.verdict, body.text)
+async def answer(call: Call, question: str, verdict: Verdict, text: str = "") -> Outcome:
+    return await _door(call).answer(QuestionId(question), verdict, text)
 
 
-@local_route("POST", "/control/stop", "Stop a turn.")
-async def stop(call: Call, body: StopRequest) -> StopAnswer:
-    return StopAnswer(stopped=await _door(call).stop(TurnId(body.turn)))
+@local_route("POST", "/control/stop", "Stop a turn; whether there was something to stop.")
+async def stop(call: Call, turn: str) -> bool:
+    return await _door(call).stop(TurnId(turn))
 
 
 @local_route("GET", "/control/turns/{turn}/events", "Watch a turn from a record on.")
-async def watch(call: Call, query: After) -> web.StreamResponse:
-    agent, turn = await call.turn(TurnId(call.part("turn")))
-    seen = call.watch(agent, turn.id, after=query.after)
+async def watch(call: Call, after: int = 0) -> web.StreamResponse:
+    agent, turn = await call.turn(TurnId(call.part("turn")), Unknown("There is no such run (any more)."))
+    seen = call.watch(agent, turn.id, after=after)
     stream = await call.door.streams.send(call.request, seen, _seen, headers={})
     # A stream that was cut off has no end: who watches comes back for the rest.
     await stream.write(event("{}", name=END))
@@ -123,39 +89,27 @@ def _turn(turn: Turn) -> bytes:
     return event(encode(turn).decode(), name=TURN)
 
 
-def _door(call: Call, where: Inside | None = None) -> EmbeddedDoor:
-    inside = where or Inside()
-    session = None if inside.session is None else SessionId(inside.session)
-    return EmbeddedDoor(call.door.gateway, local_caller(), session, inside.model)
+def _door(call: Call, session: str | None = None, model: str | None = None) -> EmbeddedDoor:
+    """Where a terminal is: in a session, or about to begin one for a model."""
+    inside = None if session is None else SessionId(session)
+    return EmbeddedDoor(call.door.gateway, local_caller(), inside, model)
 
 
 # --- the operator's commands -------------------------------------------------------------------------
 
 
-class Status(msgspec.Struct, kw_only=True):
-    """How the gateway is at this moment. `facts` is what it says of itself."""
-
-    pid: int
-    version: str
-    facts: dict[str, Any]
-    open_streams: int
-    inbox: int
-    turns: dict[str, int]
-    outbox: dict[str, int]
-
-
-@local_route("GET", "/control/status", "How the gateway is at this moment.")
-async def status(call: Call) -> Status:
+@local_route("GET", "/control/status", "How the gateway is now; `facts` is what it says of itself.")
+async def status(call: Call) -> dict[str, Any]:
     work = await call.door.gateway.open_work()
-    return Status(
-        pid=os.getpid(),
-        version=call.door.version,
-        facts=dict(call.door.facts()),
-        open_streams=len(call.door.streams),
-        inbox=work.inbox,
-        turns=dict(work.turns),
-        outbox=dict(work.outbox),
-    )
+    return {
+        "pid": os.getpid(),
+        "version": call.door.version,
+        "facts": call.door.facts(),
+        "open_streams": len(call.door.streams),
+        "inbox": work.inbox,
+        "turns": work.turns,
+        "outbox": work.outbox,
+    }
 
 
 def _desk(door: Door) -> Desk:
@@ -179,5 +133,5 @@ def _serve(perform: Perform) -> Perform:
     return serve
 
 
-for one in OPERATIONS:
+for one in OPERATIONS.values():
     local_route(one.method, one.path, one.told)(_serve(one.perform))

@@ -1,16 +1,18 @@
 """What every resource of the HTTP door is given, and the one way a resource is written:
 
     @route("POST", "/v1/things", "Make a thing.")
-    async def make(call: Call, body: ThingRequest) -> Thing: ...
+    async def make(call: Call, body: ThingRequest, loudly: bool = False) -> Thing: ...
 
-`body` and `query` are decoded into the types their annotations name, the answer is encoded from its own; the
-server, the OpenAPI document and the tests all read the same table."""
+`body` is decoded into the type that its annotation names, what else is taken comes from the query, the answer
+is encoded from its own type; the server, the OpenAPI document and the tests all read the same table."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from inspect import signature
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -18,11 +20,11 @@ import msgspec
 from aiohttp import web
 
 from hermes.control.gateway import Gateway
-from hermes.control.submission import Unknown
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.clock import Clock
 from hermes.domain.event import Seen
 from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.ports import Tx
 from hermes.domain.tool import Tool
 from hermes.domain.turn import Turn
 from hermes.entry.http.errors import ApiError, bad_request
@@ -132,15 +134,22 @@ class Call:
         """Through whom sessions must have begun to be seen; None if all may be."""
         return None if self.principal.may(Scope.SESSIONS) else self._credential
 
-    async def turn(self, ident: TurnId | None) -> tuple[AgentId, Turn]:
-        """A turn that this client may see, and its agent."""
+    async def find(self, look: Callable[[Tx], T | None], missing: Exception) -> tuple[AgentId, T]:
+        """What is found with one of the agents, and whose it is; `missing` is raised if it is nobody's."""
         for agent in self.agents:
-            if ident is None:
-                break
-            found = await self.door.gateway.read(agent, lambda tx: tx.turns.get(ident))
-            if found is not None and self.may_see(found.source):
+            found = await self.door.gateway.read(agent, look)
+            if found is not None:
                 return agent, found
-        raise Unknown("There is no such run (any more).")
+        raise missing
+
+    async def turn(self, ident: TurnId | None, missing: Exception) -> tuple[AgentId, Turn]:
+        """A turn that this client may see, and its agent."""
+
+        def look(tx: Tx) -> Turn | None:
+            turn = None if ident is None else tx.turns.get(ident)
+            return turn if turn is not None and self.may_see(turn.source) else None
+
+        return await self.find(look, missing)
 
     def may_see(self, source: Source | None) -> bool:
         return self.owns(source) or self.principal.may(Scope.SESSIONS)
@@ -199,8 +208,8 @@ class Route:
         return self.hints.get("body")
 
     @property
-    def query(self) -> Any:
-        return self.hints.get("query")
+    def query(self) -> type[msgspec.Struct] | None:
+        return _named(self.answer)
 
     @property
     def gives(self) -> tuple[Any, ...]:
@@ -237,8 +246,33 @@ def route(
 
 
 def local_route(method: str, path: str, told: str) -> Callable[[Answer], Answer]:
-    """As `route`, on the owner's socket alone."""
-    return _declared(LOCAL_ROUTES, method=method, path=path, told=told, scope=Scope.ADMIN)
+    """As `route`, on the owner's socket alone; what a POST takes stands in its body, name by name."""
+    declared = _declared(LOCAL_ROUTES, method=method, path=path, told=told, scope=Scope.ADMIN)
+
+    def declare(answer: Answer) -> Answer:
+        async def serve(call: Call, body: msgspec.Struct) -> Any:
+            return await answer(call, **msgspec.structs.asdict(body))
+
+        serve.__name__, serve.__module__ = answer.__name__, answer.__module__
+        serve.__annotations__ = {"body": _named(answer), "return": get_type_hints(answer)["return"]}
+        return declared(serve)
+
+    return declare if method == "POST" else declared
+
+
+@cache
+def _named(answer: Answer) -> type[msgspec.Struct] | None:
+    """A type of what a function takes, but for its first parameter and `body`; None if that is nothing."""
+    hints = get_type_hints(answer, include_extras=True)
+    _, *taken = signature(answer).parameters.values()
+    fields = [
+        (one.name, hints[one.name]) if one.default is one.empty else (one.name, hints[one.name], one.default)
+        for one in taken
+        if one.name != "body"
+    ]
+    if not fields:
+        return None
+    return msgspec.defstruct(answer.__name__, fields, kw_only=True, module=answer.__module__)
 
 
 def signed_route(method: str, path: str, told: str, *, status: int = 200) -> Callable[[Answer], Answer]:

@@ -17,20 +17,11 @@ MOST_TOOLS = 128
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class FunctionOffer(msgspec.Struct, kw_only=True):
-    """A function: its name, what it does, and its parameters as a JSON schema."""
-
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
 class ToolOffer(msgspec.Struct, kw_only=True):
     """A tool that the client runs itself; only functions are."""
 
     type: str = "function"
-    function: FunctionOffer | None = None
+    function: FunctionTool | None = None
 
 
 def read_tools(
@@ -52,7 +43,7 @@ def check_choice(choice: str | dict[str, Any] | None) -> None:
         )
 
 
-def read_offers(offers: Sequence[FunctionOffer | FunctionTool]) -> tuple[ClientTool, ...]:
+def read_offers(offers: Sequence[FunctionTool]) -> tuple[ClientTool, ...]:
     if len(offers) > MOST_TOOLS:
         raise bad_request(f"More than {MOST_TOOLS} tools.", param="tools")
     seen: set[str] = set()
@@ -72,7 +63,7 @@ def read_offers(offers: Sequence[FunctionOffer | FunctionTool]) -> tuple[ClientT
     return tuple(tools)
 
 
-def _function(offer: ToolOffer, at: str) -> FunctionOffer:
+def _function(offer: ToolOffer, at: str) -> FunctionTool:
     if offer.type != "function" or offer.function is None:
         raise bad_request("A tool is a function, with its name.", param=at, code="unsupported_tool")
     return offer.function

@@ -19,6 +19,7 @@ from hermes.entry.http.messages import (
     Message,
     Part,
     Result,
+    read_message,
     read_messages,
     read_parts,
 )
@@ -109,7 +110,7 @@ def read_history(messages: Sequence[Message]) -> Conversation:
 def _read_item(item: InputItem, at: str, instructions: list[str], told: list[Earlier]) -> None:
     match item.type:
         case "message":
-            _read_message(item, at, instructions, told)
+            read_message(Message(role=item.role or "", content=item.content), at, instructions, told)
         case "function_call":
             if not item.call_id or not item.name:
                 raise bad_request("A function_call needs its call_id and name.", param=at)
@@ -132,19 +133,6 @@ def _read_item(item: InputItem, at: str, instructions: list[str], told: list[Ear
                 " function_call_output are.",
                 param=f"{at}.type",
             )
-
-
-def _read_message(item: InputItem, at: str, instructions: list[str], told: list[Earlier]) -> None:
-    text, images = read_parts(item.content, at)
-    match item.role:
-        case "system" | "developer":
-            instructions.append(text)
-        case "user":
-            told.append(Earlier(by=Speaker.USER, text=text, attachments=images))
-        case "assistant":
-            told.append(Earlier(by=Speaker.AGENT, text=text))
-        case other:
-            raise bad_request(f"“{(other or '')[:40]}” is not a role.", param=f"{at}.role")
 
 
 def _now(told: Sequence[Earlier], instructions: str) -> Conversation:

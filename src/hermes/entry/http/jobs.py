@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Annotated, Any
 
 import msgspec
@@ -22,19 +23,11 @@ from hermes.entry.http.keys import Scope
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 Prompt = Annotated[str, msgspec.Meta(max_length=LONGEST_PROMPT)]
 _ID = re.compile(r"[0-9a-f]{12}")
+_CALLED = {"times": "repeat", "toolsets": "enabled_toolsets"}
+"""What clients call what a job's wish calls otherwise."""
 
 MAKES = Wire(example={"name": "Mail", "schedule": "0 9 * * MON-FRI", "prompt": "What is new in the mail?"})
 CHANGES = Wire(example={"schedule": "every 2h", "enabled": True})
-
-
-class JobsQuery(msgspec.Struct, kw_only=True):
-    """Which jobs: those that will run, or with `include_disabled` the paused and the completed ones too."""
-
-    include_disabled: bool = False
-
-
-class RunsQuery(msgspec.Struct, kw_only=True):
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 20
 
 
 class Machine(msgspec.Struct, kw_only=True):
@@ -150,11 +143,12 @@ class Removed(msgspec.Struct, kw_only=True):
 
 
 @route("GET", "/api/jobs", "The jobs, the next one first.")
-async def list_jobs(call: Call, query: JobsQuery) -> JobList:
+async def list_jobs(call: Call, include_disabled: bool = False) -> JobList:
+    """Those that will run, or with `include_disabled` the paused and the completed ones too."""
     shown: list[JobFacts] = []
     for desk in _desks(call):
         for job in await desk.all():
-            if call.may_see(job.origin) and (query.include_disabled or job.state is JobState.SCHEDULED):
+            if call.may_see(job.origin) and (include_disabled or job.state is JobState.SCHEDULED):
                 shown.append(_facts(desk, job))
     return JobList(jobs=shown)
 
@@ -214,9 +208,9 @@ async def run_job(call: Call) -> OneJob:
 
 
 @route("GET", "/api/jobs/{id}/runs", "What became of a job's runs.")
-async def list_runs(call: Call, query: RunsQuery) -> RunList:
+async def list_runs(call: Call, limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 20) -> RunList:
     desk, job = await _find(call)
-    runs = await desk.runs(job.id, query.limit)
+    runs = await desk.runs(job.id, limit)
     return RunList(runs=[msgspec.convert(run_facts(run, desk.zone), RunFacts) for run in runs])
 
 
@@ -242,19 +236,5 @@ def _facts(desk: JobDesk, job: Job) -> JobFacts:
 def _wish(call: Call, body: NewJob | JobChange, skills: Sequence[str] | None) -> JobWish:
     if (body.script or body.workdir or body.no_agent) and not call.principal.may(Scope.ADMIN):
         raise ApiError(403, "scope_missing", "Scripts and folders of jobs need a key with the scope admin.")
-    return JobWish(
-        name=body.name,
-        schedule=body.schedule,
-        prompt=body.prompt,
-        deliver=body.deliver,
-        skills=skills,
-        times=body.repeat,
-        catch_up=body.catch_up,
-        context_from=body.context_from,
-        model=body.model,
-        toolsets=body.enabled_toolsets,
-        script=body.script,
-        no_agent=body.no_agent,
-        workdir=body.workdir,
-        attach_to_session=body.attach_to_session,
-    )
+    said = {one.name: getattr(body, _CALLED.get(one.name, one.name)) for one in fields(JobWish)}
+    return JobWish(**{**said, "skills": skills})

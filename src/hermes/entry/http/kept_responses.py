@@ -67,21 +67,15 @@ async def find(call: Call, name: str) -> Kept:
     """A stored response that this client may see."""
 
     def look(tx: Tx) -> tuple[Request, Turn] | None:
-        request = tx.requests.get(name)
+        request = tx.requests.get(name) if name.startswith(PREFIX) else None
         turn = None if request is None else tx.turns.get(request.turn)
-        return None if request is None or turn is None else (request, turn)
+        if request is None or turn is None or not read_terms(request).store:
+            return None
+        mine = request.owner == call.principal.name or call.principal.may(Scope.SESSIONS)
+        return (request, turn) if mine else None
 
-    for agent in call.agents if name.startswith(PREFIX) else ():
-        found = await call.door.gateway.read(agent, look)
-        if found is None:
-            continue
-        request, turn = found
-        if request.owner != call.principal.name and not call.principal.may(Scope.SESSIONS):
-            continue
-        kept = as_kept(agent, Submitted(turn=turn, request=request), read_terms(request))
-        if kept.terms.store:
-            return kept
-    raise not_found("response", name, "response_not_found")
+    agent, (request, turn) = await call.find(look, not_found("response", name, "response_not_found"))
+    return as_kept(agent, Submitted(turn=turn, request=request), read_terms(request))
 
 
 def as_kept(agent: AgentId, submitted: Submitted, terms: Terms) -> Kept:

@@ -15,7 +15,6 @@ from hermes.entry.http.errors import bad_request
 
 LONGEST_TEXT = 65_536
 MOST_ITEMS = 1_000
-_INSTRUCTING = ("system", "developer")
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 _IMAGE_PARTS = ("image_url", "input_image")
 
@@ -86,11 +85,7 @@ def read_messages(messages: Sequence[Message]) -> Conversation:
     instructions: list[str] = []
     told: list[Earlier] = []
     for place, message in enumerate(messages):
-        at = f"messages[{place}]"
-        if message.role in _INSTRUCTING:
-            instructions.append(read_parts(message.content, at)[0])
-        else:
-            told.append(_earlier(message, at))
+        read_message(message, f"messages[{place}]", instructions, told)
     if not told:
         raise bad_request("There is no message of the user.", param="messages")
     return conversation("\n\n".join(part for part in instructions if part), told)
@@ -112,21 +107,24 @@ def conversation(instructions: str, told: Sequence[Earlier]) -> Conversation:
     return Conversation(instructions=instructions, history=tuple(told), results=results)
 
 
-def _earlier(message: Message, at: str) -> Earlier:
+def read_message(message: Message, at: str, instructions: list[str], told: list[Earlier]) -> None:
+    """Add a message to where it belongs: the instructions, or what was told."""
     text, images = read_parts(message.content, at)
     match message.role:
+        case "system" | "developer":
+            instructions.append(text)
         case "user":
-            return Earlier(by=Speaker.USER, text=text, attachments=images)
+            told.append(Earlier(by=Speaker.USER, text=text, attachments=images))
         case "assistant":
             calls = tuple(
                 ToolCall(id=CallId(made.id), name=made.function.name, arguments=made.function.arguments)
                 for made in message.tool_calls or ()
             )
-            return Earlier(by=Speaker.AGENT, text=text, calls=calls)
+            told.append(Earlier(by=Speaker.AGENT, text=text, calls=calls))
         case "tool" | "function":
             if not message.tool_call_id:
                 raise bad_request("A tool's message needs its tool_call_id.", param=f"{at}.tool_call_id")
-            return Earlier(by=Speaker.TOOL, text=text, call=CallId(message.tool_call_id))
+            told.append(Earlier(by=Speaker.TOOL, text=text, call=CallId(message.tool_call_id)))
         case other:
             raise bad_request(f"“{other[:40]}” is not a role.", param=f"{at}.role")
 

@@ -147,7 +147,7 @@ def _operation(one: Route, schemas: _Schemas) -> Json:
     operation: Json = {
         "operationId": f"{one.tag}_{one.answer.__name__}",
         "summary": one.told,
-        "description": _line(one.answer.__doc__ or one.told) + scope,
+        "description": _line(f"{one.told} {one.answer.__doc__ or ''}") + scope,
         "tags": [one.tag],
         "security": [] if one.scope is None else [{"key": []}],
         "parameters": parameters(one, schemas.fields(one.query)),

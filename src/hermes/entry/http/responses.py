@@ -86,21 +86,6 @@ class ResponseRequest(msgspec.Struct, kw_only=True):
     user: str | None = None
 
 
-class ResponseQuery(msgspec.Struct, kw_only=True):
-    """As a stream, and from where: the number of the last event that the client has."""
-
-    stream: bool = False
-    starting_after: Annotated[int, msgspec.Meta(ge=0)] | None = None
-
-
-class ItemsQuery(msgspec.Struct, kw_only=True):
-    """Which items, and in which order."""
-
-    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
-    after: str | None = None
-    order: Literal["asc", "desc"] = "desc"
-
-
 class ItemList(msgspec.Struct, kw_only=True):
     """Items of an input."""
 
@@ -365,10 +350,13 @@ def _headed(call: Call, kept: Kept, response: ResponseObject) -> web.Response:
 @route(
     "GET", "/v1/responses/{response_id}", "A stored response as it is now, or its events from any of them on."
 )
-async def read_response(call: Call, query: ResponseQuery) -> ResponseObject | web.StreamResponse:
+async def read_response(
+    call: Call, stream: bool = False, starting_after: Annotated[int, msgspec.Meta(ge=0)] | None = None
+) -> ResponseObject | web.StreamResponse:
+    """`starting_after` is the number of the last event that the client has."""
     kept = await find(call, call.part("response_id"))
-    if query.stream:
-        return await _stream(call, kept, query.starting_after)
+    if stream:
+        return await _stream(call, kept, starting_after)
     return await read_now(call, kept)
 
 
@@ -391,17 +379,22 @@ async def cancel_response(call: Call) -> ResponseObject:
 
 
 @route("GET", "/v1/responses/{response_id}/input_items", "What a response was asked with, item by item.")
-async def list_input_items(call: Call, query: ItemsQuery) -> ItemList:
+async def list_input_items(
+    call: Call,
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20,
+    after: str | None = None,
+    order: Literal["asc", "desc"] = "desc",
+) -> ItemList:
     kept = await find(call, call.part("response_id"))
     items = await call.door.gateway.read(kept.agent, lambda tx: input_items(tx, kept))
-    if query.order == "desc":
+    if order == "desc":
         items.reverse()
-    if query.after is not None:
-        places = [place for place, item in enumerate(items, 1) if item.id == query.after]
+    if after is not None:
+        places = [place for place, item in enumerate(items, 1) if item.id == after]
         if not places:
-            raise ApiError(400, "invalid_request", f"There is no item “{query.after[:80]}”.", param="after")
+            raise ApiError(400, "invalid_request", f"There is no item “{after[:80]}”.", param="after")
         items = items[places[0] :]
-    shown = items[: query.limit]
+    shown = items[:limit]
     return ItemList(
         data=shown,
         first_id=shown[0].id if shown else None,

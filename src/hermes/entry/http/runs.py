@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from hermes.control.runs import RunStatus, RunView, answering_turn, read_run, recent_runs
-from hermes.control.submission import Unknown, id_for, turn_named
+from hermes.control.submission import id_for, turn_named
 from hermes.domain.event import Entry, QuestionKind, usage_of
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.ports import Tx
@@ -103,16 +103,6 @@ class RunList(msgspec.Struct, kw_only=True):
     data: list[Run]
 
 
-class ListQuery(msgspec.Struct, kw_only=True):
-    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
-
-
-class EventsQuery(msgspec.Struct, kw_only=True):
-    """`after` is the id of the last event that was seen, for clients that cannot send Last-Event-ID."""
-
-    after: Annotated[int, msgspec.Meta(ge=0)] | None = None
-
-
 class ApprovalRequest(msgspec.Struct, kw_only=True):
     """`choice` is once, session, always or deny (approve and allow mean once)."""
 
@@ -177,14 +167,14 @@ async def start(call: Call, body: RunRequest) -> RunStarted:
 
 
 @route("GET", "/v1/runs", "The runs that this key asked for lately.")
-async def list_runs(call: Call, query: ListQuery) -> RunList:
+async def list_runs(call: Call, limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20) -> RunList:
     gateway, name = call.door.gateway, call.principal.name
     found: list[tuple[AgentId, Turn]] = []
     for agent in call.agents:
-        recent = await gateway.read(agent, lambda tx: recent_runs(tx, name, RUN_PREFIX, query.limit))
+        recent = await gateway.read(agent, lambda tx: recent_runs(tx, name, RUN_PREFIX, limit))
         found += [(agent, turn) for _, turn in recent]
     found.sort(key=lambda one: one[1].created_at, reverse=True)
-    return RunList(data=[await _shown(call, agent, turn) for agent, turn in found[: query.limit]])
+    return RunList(data=[await _shown(call, agent, turn) for agent, turn in found[:limit]])
 
 
 @route("GET", "/v1/runs/{run_id}", "A run as it is now.")
@@ -199,14 +189,15 @@ async def read(call: Call) -> Run:
     "A run as it happens, from its beginning or from an event on.",
     wire=Wire(headers=(LAST_EVENT,), returns=ASKS.returns, also=(204,)),
 )
-async def watch(call: Call, query: EventsQuery) -> web.StreamResponse:
+async def watch(call: Call, after: Annotated[int, msgspec.Meta(ge=0)] | None = None) -> web.StreamResponse:
+    """`after` is the id of the last event that was seen, for clients that cannot send Last-Event-ID."""
     agent, turn = await _find(call)
-    after = _last_seen(call, query)
-    if after >= 0 and await _is_over(call, agent, turn, after):
+    seen = _last_seen(call, after)
+    if seen >= 0 and await _is_over(call, agent, turn, seen):
         # A client that asks again and again has everything: this tells it to stop asking.
         return web.Response(status=204)
     clock = call.door.clock
-    events = RunEvents(id_for(RUN_PREFIX, turn.id), now=lambda: clock.now().timestamp(), after=after)
+    events = RunEvents(id_for(RUN_PREFIX, turn.id), now=lambda: clock.now().timestamp(), after=seen)
     stream = await call.door.streams.send(
         call.request,
         call.watch(agent, turn.id),
@@ -220,9 +211,7 @@ async def watch(call: Call, query: EventsQuery) -> web.StreamResponse:
 @route("POST", "/v1/runs/{run_id}/approval", "Allow or deny what a run asks for.", wire=ANSWERS)
 async def approve(call: Call, body: ApprovalRequest) -> ApprovalResponse:
     given = QuestionAnswer(choice=body.choice)
-    agent, turn = await _find(call)
-    view = await _view(call, agent, turn)
-    meant = _meant(agent, view, DECISIONS, body.question_id)
+    meant = await _meant(call, DECISIONS, body.question_id)
     verdict, _ = read_answer(meant[0].question, given)
     resolved = await _answer(call, meant if body.all else meant[:1], given)
     return ApprovalResponse(run_id=call.part("run_id"), choice=verdict.value, resolved=resolved)
@@ -238,9 +227,7 @@ async def clarify(call: Call, body: ClarifyRequest) -> ClarifyResponse:
     if (body.text is None) == (body.choice is None):
         raise bad_request("Send either text or choice.", param="text")
     given = QuestionAnswer(text=body.text, choice=None if body.choice is None else str(body.choice))
-    agent, turn = await _find(call)
-    view = await _view(call, agent, turn)
-    meant = _meant(agent, view, (QuestionKind.CLARIFY,), body.question_id)
+    meant = await _meant(call, (QuestionKind.CLARIFY,), body.question_id)
     return ClarifyResponse(run_id=call.part("run_id"), resolved=await _answer(call, meant[:1], given))
 
 
@@ -253,8 +240,10 @@ async def stop(call: Call) -> RunStopped:
     return RunStopped(run_id=call.part("run_id"), status=view.status)
 
 
-def _meant(agent: AgentId, view: RunView, kinds: tuple[QuestionKind, ...], wanted: str | None) -> list[Found]:
+async def _meant(call: Call, kinds: tuple[QuestionKind, ...], wanted: str | None) -> list[Found]:
     """The questions that an answer is for: the named one, else those that are open, the oldest first."""
+    agent, turn = await _find(call)
+    view = await _view(call, agent, turn)
     found = [
         one
         for one in _questions(agent, view)
@@ -318,10 +307,8 @@ def _previous(name: str) -> TurnId:
 
 
 async def _find(call: Call) -> tuple[AgentId, Turn]:
-    try:
-        return await call.turn(turn_named(RUN_PREFIX, call.part("run_id")))
-    except Unknown as error:
-        raise not_found("run", call.part("run_id"), "run_not_found") from error
+    name = call.part("run_id")
+    return await call.turn(turn_named(RUN_PREFIX, name), not_found("run", name, "run_not_found"))
 
 
 async def _view(call: Call, agent: AgentId, asked: Turn) -> RunView:
@@ -364,11 +351,11 @@ def _questions(agent: AgentId, view: RunView) -> list[Found]:
     ]
 
 
-def _last_seen(call: Call, query: EventsQuery) -> int:
+def _last_seen(call: Call, after: int | None) -> int:
     """The number of the last record that a client has seen; -1 for one that has seen nothing."""
     told = call.request.headers.get(LAST_EVENT, "").strip()
     if told:
         if not (told.isascii() and told.isdigit() and len(told) < 16):
             raise bad_request(f"{LAST_EVENT} is the id of an event of this run.", param=LAST_EVENT)
         return int(told)
-    return -1 if query.after is None else query.after
+    return -1 if after is None else after

@@ -108,33 +108,29 @@ class HttpServer:
 
     async def open_port(self, keys: Keyring) -> int:
         """Listen on the port of the options; the port that it is."""
-        options = self._door.options
-        runner = await self._runner(Front(door=self._door, keys=keys))
-        try:
-            port = await _listen(runner, options.host, options.port)
-        except OSError as error:
-            raise UserError(
-                f"The API server cannot listen on {options.host}:{options.port} ({error.strerror or error}).",
-                hint="Choose another API_SERVER_PORT, or stop what uses it.",
-            ) from error
-        log.info("http.open host=%s port=%d", options.host, port)
-        return port
+        front = Front(door=self._door, keys=keys)
+        return await self._listen(front, ROUTES, "The API server cannot listen on", "API_SERVER_PORT")
 
     async def open_webhooks(self, host: str, port: int) -> int:
         """Listen on a port of their own for webhooks and nothing else; the port that it is."""
         door = replace(self._door, options=replace(self._door.options, host=host, port=port))
         front = Front(door=door, keys=Keyring((), door.clock.monotonic))
         routes = [route for route in ROUTES if route.signed or route.path == "/health"]
+        return await self._listen(front, routes, "Webhooks cannot be taken on", "WEBHOOK_PORT")
+
+    async def _listen(self, front: Front, routes: Sequence[Route], cannot: str, setting: str) -> int:
+        options = front.door.options
         runner = await self._runner(front, routes)
         try:
-            taken = await _listen(runner, host, port)
+            await web.TCPSite(runner, options.host, options.port, backlog=1024).start()
         except OSError as error:
             raise UserError(
-                f"Webhooks cannot be taken on {host}:{port} ({error.strerror or error}).",
-                hint="Choose another WEBHOOK_PORT, or stop what uses it.",
+                f"{cannot} {options.host}:{options.port} ({error.strerror or error}).",
+                hint=f"Choose another {setting}, or stop what uses it.",
             ) from error
-        log.info("http.open_webhooks host=%s port=%d", host, taken)
-        return taken
+        port: int = runner.addresses[0][1]
+        log.info("http.open host=%s port=%d routes=%d", options.host, port, len(routes))
+        return port
 
     async def open_socket(self, home: Path, variables: Mapping[str, str]) -> Path:
         """Listen on the owner's socket."""
@@ -156,7 +152,7 @@ class HttpServer:
         for path in self._paths:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
-    async def _runner(self, front: Front, wanted: Sequence[Route] = ROUTES) -> web.AppRunner:
+    async def _runner(self, front: Front, wanted: Sequence[Route]) -> web.AppRunner:
         app = web.Application(
             middlewares=[_speaking(self._door.traffic)], client_max_size=self._door.options.max_body
         )
@@ -176,8 +172,7 @@ class HttpServer:
         return runner
 
     def _answering(self, front: Front, route: Route) -> Handler:
-        hints, limit = route.hints, self._door.options.max_body
-        takes, asks = hints.get("body"), hints.get("query")
+        takes, asks, limit = route.body, route.query, self._door.options.max_body
         decoder = None if takes is None else msgspec.json.Decoder(takes)
 
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -191,7 +186,7 @@ class HttpServer:
             if decoder is not None:
                 given["body"] = await _read_body(request, decoder, limit)
             if asks is not None:
-                given["query"] = decode_query(asks, request.query)
+                given |= msgspec.structs.asdict(decode_query(asks, request.query))
             result = await route.answer(call, **given)
             if isinstance(result, web.StreamResponse):
                 return result
@@ -208,13 +203,6 @@ class HttpServer:
         if agent not in self._door.agents or not (principal is NOBODY or principal.sees(agent)):
             raise not_found("profile", name, "unknown_profile")
         return replace(self._door, default=agent)
-
-
-async def _listen(runner: web.AppRunner, host: str, port: int) -> int:
-    """The port that it is."""
-    await web.TCPSite(runner, host, port, backlog=1024).start()
-    taken: int = runner.addresses[0][1]
-    return taken
 
 
 def _by_path(routes: Sequence[Route]) -> dict[str, list[Route]]:

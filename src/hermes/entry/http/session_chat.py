@@ -10,18 +10,19 @@ import msgspec
 from aiohttp import web
 
 from hermes.control.submission import id_for
-from hermes.domain.event import Asked, Entry, Failed, Stopped
+from hermes.domain.event import Entry, Failed, Stopped
 from hermes.domain.ids import AgentId
 from hermes.domain.session import Session
 from hermes.domain.turn import Turn
 from hermes.entry.http.answering import RUN_PREFIX, PendingQuestion, open_questions
-from hermes.entry.http.asking import ASKS, Wish, ask, turn_headers
+from hermes.entry.http.asking import ASKS, Going, Wish, ask, turn_headers
 from hermes.entry.http.door import Call, Wire, route
 from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.messages import Conversation, Part, read_parts
 from hermes.entry.http.models import Picked, default_name
 from hermes.entry.http.runs import TokensSpent
 from hermes.entry.http.sessions import find_session
+from hermes.entry.http.watching import PEOPLE, Watching
 from hermes.stream.fold import answer_text
 from hermes.stream.session_events import SessionEvents
 
@@ -80,18 +81,12 @@ class _Asked:
 )
 async def chat(call: Call, body: SessionChatRequest) -> SessionChat:
     asked = await _say(call, body)
-    entries: list[Entry] = []
-    pending: list[PendingQuestion] = []
-    async with contextlib.aclosing(call.watch(asked.agent, asked.turn.id, live=False)) as feed:
-        async for seen in feed:
-            if not isinstance(seen, Entry):
-                continue
-            entries.append(seen)
-            if isinstance(seen.record, Asked):
-                pending = [one.pending for one in await open_questions(call, asked.agent, asked.turn)]
-            if pending:
-                break
-    return _answer(asked, entries, pending)
+    going = Going(turn=asked.turn)
+    watching = Watching(call=call, agent=asked.agent, going=going, stops_at=PEOPLE, live=False)
+    async with contextlib.aclosing(watching.seen()) as feed:
+        entries = [seen async for seen in feed if isinstance(seen, Entry)]
+    waiting = await open_questions(call, asked.agent, asked.turn) if watching.pending else []
+    return _answer(asked, entries, [one.pending for one in waiting])
 
 
 @route(

@@ -4,15 +4,14 @@ A key without the scope `sessions` sees only what was begun through itself; to i
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
-from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from hermes.control.library import (
     LONGEST_TITLE,
-    Change,
     FoundSession,
     begin_titled,
     branch_session,
@@ -38,16 +37,6 @@ Title = Annotated[str, msgspec.Meta(max_length=LONGEST_TITLE)]
 
 BEGINS = Wire(refuses=(409,), example={"title": "Groceries"})
 CHANGES = Wire(refuses=(409,), example={"title": "Groceries, this week"})
-
-
-class SessionsQuery(msgspec.Struct, kw_only=True):
-    """`source` is the platform a session was begun on; `q` looks for names and for what was said."""
-
-    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50
-    offset: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 0
-    source: str | None = None
-    include_children: bool = False
-    q: str = ""
 
 
 class Match(msgspec.Struct, kw_only=True):
@@ -132,26 +121,32 @@ class MessageList(msgspec.Struct, kw_only=True):
 
 
 @route("GET", "/api/sessions", "The conversations, the latest first; with q those that fit it.")
-async def list_sessions(call: Call, query: SessionsQuery) -> SessionList:
-    among = Among(owner=call.owner, platform=query.source, children=query.include_children)
-    most = query.offset + query.limit + 1
+async def list_sessions(
+    call: Call,
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50,
+    offset: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 0,
+    source: str | None = None,
+    include_children: bool = False,
+    q: str = "",
+) -> SessionList:
+    """`source` is the platform a session was begun on; `q` looks for names and for what was said."""
+    among = Among(owner=call.owner, platform=source, children=include_children)
+    most = offset + limit + 1
     found: list[FoundSession] = []
     for agent in call.agents:
-        if query.q.strip():
-            found += await call.door.gateway.write(
-                agent, lambda tx: search_sessions(tx, query.q, most, among)
-            )
+        if q.strip():
+            found += await call.door.gateway.write(agent, lambda tx: search_sessions(tx, q, most, among))
         else:
             listed = await call.door.gateway.read(agent, lambda tx: tx.sessions.find("", most, among))
             found += [FoundSession(session=session) for session in listed]
-    if not query.q.strip():
+    if not q.strip():
         found.sort(key=lambda one: one.session.updated_at, reverse=True)
-    page = found[query.offset :][: query.limit]
+    page = found[offset:][:limit]
     return SessionList(
         data=[session_facts(one) for one in page],
-        limit=query.limit,
-        offset=query.offset,
-        has_more=len(found) > query.offset + query.limit,
+        limit=limit,
+        offset=offset,
+        has_more=len(found) > offset + limit,
     )
 
 
@@ -184,18 +179,16 @@ async def read(call: Call) -> SessionFacts:
     wire=CHANGES,
 )
 async def change(call: Call, body: SessionChange) -> SessionFacts:
-    if body.title is msgspec.UNSET and body.end_reason is msgspec.UNSET:
+    changes: dict[Literal["title", "ended"], str | None] = {}
+    if body.title is not msgspec.UNSET:
+        changes["title"] = body.title
+    if body.end_reason is not msgspec.UNSET:
+        changes["ended"] = body.end_reason
+    if not changes:
         raise bad_request("There is nothing to change: send title or end_reason.")
     agent, session = await find_session(call)
-    wanted = Change(
-        session=session.id,
-        owner=call.owner,
-        title=None if body.title is msgspec.UNSET else body.title,
-        retitle=body.title is not msgspec.UNSET,
-        ended=None if body.end_reason is msgspec.UNSET else body.end_reason,
-        end=body.end_reason is not msgspec.UNSET,
-    )
-    changed = await call.door.gateway.write(agent, lambda tx: change_session(tx, wanted))
+    owner = call.owner
+    changed = await call.door.gateway.write(agent, lambda tx: change_session(tx, session.id, owner, changes))
     return session_facts(FoundSession(session=changed))
 
 
@@ -233,17 +226,14 @@ async def messages(call: Call) -> MessageList:
 
 async def find_session(call: Call) -> tuple[AgentId, Session]:
     """The session of the path, if this client may see it, and its agent."""
-    wanted = call.part("session_id")
-    for agent in call.agents:
-        try:
-            return agent, await call.door.gateway.read(agent, partial(_seen, SessionId(wanted), call.owner))
-        except Unknown:
-            continue
-    raise not_found("session", wanted, "session_not_found")
+    wanted, owner = SessionId(call.part("session_id")), call.owner
 
+    def look(tx: Tx) -> Session | None:
+        with contextlib.suppress(Unknown):
+            return seen_session(tx, wanted, owner)
+        return None
 
-def _seen(wanted: SessionId, owner: str | None, tx: Tx) -> Session:
-    return seen_session(tx, wanted, owner)
+    return await call.find(look, not_found("session", wanted, "session_not_found"))
 
 
 def session_facts(found: FoundSession) -> SessionFacts:

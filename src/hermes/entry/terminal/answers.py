@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hermes.control.questions import WORDS
+from hermes.control.questions import read_word
 from hermes.domain.event import Asked, QuestionKind, Verdict
 from hermes.stream.fold import choices
 
@@ -25,11 +25,11 @@ def read_answer(asked: Asked, line: str) -> Reading | None:
         word = offered[int(word[:4]) - 1]
     if asked.kind is QuestionKind.CLARIFY:
         return Reading(verdict=Verdict.REPLY, text=word)
-    verdict = WORDS.get(word.rstrip(".!").casefold())
+    verdict = read_word(word)
     if verdict is not None:
         return Reading(verdict=verdict)
     first, _, reason = word.partition(" ")
-    if reason and WORDS.get(first.rstrip(",.:").casefold()) is Verdict.DENY:
+    if reason and read_word(first.rstrip(",.:")) is Verdict.DENY:
         return Reading(verdict=Verdict.DENY, text=reason.strip())
     return Reading(verdict=Verdict.REPLY, text=word) if word in offered else None
 

@@ -22,7 +22,7 @@ from hermes.domain.ids import QuestionId, SessionId
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.entry.terminal.answers import how_to_answer, read_answer
-from hermes.entry.terminal.door import NOT_BACK, REMEDY, Door, Gone, Presence, Visit, new_words_key
+from hermes.entry.terminal.door import Door, Gone, Presence, Visit, new_words_key
 from hermes.entry.terminal.editor import Done, Editor
 from hermes.entry.terminal.history import History
 from hermes.entry.terminal.keyboard import Keyboard
@@ -37,11 +37,6 @@ OWN_COMMANDS = {
 }
 _LEAVING = ("quit", "exit")
 _TWICE = 2.0
-_PRESENCE = {
-    Presence.AWAY: "The gateway is gone; waiting for it … (Ctrl-C leaves)",
-    Presence.HERE: "It is back.",
-    Presence.LOST: f"{NOT_BACK} {REMEDY}",
-}
 _IDLE, _ANSWER = "❯ ", "answer ❯ "
 
 
@@ -131,7 +126,7 @@ class Chat:
     def hear(self, presence: Presence) -> None:
         """The gateway went away, came back, or is waited for no longer."""
         self._presence = presence
-        self._screen.note(_PRESENCE[presence])
+        self._screen.note(f"{presence} (Ctrl-C leaves)" if presence is Presence.AWAY else presence)
         if presence is Presence.LOST:
             self.leave(FAILED)
 

@@ -27,8 +27,6 @@ from hermes.stream.fold import for_people
 
 PLATFORM = LOCAL_DOOR
 LOCAL = "local"
-NOT_BACK = "The gateway did not come back."
-REMEDY = "Start it (hermes gateway run, or only hermes); what was said goes on then."
 _PREFIX = "said_"
 
 
@@ -37,11 +35,15 @@ class Gone(Unreachable):
 
 
 class Presence(StrEnum):
-    """Whether the gateway of a conversation is there, is waited for, or is waited for no longer."""
+    """Whether the gateway of a conversation is there, is waited for, or is waited for no longer, in the words
+    by which people hear of it."""
 
-    HERE = "here"
-    AWAY = "away"
-    LOST = "lost"
+    HERE = "It is back."
+    AWAY = "The gateway is gone; waiting for it …"
+    LOST = (
+        "The gateway did not come back. "
+        "Start it (hermes gateway run, or only hermes); what was said goes on then."
+    )
 
 
 class Door(Protocol):
@@ -78,22 +80,6 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
-    """Somebody is in: the door, the session if it is an earlier one, its unfinished turns, and which of their
-    questions are settled. `back` waits for a gateway that is `Gone`."""
-
-    door: Door
-    session: Session | None = None
-    turns: tuple[Turn, ...] = ()
-    settled: frozenset[QuestionId] = frozenset()
-    back: Callable[[], Awaitable[None]] = _never_gone
-
-    def asks(self, record: Record) -> TypeGuard[Asked]:
-        """Whether somebody here is to answer this."""
-        return isinstance(record, Asked) and for_people(record) and record.question not in self.settled
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Entered:
     """What there is for somebody who comes in: an earlier session with its unfinished turns and which of
     their questions are settled, or nothing."""
@@ -103,7 +89,16 @@ class Entered:
     settled: frozenset[QuestionId] = frozenset()
 
 
-Enter = Callable[[Wish], Awaitable[Visit]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit(Entered):
+    """Somebody is in, through this door. `back` waits for a gateway that is `Gone`."""
+
+    door: Door
+    back: Callable[[], Awaitable[None]] = _never_gone
+
+    def asks(self, record: Record) -> TypeGuard[Asked]:
+        """Whether somebody here is to answer this."""
+        return isinstance(record, Asked) and for_people(record) and record.question not in self.settled
 
 
 def local_caller(agent: AgentId = MAIN_AGENT) -> Caller:

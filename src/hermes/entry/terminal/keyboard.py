@@ -15,11 +15,11 @@ _INPUT_FLAGS, _LOCAL_FLAGS, _CONTROL_CHARACTERS = 0, 3, 6
 
 
 @contextlib.contextmanager
-def own_terminal(descriptor: int) -> Iterator[int]:
-    """The terminal once more, for this process alone: a loop makes what it reads non-blocking, and whoever
-    shares the first descriptor (the shell that started us) must not find it so."""
+def own_terminal(descriptor: int, flags: int = os.O_RDONLY) -> Iterator[int]:
+    """The terminal once more, for this process alone: it is made non-blocking, and whoever shares the first
+    descriptor (the shell that started us) must not find it so. What is no terminal is used as it is."""
     try:
-        own = os.open(os.ttyname(descriptor), os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        own = os.open(os.ttyname(descriptor), flags | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         own = os.dup(descriptor)
     try:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from hermes.domain.event import Answered, Asked, Entry, Failed, Finished, Seen, Stopped
 from hermes.domain.text import one_line
@@ -17,6 +18,7 @@ from hermes.entry.terminal.screen import Screen
 from hermes.stream.console import Console, QuietConsole
 from hermes.stream.fold import question_text
 
+T = TypeVar("T")
 Ask = Callable[[str], Awaitable[str | None]]
 """Show a question to a person and return the line that answers it; None if nobody is there any more."""
 
@@ -71,7 +73,8 @@ class OneShot:
         try:
             for turn in self.visit.turns:
                 await self._watch(turn)
-            ended = await self._watch(await self._say(text))
+            key = new_words_key()
+            ended = await self._watch(await self._insist(lambda: self.visit.door.say(text, key)))
         except Gone as gone:
             self.tell(str(gone))
             return FAILED
@@ -89,11 +92,11 @@ class OneShot:
                 self.tell("The turn ended without a word.")
                 return FAILED
 
-    async def _say(self, text: str) -> Turn:
-        key = new_words_key()
+    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask until somebody is there to hear it; for what may be asked again."""
         while True:
             try:
-                return await self.visit.door.say(text, key)
+                return await ask()
             except Gone:
                 await self.visit.back()
 
@@ -125,12 +128,7 @@ class OneShot:
 
     async def _answer(self, asked: Asked) -> None:
         reading = await self._reading(asked)
-        while True:
-            try:
-                await self.visit.door.answer(asked.question, reading.verdict, reading.text)
-                return
-            except Gone:
-                await self.visit.back()
+        await self._insist(lambda: self.visit.door.answer(asked.question, reading.verdict, reading.text))
 
     async def _reading(self, asked: Asked) -> Reading:
         while self.ask is not None:

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -23,7 +22,7 @@ from hermes.domain.errors import HermesError, Refused, UserError
 from hermes.domain.event import Entry, ModelSaid, Reset, Seen, Snapshot, TextDelta, Verdict
 from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.turn import Turn
-from hermes.entry.terminal.door import NOT_BACK, REMEDY, Entered, Gone, Presence, Visit, Wish
+from hermes.entry.terminal.door import Entered, Gone, Presence, Visit, Wish
 from hermes.stream.sse import Event, Parser
 from hermes.stream.wire import END, HELLO, SEEN, TURN, decode, decode_seen, encode
 
@@ -125,7 +124,7 @@ class Line:
             self._news.clear()
             await self._news.wait()
         if self.presence is Presence.LOST:
-            raise Gone(f"{NOT_BACK} {REMEDY}")
+            raise Gone(Presence.LOST)
 
     async def _keep(self) -> None:
         delay, since = _FIRST_DELAY, time.monotonic()
@@ -197,7 +196,7 @@ class RemoteDoor:
         return await self._line.ask("/control/answer", given, Outcome)
 
     async def stop(self, turn: TurnId) -> bool:
-        return (await self._line.ask("/control/stop", {"turn": turn}, dict[str, bool]))["stopped"]
+        return await self._line.ask("/control/stop", {"turn": turn}, bool)
 
     async def command(self, text: str) -> Replied:
         replied = await self._line.ask("/control/command", {**self._inside, "text": text}, Replied)
@@ -262,7 +261,7 @@ class Shown:
 
 async def enter_remote(line: Line, wish: Wish, *, steady: bool = False) -> Visit:
     """Come in to the gateway at the other end of a line."""
-    found = await line.ask("/control/enter", asdict(wish), Entered)
+    found = await line.ask("/control/enter", {"wish": wish}, Entered)
     session = None if found.session is None else found.session.id
     door = RemoteDoor(line, session, wish.model, steady=steady)
     return Visit(door=door, session=found.session, turns=found.turns, settled=found.settled, back=line.back)

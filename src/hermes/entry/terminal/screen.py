@@ -7,14 +7,13 @@ person writes, what a turn says is held back, and follows when the row is sent o
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import select
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hermes.domain.text import showable
+from hermes.entry.terminal.keyboard import own_terminal
 from hermes.stream.flavours.columns import width
 
 _PIECE = 4_096
@@ -164,7 +163,7 @@ class Screen:
 
     async def live(self) -> None:
         """Write what waits, until cancelled. A terminal that is gone is an `OSError`."""
-        with _own_output(self._descriptor) as own:
+        with own_terminal(self._descriptor, os.O_WRONLY | os.O_NONBLOCK) as own:
             while True:
                 await self._changed.wait()
                 while self._waiting:
@@ -179,20 +178,6 @@ class Screen:
         """Wait while more than so many bytes are not yet written."""
         while len(self._waiting) > most:
             await self._written.wait()
-
-
-@contextlib.contextmanager
-def _own_output(descriptor: int) -> Iterator[int]:
-    """A terminal once more, for this process alone, so that it may be non-blocking; all else as it is."""
-    try:
-        flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
-        own = os.open(os.ttyname(descriptor), flags)
-    except OSError:
-        own = os.dup(descriptor)
-    try:
-        yield own
-    finally:
-        os.close(own)
 
 
 def _write_some(descriptor: int, data: bytes) -> int:

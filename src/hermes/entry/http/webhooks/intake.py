@@ -72,7 +72,7 @@ class Webhooks:
     async def check_wanted(self, route: WebhookRoute, facts: Facts) -> None:
         if not route.wants(facts.event):
             raise Ignored("event")
-        if not await asyncio.to_thread(passes, route.filter, facts, self.read_lines):
+        if not await asyncio.to_thread(passes, route.filters, facts, self.read_lines):
             raise Ignored("filter")
 
     async def through_script(self, route: WebhookRoute, facts: Facts) -> Facts:

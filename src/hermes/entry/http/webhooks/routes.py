@@ -23,19 +23,6 @@ LOCAL = "local"
 _SEVERAL = ("all", "origin")
 GITHUB_COMMENT = "github_comment"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_KEYS = (
-    "secret",
-    "enabled",
-    "events",
-    "filters",
-    "script",
-    "prompt",
-    "skills",
-    "toolsets",
-    "deliver",
-    "deliver_extra",
-    "deliver_only",
-)
 _NOTES = ("description", "created_at")
 """Keys for people."""
 _EXTRA = ("repo", "pr_number", "chat_id", "thread_id", "message_thread_id")
@@ -51,20 +38,21 @@ class BadRoute(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookRoute:
-    """One name under which events come in. `problem` says why it takes nothing."""
+    """One name under which events come in, with what may be said of it (`_READERS`); `problem` says why it
+    takes nothing."""
 
     name: str
     secret: Secret = field(default_factory=lambda: Secret(""))
     enabled: bool = True
     events: tuple[str, ...] = ()
-    filter: Filter | None = None
+    filters: Filter | None = None
     script: str = ""
     prompt: str = ""
     skills: tuple[str, ...] = ()
     toolsets: tuple[str, ...] = ()
     """The only ones of the agent that its turns may use; none named: all."""
     deliver: str = LOG
-    extra: Mapping[str, str] = field(default_factory=dict)
+    deliver_extra: Mapping[str, str] = field(default_factory=dict)
     deliver_only: bool = False
     problem: str = ""
 
@@ -96,9 +84,7 @@ def problems(routes: Mapping[str, WebhookRoute]) -> Iterator[str]:
 def _route(name: str, tree: Any, fallback: Secret) -> WebhookRoute:
     try:
         return _read(name, tree, fallback)
-    except BadRoute as error:
-        return WebhookRoute(name=name, enabled=False, problem=str(error))
-    except BadFilter as error:
+    except (BadRoute, BadFilter) as error:
         return WebhookRoute(name=name, enabled=False, problem=str(error))
 
 
@@ -108,26 +94,14 @@ def _read(name: str, tree: Any, fallback: Secret) -> WebhookRoute:
     if not isinstance(tree, Mapping):
         raise BadRoute("it must hold `name: value` lines.")
     for key in tree:
-        if key not in (*_KEYS, *_NOTES):
+        if key not in ("secret", *_READERS, *_NOTES):
             raise BadRoute(f"“{one_line(str(key), 40)}” is not a key of a route.")
     secret = tree.get("secret", fallback)
     secret = Secret(secret) if isinstance(secret, str) else secret
     if not isinstance(secret, Secret) or not secret.reveal().strip():
         raise BadRoute("it has no secret, and there is no secret for all.")
-    route = WebhookRoute(
-        name=name,
-        secret=secret,
-        enabled=_flag(tree, "enabled", True),
-        events=_texts(tree, "events"),
-        filter=read_filter(tree.get("filters")),
-        script=_text(tree, "script"),
-        prompt=_text(tree, "prompt"),
-        skills=_texts(tree, "skills"),
-        toolsets=_texts(tree, "toolsets"),
-        deliver=_text(tree, "deliver") or LOG,
-        extra=_extra(tree.get("deliver_extra")),
-        deliver_only=_flag(tree, "deliver_only", False),
-    )
+    said = {key: read(key, tree[key]) for key, read in _READERS.items() if key in tree}
+    route = WebhookRoute(name=name, secret=secret, **said)
     _check_delivery(route)
     return route
 
@@ -135,7 +109,7 @@ def _read(name: str, tree: Any, fallback: Secret) -> WebhookRoute:
 def _check_delivery(route: WebhookRoute) -> None:
     if route.deliver_only and route.deliver in (LOG, LOCAL):
         raise BadRoute("deliver_only needs a deliver that is not log.")
-    if route.deliver == GITHUB_COMMENT and not {"repo", "pr_number"} <= route.extra.keys():
+    if route.deliver == GITHUB_COMMENT and not {"repo", "pr_number"} <= route.deliver_extra.keys():
         raise BadRoute("github_comment needs deliver_extra.repo and deliver_extra.pr_number.")
     if "," in route.deliver or route.deliver in _SEVERAL:
         raise BadRoute("deliver names one place: a platform, platform:chat[:thread] or platform:#name.")
@@ -146,32 +120,27 @@ def _check_delivery(route: WebhookRoute) -> None:
             raise BadRoute(str(error)) from error
 
 
-def _flag(tree: Mapping[str, Any], key: str, default: bool) -> bool:
-    value = tree.get(key, default)
+def _flag(key: str, value: Any) -> bool:
     value = _WORDS.get(value.lower()) if isinstance(value, str) else value
     if not isinstance(value, bool):
         raise BadRoute(f"{key} must be true or false.")
     return value
 
 
-def _text(tree: Mapping[str, Any], key: str) -> str:
-    if key not in tree:
-        return ""
-    value = tree[key]
+def _text(key: str, value: Any) -> str:
     if not isinstance(value, str):
         raise BadRoute(f"{key} must be a text.")
     return value
 
 
-def _texts(tree: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    value = tree.get(key, [])
+def _texts(key: str, value: Any) -> tuple[str, ...]:
     items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise BadRoute(f"{key} must be a list of texts.")
     return tuple(item for item in items if item)
 
 
-def _extra(tree: Any) -> dict[str, str]:
+def _extra(_: str, tree: Any) -> dict[str, str]:
     if tree is None:
         return {}
     if not isinstance(tree, Mapping):
@@ -184,6 +153,21 @@ def _extra(tree: Any) -> dict[str, str]:
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise BadRoute(f"deliver_extra.{key} must be a text.")
     return {key: str(value) for key, value in tree.items()}
+
+
+_READERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "enabled": _flag,
+    "events": _texts,
+    "filters": lambda _, tree: read_filter(tree),
+    "script": _text,
+    "prompt": _text,
+    "skills": _texts,
+    "toolsets": _texts,
+    "deliver": lambda key, value: _text(key, value) or LOG,
+    "deliver_extra": _extra,
+    "deliver_only": _flag,
+}
+"""What each key of a route holds, beside its secret."""
 
 
 # --- where the answer goes ---
@@ -201,7 +185,7 @@ def target(route: WebhookRoute, facts: Facts) -> Address | NamedPlace | None:
     """The place that a route's answers go to, None for the log; `BadRoute` if there is none to be had."""
     if route.deliver in (LOG, LOCAL):
         return None
-    extra = {key: _filled(key, value, facts) for key, value in route.extra.items()}
+    extra = {key: _filled(key, value, facts) for key, value in route.deliver_extra.items()}
     if route.deliver == GITHUB_COMMENT:
         return _issue(extra)
     thread = next((extra[key] for key in _THREADS if extra.get(key)), None)
