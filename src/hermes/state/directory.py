@@ -12,7 +12,7 @@ from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.state.codec import stamp, unstamp_or_none
 from hermes.state.db import Db
-from hermes.state.outbox import COLUMNS, outbox_row
+from hermes.state.outbox import MESSAGE
 
 _FRESH_SECONDS = 3600.0
 
@@ -89,23 +89,15 @@ class PostTable:
         self._db = db
 
     def get(self, key: str) -> OutboxRow | None:
-        row = self._db.one(f"SELECT {COLUMNS} FROM outbox WHERE key = ?", key)
-        return None if row is None else outbox_row(row)
+        return MESSAGE.one(self._db, "WHERE key = ?", key)
 
     def begun(self, prefix: str) -> list[OutboxRow]:
-        rows = self._db.all(
-            f"SELECT {COLUMNS} FROM outbox WHERE key >= ?1 AND key < ?1 || char(1114111) ORDER BY n", prefix
-        )
-        return [outbox_row(row) for row in rows]
+        return MESSAGE.all(self._db, "WHERE key >= ?1 AND key < ?1 || char(1114111) ORDER BY n", prefix)
 
     def find(self, states: Collection[OutState], limit: int = 100) -> list[OutboxRow]:
         wanted = ", ".join("?" for _ in states)
-        rows = self._db.all(
-            f"SELECT {COLUMNS} FROM outbox WHERE draft = 0 AND state IN ({wanted}) ORDER BY n LIMIT ?",
-            *(state.value for state in states),
-            limit,
-        )
-        return [outbox_row(row) for row in rows]
+        rest = f"WHERE draft = 0 AND state IN ({wanted}) ORDER BY n LIMIT ?"
+        return MESSAGE.all(self._db, rest, *(state.value for state in states), limit)
 
     def retry(self, key: str, at: datetime) -> bool:
         # Nobody knows any more whether one of the earlier attempts came through: what was tried is in doubt.

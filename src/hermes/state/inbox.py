@@ -10,10 +10,11 @@ from hermes.domain.ids import TurnId
 from hermes.domain.message import Inbound
 from hermes.domain.rows import InboxRow
 from hermes.domain.text import storable
-from hermes.state.codec import decode, encode, stamp, unstamp
-from hermes.state.db import Db, Row
+from hermes.state.codec import encode, stamp
+from hermes.state.columns import Columns
+from hermes.state.db import Db
 
-_COLUMNS = "n, account, body, accepted_at, outcome, turn"
+_ROW = Columns(InboxRow, "inbox", inbound="body")
 
 
 class InboxTable:
@@ -44,10 +45,7 @@ class InboxTable:
         return new
 
     def pending(self, after: int, limit: int) -> list[InboxRow]:
-        rows = self._db.all(
-            f"SELECT {_COLUMNS} FROM inbox WHERE outcome IS NULL AND n > ? ORDER BY n LIMIT ?", after, limit
-        )
-        return [_row(row) for row in rows]
+        return _ROW.all(self._db, "WHERE outcome IS NULL AND n > ? ORDER BY n LIMIT ?", after, limit)
 
     def finish(self, n: int, outcome: str, turn: TurnId | None = None) -> None:
         changed = self._db.run(
@@ -61,22 +59,5 @@ class InboxTable:
         return None if row is None else str(row[0])
 
     def find(self, text: str, limit: int = 20) -> list[InboxRow]:
-        rows = self._db.all(
-            f"SELECT {_COLUMNS} FROM inbox WHERE ref = ?1 OR delivery = ?1 OR turn = ?1"
-            " ORDER BY n DESC LIMIT ?2",
-            storable(text),
-            limit,
-        )
-        return [_row(row) for row in rows]
-
-
-def _row(row: Row) -> InboxRow:
-    n, account, body, accepted_at, outcome, turn = row
-    return InboxRow(
-        n=n,
-        account=account,
-        inbound=decode(Inbound, body),
-        accepted_at=unstamp(accepted_at),
-        outcome=outcome,
-        turn=None if turn is None else TurnId(turn),
-    )
+        rest = "WHERE ref = ?1 OR delivery = ?1 OR turn = ?1 ORDER BY n DESC LIMIT ?2"
+        return _ROW.all(self._db, rest, storable(text), limit)
