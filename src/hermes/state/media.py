@@ -271,6 +271,7 @@ def store_file(folder: Path, data: bytes, mime: str, clock: Clock, at: str | Non
     digest = hashlib.sha256(data).hexdigest()
     path = folder / (at or f"{digest[:2]}/{digest}")
     if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, data)
     return MediaItem(
         sha256=digest,
