@@ -19,8 +19,8 @@ from hermes.state.settings import Loaded
 from hermes.state.sqlite import StoreFacts
 
 
-class Watching(Protocol):
-    """As `app.Watch`."""
+class Watch(Protocol):
+    """Told what the gateway is doing: starting, running, draining, stopped, and how each platform is."""
 
     def tell(self, state: str, **facts: Any) -> None: ...
 
@@ -30,7 +30,7 @@ class Watching(Protocol):
 class Vitals:
     """Stands between the gateway and whoever watches it, and remembers what was said."""
 
-    def __init__(self, home: Path, loaded: Loaded, watch: Watching, clock: Clock) -> None:
+    def __init__(self, home: Path, loaded: Loaded, watch: Watch, clock: Clock) -> None:
         self._home = home
         self._loaded = loaded
         self._watch = watch

@@ -25,7 +25,6 @@ from hermes.control.job_runs import (
     plan_again,
     planned_wrong,
     report_failure,
-    report_interrupted,
     session_name,
     settle,
     speak,
@@ -33,14 +32,14 @@ from hermes.control.job_runs import (
     stop_idle,
 )
 from hermes.control.job_targets import ResolveTargets, resolve_targets
-from hermes.control.job_words import output_name, output_text
+from hermes.control.job_words import INTERRUPTED, output_name, output_text
 from hermes.control.jobs import JobDesk
 from hermes.control.runtime import Runtime
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock, zone_named
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Failed, Finished, Stopped
-from hermes.domain.ids import AgentId, JobId, SessionId
+from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.job import DueJobs, JobRun, RunState
 from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import Slot
@@ -161,8 +160,8 @@ class Cron:
             return
         for agent in self._world.runtimes:
             moment = self._moment()
-            if await self._store(agent).read(partial(_is_planned_wrong, moment)):
-                changed = await self._store(agent).write(partial(_plan_again, moment))
+            if await self._store(agent).read(partial(planned_wrong, moment=moment)):
+                changed = await self._store(agent).write(partial(plan_again, moment=moment))
                 log.info("cron.planned_again agent=%s jobs=%d", agent, changed)
 
     # --- beginning ---
@@ -173,7 +172,7 @@ class Cron:
         for job in due.jobs:
             if most and running >= most:
                 break
-            run = await self._store(agent).write(partial(_fire, job.id, self._moment()))
+            run = await self._store(agent).write(partial(fire, wanted=job.id, moment=self._moment()))
             if run is None:
                 continue
             running += 1
@@ -196,9 +195,8 @@ class Cron:
                 self._working[key] = task
                 task.add_done_callback(partial(self._done, key))
             case RunState.SCRIPT:
-                moment = self._moment()
-                told = await self._store(agent).write(lambda tx: report_interrupted(tx, run.slot, moment))
-                self._begun(agent, told)
+                unit = partial(report_failure, slot=run.slot, moment=self._moment(), why=INTERRUPTED)
+                self._begun(agent, await self._store(agent).write(unit))
             case RunState.TURN:
                 await self._settle(agent, run)
             case RunState.SETTLED:
@@ -287,15 +285,3 @@ class Cron:
     def _moment(self) -> Moment:
         world = self._world
         return Moment(now=world.clock.now(), zone=self._zone, settings=world.settings, targets=world.targets)
-
-
-def _fire(job: JobId, moment: Moment, tx: Tx) -> JobRun | None:
-    return fire(tx, job, moment)
-
-
-def _is_planned_wrong(moment: Moment, tx: Tx) -> bool:
-    return bool(planned_wrong(tx, moment))
-
-
-def _plan_again(moment: Moment, tx: Tx) -> int:
-    return plan_again(tx, moment)

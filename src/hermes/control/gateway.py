@@ -15,7 +15,6 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
-from hermes.control.access import Knock, Verdict
 from hermes.control.attachments import kept_file
 from hermes.control.commands.registry import Around
 from hermes.control.continuing import Continued
@@ -35,7 +34,6 @@ from hermes.control.doors import (
 )
 from hermes.control.entrance import ActorKey, Entrance
 from hermes.control.expiry import SessionExpiry
-from hermes.control.explain import explain
 from hermes.control.feed import Feeds
 from hermes.control.fetching import Fetching
 from hermes.control.handoff import Carriers, HandoffWorld, handoff_words
@@ -307,11 +305,6 @@ class Gateway:
     async def write(self, agent: AgentId, unit: Callable[[Tx], T]) -> T:
         """Change something in an agent's part of the store that no actor has to hear of."""
         return await self._runtime(agent).store.write(unit)
-
-    async def explain(self, knock: Knock) -> Verdict:
-        """Whether such a message would be answered, and why."""
-        settings, able = self._parts.settings, self.capabilities
-        return await self._parts.store.read(lambda tx: explain(tx, knock, settings, able))
 
     def deliver(self, to: Address) -> None:
         """Something was put into the outbox for this chat."""

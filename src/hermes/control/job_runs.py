@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from hermes.control.courier import mirror
 from hermes.control.job_targets import ResolveTargets, resolve_targets
-from hermes.control.job_words import INTERRUPTED, Context, ended, prompt_words, title, wakes
+from hermes.control.job_words import Context, ended, prompt_words, title, wakes
 from hermes.control.library import stop_turn
 from hermes.control.schedule import Schedule, grace, read_schedule
 from hermes.control.topics import real_place
@@ -214,10 +214,6 @@ def report_failure(tx: Tx, slot: Slot, moment: Moment, why: str) -> JobRun | Non
         return _over(tx, run, moment, RunStatus.ERROR, why)
     given = TurnInput(text=why, action=Action.RELAY)
     return _turn(tx, replace(run, error=why), job, moment, given)
-
-
-def report_interrupted(tx: Tx, slot: Slot, moment: Moment) -> JobRun | None:
-    return report_failure(tx, slot, moment, INTERRUPTED)
 
 
 def _contexts(tx: Tx, job: Job) -> list[Job]:
