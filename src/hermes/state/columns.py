@@ -66,6 +66,21 @@ class Columns(Generic[T]):
         return None if row is None else self.read(row)
 
 
+class Bodies(Generic[T]):
+    """A dataclass kept whole, as the JSON in its table's column `body`."""
+
+    def __init__(self, kind: type[T], table: str) -> None:
+        self._kind = kind
+        self._select = f"SELECT body FROM {table} "
+
+    def all(self, db: Db, rest: str, *values: Any) -> list[T]:
+        return [decode(self._kind, row[0]) for row in db.all(self._select + rest, *values)]
+
+    def one(self, db: Db, rest: str, *values: Any) -> T | None:
+        row = db.one(self._select + rest, *values)
+        return None if row is None else decode(self._kind, row[0])
+
+
 def _plain_kind(hint: Any) -> Any:
     """The class of a field that may be None as well."""
     return next((one for one in get_args(hint) if one is not NoneType), hint)
