@@ -10,12 +10,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from hermes.control.outbox import notify
 from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Unreachable, UserError
-from hermes.domain.message import Attachment, Body, MediaKind, media_kind
+from hermes.domain.message import Attachment, MediaKind, media_kind
 from hermes.domain.ports import Fetches, Platform, Tx
-from hermes.domain.rows import MediaItem, OutboxRow
+from hermes.domain.rows import MediaItem
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line, size_told, storable
 from hermes.domain.turn import Turn, TurnState
@@ -128,16 +129,7 @@ def write_down(turn: Turn, file: Attachment, got: Attachment, clock: Clock) -> C
         if got.problem is None or turn.reply is None:
             return False
         text = f"⚠️ I could not take {got.name or 'your ' + got.kind.value}: {got.problem}."
-        tx.outbox.add(
-            OutboxRow(
-                key=f"fetch:{turn.id}:{place}",
-                to=turn.reply.to,
-                body=Body(text=text),
-                created_at=clock.now(),
-                reply_to=turn.reply.ref,
-            )
-        )
-        return True
+        return notify(tx, f"fetch:{turn.id}:{place}", turn.reply.to, text, clock.now(), turn.reply.ref)
 
     return write
 

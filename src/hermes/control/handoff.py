@@ -17,6 +17,7 @@ from functools import partial
 from hermes.control.bell import rest
 from hermes.control.claim import next_session
 from hermes.control.doors import UNUSED
+from hermes.control.outbox import notify
 from hermes.control.parts import Bells, Parts
 from hermes.control.routing import route
 from hermes.control.targets import home_channels
@@ -28,9 +29,8 @@ from hermes.domain.errors import HermesError, Lost, Refused, Unreachable, UserEr
 from hermes.domain.event import UserSaid
 from hermes.domain.handoff import Handoff, HandoffState, new_handoff_id
 from hermes.domain.ids import AgentId, DeliveryId, SessionId, new_turn_id
-from hermes.domain.message import Body, Inbound
+from hermes.domain.message import Inbound
 from hermes.domain.ports import Platform, Threads, Tx
-from hermes.domain.rows import OutboxRow
 from hermes.domain.session import Isolation, Session, begin_session, session_key
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
@@ -400,8 +400,7 @@ class Arrival:
         handoff, to = self.handoff, self.place.address
         if before not in (None, handoff.session):
             text = f"A conversation comes over from the terminal. /resume {before} goes back to this chat's."
-            row = OutboxRow(key=f"{handoff.id}:0", to=to, body=Body(text=text), created_at=self.now)
-            tx.outbox.add(row)
+            notify(tx, f"{handoff.id}:0", to, text, self.now)
         turn = Turn(
             id=new_turn_id(),
             session=handoff.session,
