@@ -210,7 +210,7 @@ class App:
             if writing is not None and logs is not None:
                 writing.cancel()
                 await asyncio.wait((writing,))
-                await logs.close()
+                await logs.write()
 
     async def _run(self, store: Store, watch: Watch, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings

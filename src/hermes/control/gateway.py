@@ -15,7 +15,6 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
-from hermes.control.attachments import kept_file
 from hermes.control.commands.registry import Around
 from hermes.control.continuing import Continued
 from hermes.control.courier import Courier
@@ -252,7 +251,7 @@ class Gateway:
         media = self._runtime(agent).media
         if media is None:
             raise UserError(f"The agent “{agent}” keeps no files.")
-        return kept_file(await media.put(data, mime), mime)
+        return (await media.put(data, mime)).attached()
 
     async def submit(self, words: Submission) -> Turn:
         """A turn for a terminal or an API client, in one commit; its feed is open before this returns."""

@@ -134,14 +134,13 @@ def _next_round(attempts: int) -> int:
     return (attempts // MOST_ATTEMPTS + 1) * MOST_ATTEMPTS
 
 
-def handoff_words(handoff: Handoff, session: str | None = None) -> str:
+def handoff_words(handoff: Handoff) -> str:
     """How a hand-off stands, for whoever asked for it."""
     match handoff.state:
         case HandoffState.COMPLETED:
-            name = session or handoff.session
             return (
-                f"This conversation goes on in {handoff.to}. /resume {name} brings it back here; what you"
-                " write now begins a new one."
+                f"This conversation goes on in {handoff.to}. /resume {handoff.session} brings it back here;"
+                " what you write now begins a new one."
             )
         case HandoffState.FAILED:
             return f"It was not handed over to {handoff.account}: {handoff.error}. It stays here."

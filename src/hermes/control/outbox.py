@@ -27,8 +27,8 @@ def notify(tx: Tx, key: str, to: Address, text: str, now: datetime, reply_to: st
     return True
 
 
-def list_outbox(tx: Tx, limit: int, states: Sequence[OutState] = UNSETTLED) -> list[OutboxRow]:
-    return tx.post.find(states, limit)
+def list_outbox(tx: Tx, limit: int) -> list[OutboxRow]:
+    return tx.post.find(UNSETTLED, limit)
 
 
 def _nobody(to: Address) -> bool:
