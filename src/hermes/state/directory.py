@@ -8,20 +8,16 @@ from datetime import datetime
 
 from hermes.domain.address import Address, Kind
 from hermes.domain.directory import Channel
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ids import SessionId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.state.codec import stamp, unstamp_or_none
-from hermes.state.db import Db
+from hermes.state.db import ScopedTable, Table
 from hermes.state.outbox import MESSAGE
 
 _FRESH_SECONDS = 3600.0
 
 
-class DirectoryTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class DirectoryTable(ScopedTable):
     def note(self, channel: Channel) -> None:
         seen = stamp(channel.seen_at) if channel.seen_at is not None else 0.0
         self._db.run(
@@ -84,10 +80,7 @@ class DirectoryTable:
         return [SessionId(row[0]) for row in rows]
 
 
-class PostTable:
-    def __init__(self, db: Db) -> None:
-        self._db = db
-
+class PostTable(Table):
     def get(self, key: str) -> OutboxRow | None:
         return MESSAGE.one(self._db, "WHERE key = ?", key)
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from hermes.domain.grants import Grant
-from hermes.domain.ids import AgentId
 from hermes.domain.text import storable
 from hermes.state.columns import Columns
-from hermes.state.db import Db
+from hermes.state.db import ScopedTable
 
 _GRANT = Columns(Grant, "grants")
 
 
-class GrantsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class GrantsTable(ScopedTable):
     def add(self, grant: Grant) -> None:
         self._db.run(
             f"INSERT OR IGNORE INTO grants ({_GRANT.names}) VALUES ({_GRANT.marks})",

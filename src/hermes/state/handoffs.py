@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from hermes.domain.errors import Lost
 from hermes.domain.handoff import Handoff
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ids import SessionId
 from hermes.state.codec import encode, stamp
 from hermes.state.columns import Bodies
-from hermes.state.db import Db
+from hermes.state.db import ScopedTable
 
 _HANDOFFS = Bodies(Handoff, "handoffs")
 _OPEN = "state IN ('pending', 'running')"
 
 
-class HandoffsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class HandoffsTable(ScopedTable):
     def add(self, handoff: Handoff) -> bool:
         if handoff.agent != self._agent:
             raise Lost(f"a hand-off of agent {handoff.agent} in the store of {self._agent}")

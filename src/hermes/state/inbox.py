@@ -12,15 +12,12 @@ from hermes.domain.rows import InboxRow
 from hermes.domain.text import storable
 from hermes.state.codec import encode, stamp
 from hermes.state.columns import Columns
-from hermes.state.db import Db
+from hermes.state.db import Table
 
 _ROW = Columns(InboxRow, "inbox", inbound="body")
 
 
-class InboxTable:
-    def __init__(self, db: Db) -> None:
-        self._db = db
-
+class InboxTable(Table):
     def add(self, account: str, items: Sequence[Inbound], cursor: str | None, at: datetime) -> int:
         new = 0
         moment = stamp(at)

@@ -5,23 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 
 from hermes.domain.errors import Lost
-from hermes.domain.ids import AgentId, JobId
+from hermes.domain.ids import JobId
 from hermes.domain.job import DueJobs, Job, JobRun
 from hermes.domain.rows import Slot
 from hermes.state.codec import encode, stamp, stamp_or_none, unstamp
 from hermes.state.columns import Bodies
-from hermes.state.db import Db
+from hermes.state.db import ScopedTable
 
 _MOST_DUE = 500
 _JOBS = Bodies(Job, "jobs")
 _RUNS = Bodies(JobRun, "job_slots")
 
 
-class JobsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class JobsTable(ScopedTable):
     def save(self, job: Job) -> None:
         changed = job.agent == self._agent and self._db.run(
             "INSERT INTO jobs VALUES (?, ?, ?, ?)"
@@ -55,11 +51,7 @@ class JobsTable:
         self._db.run("DELETE FROM jobs WHERE id = ? AND agent = ?", job, self._agent)
 
 
-class JobRunsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class JobRunsTable(ScopedTable):
     def claim(self, run: JobRun) -> bool:
         return bool(
             self._db.run(

@@ -20,13 +20,12 @@ from pathlib import Path
 
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
-from hermes.domain.ids import AgentId
 from hermes.domain.ports import Sink, Store, Tx
 from hermes.domain.rows import MediaItem
 from hermes.domain.text import one_line, size_told
 from hermes.state.codec import stamp
 from hermes.state.columns import Columns
-from hermes.state.db import Db
+from hermes.state.db import ScopedTable
 from hermes.state.sniff import LOOKED_AT, ending, sniff
 from hermes.state.wholefile import sync_folder, write_whole
 
@@ -49,11 +48,7 @@ _ITEM = Columns(MediaItem, "media")
 _SWEPT = 1000
 
 
-class MediaTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class MediaTable(ScopedTable):
     def add(self, item: MediaItem) -> None:
         self._db.run(
             f"INSERT INTO media ({_ITEM.names}, agent) VALUES ({_ITEM.marks}, ?)"

@@ -9,7 +9,7 @@ from hermes.domain.message import Body
 from hermes.domain.rows import OutboxRow
 from hermes.state.codec import encode
 from hermes.state.columns import Columns
-from hermes.state.db import Db
+from hermes.state.db import Table
 
 MESSAGE = Columns(OutboxRow, "outbox", to="lane")
 _CHANGED = ("state", "attempts", "next_at", "receipt", "error")
@@ -17,10 +17,7 @@ _CHANGES = MESSAGE.settings(*_CHANGED)
 _OPEN = "draft = 0 AND state IN ('due', 'attempting', 'unknown')"
 
 
-class OutboxTable:
-    def __init__(self, db: Db) -> None:
-        self._db = db
-
+class OutboxTable(Table):
     def add(self, row: OutboxRow) -> None:
         lane = str(row.to)
         if not _readable(lane, row.to):

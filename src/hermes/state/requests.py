@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from hermes.domain.errors import Lost
-from hermes.domain.ids import AgentId
 from hermes.domain.turn import Request
 from hermes.state.columns import Columns
-from hermes.state.db import Db
+from hermes.state.db import ScopedTable
 
 _REQUEST = Columns(Request, "requests")
 
 
-class RequestsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class RequestsTable(ScopedTable):
     def add(self, request: Request) -> None:
         added = self._db.run(
             f"INSERT INTO requests ({_REQUEST.names}, agent) SELECT {_REQUEST.marks}, ?10"

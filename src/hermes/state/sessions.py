@@ -6,12 +6,12 @@ from datetime import datetime
 
 from hermes.domain.address import Kind, Source
 from hermes.domain.errors import Lost, UserError
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ids import SessionId
 from hermes.domain.session import BRANCHED, EVERY_SESSION, Among, Session, SessionKey
 from hermes.domain.text import storable
 from hermes.state.codec import decode, encode, stamp
 from hermes.state.columns import Columns
-from hermes.state.db import Db, Row
+from hermes.state.db import Row, ScopedTable
 
 _SESSION = Columns(Session, "sessions")
 _CHANGED = (
@@ -20,11 +20,7 @@ _CHANGED = (
 _CHANGES = _SESSION.settings(*_CHANGED)
 
 
-class SessionsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class SessionsTable(ScopedTable):
     def add(self, session: Session) -> None:
         if session.agent != self._agent:
             raise Lost(f"a session of agent {session.agent} in the store of {self._agent}")
@@ -105,11 +101,7 @@ def meant_sessions(among: Among) -> tuple[str, tuple[str, ...]]:
     return "".join(f" AND {condition}" for condition in conditions), tuple(values)
 
 
-class BindingsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class BindingsTable(ScopedTable):
     def get(self, key: SessionKey) -> SessionId | None:
         row = self._db.one(
             "SELECT session FROM bindings WHERE agent = ? AND platform = ? AND account = ? AND kind = ?"

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hermes.domain.errors import Lost
-from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.turn import NO_GUIDANCE, Guidance, Turn, TurnInput, TurnState
 from hermes.state.codec import decode, encode
 from hermes.state.columns import Columns
-from hermes.state.db import Db, Row
+from hermes.state.db import Row, ScopedTable
 
 _TURN = Columns(Turn, "turns")
 _CHANGED = ("state", "input", "attempt", "progress", "crashes", "ready_at", "stop", "absorbed_by")
@@ -21,11 +21,7 @@ _READ = f"SELECT {_TURN.names}, (SELECT body FROM guidance WHERE turn = turns.id
 _OPEN = "state IN ('accepted', 'running', 'waiting')"
 
 
-class TurnsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class TurnsTable(ScopedTable):
     def add(self, turn: Turn, *, epoch: int = 0) -> None:
         if turn.agent != self._agent:
             raise Lost(f"a turn of agent {turn.agent} in the store of {self._agent}")
