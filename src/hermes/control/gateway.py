@@ -88,7 +88,7 @@ class Gateway:
             settings=parts.settings,
             clock=parts.clock,
             capabilities=self.capabilities,
-            ring=self._delivery.ring,
+            ring_lane=self._delivery.ring,
             begin=self._delivery.begin,
         )
         self._actors: Workers[ActorKey] = Workers(

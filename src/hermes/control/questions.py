@@ -164,27 +164,27 @@ def read_reply(question: Question, text: str) -> str:
     return text
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
     """Denies questions whose time is over. One task for all of them, however many wait."""
 
-    def __init__(self, *, store: Store, clock: Clock, ring: Callable[[AgentId, SessionId], None]) -> None:
-        self._store = store
-        self._clock = clock
-        self._ring = ring
+    store: Store
+    clock: Clock
+    ring: Callable[[AgentId, SessionId], None]
 
     async def live(self) -> None:
         while True:
             await self.sweep()
-            await self._clock.sleep(_EVERY)
+            await self.clock.sleep(_EVERY)
 
     async def sweep(self) -> int:
-        now = self._clock.now()
-        late = await self._store.read(lambda tx: tx.recovery.expired(now, _PAGE))
+        now = self.clock.now()
+        late = await self.store.read(lambda tx: tx.recovery.expired(now, _PAGE))
         for agent, question in late:
-            closed = await self._store.scoped(agent).write(partial(_expire, question, now))
+            closed = await self.store.scoped(agent).write(partial(_expire, question, now))
             if closed:
                 log.info("question.expired question=%s", question.id)
-                self._ring(agent, question.session)
+                self.ring(agent, question.session)
             await asyncio.sleep(0)
         return len(late)
 
