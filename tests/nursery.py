@@ -7,6 +7,7 @@ only the loading is shared. Each is watched by a keeper, which tells how it ende
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import inspect
@@ -121,6 +122,7 @@ def _can_bear(words: list[str], environ: Mapping[str, str]) -> bool:
 class _Nursery:
     def __init__(self) -> None:
         self._asking, theirs = socket.socketpair()
+        atexit.register(self._asking.close)
         self._lock = threading.Lock()
         environ = {n: v for n, v in os.environ.items() if n not in _HARMLESS} | {"PYTHONPATH": SOURCES}
         with theirs:
@@ -141,10 +143,12 @@ class _Nursery:
 
 
 _nurseries: dict[int, _Nursery] = {}
+_opening = threading.Lock()
 
 
 def _nursery() -> _Nursery:
-    return _nurseries.get(os.getpid()) or _nurseries.setdefault(os.getpid(), _Nursery())
+    with _opening:
+        return _nurseries.get(os.getpid()) or _nurseries.setdefault(os.getpid(), _Nursery())
 
 
 def _line(pipe: int) -> Any:

@@ -120,9 +120,9 @@ def pytest_command(scale: str) -> list[str]:
 
 
 def workers() -> int:
-    """One more than there are cores: some tests wait for processes, and somebody should work meanwhile."""
+    """Two more than there are cores: many tests wait, and somebody should work meanwhile."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return (cores or 1) + 1
+    return (cores or 1) + 2
 
 
 def run_all(scale: str) -> int:

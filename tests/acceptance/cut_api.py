@@ -55,7 +55,7 @@ async def cut_everywhere(
                 assert number > SAMPLED, "the gateway was never cut off"
                 return
             try:
-                async with replace(api) as again, asyncio.timeout(20):
+                async with replace(api) as again, asyncio.timeout(60):
                     await live(again)
             except (AssertionError, TimeoutError) as error:
                 raise AssertionError(f"{place.name}: {error!r}") from error
@@ -84,7 +84,7 @@ async def _first_life(api: ApiWorld, live: Life) -> bool:
         return False
     CutApp.cut.kill()
     before |= {task for task in (asyncio.current_task(),) if task is not None}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while tasks := asyncio.all_tasks() - before:
             for task in tasks - cancelled:
                 task.cancel()

@@ -62,7 +62,7 @@ def obeys(request: ModelRequest) -> Say:
     return say(f"answer to {words}", pieces=3)
 
 
-async def comes(what: Callable[[], Awaitable[bool]], patience: float = 10.0) -> None:
+async def comes(what: Callable[[], Awaitable[bool]], patience: float = 40.0) -> None:
     """Wait for something to become true."""
     end = time.monotonic() + patience
     while not await what():

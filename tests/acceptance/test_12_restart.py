@@ -49,7 +49,7 @@ async def test_three_restarts_under_load(tmp_path: Path, kind: str) -> None:
     for answered in (1, 9, 17):
         async with replace(chat) as life:
             await life.until(lambda least=answered: len(world.seen()) >= least)  # type: ignore[misc]
-            await life.gateway.stop(grace=5.0)
+            await life.gateway.stop(grace=40.0)
     async with replace(chat) as life:
         await talk(life)
     assert not any(REPEAT_MARK in text for text in chat.world.seen()), "a stop in order repeats nothing"
@@ -66,7 +66,7 @@ async def test_a_stop_lets_an_answer_come_to_its_end(tmp_path: Path) -> None:
     async with chat:
         chat.world.write("tell me")
         await chat.until_seen("a whole")
-        stopping = asyncio.create_task(chat.gateway.stop(grace=5.0))
+        stopping = asyncio.create_task(chat.gateway.stop(grace=40.0))
         chat.world.write("and this?")
         await settle()
         hold.set()

@@ -26,9 +26,11 @@ PAPERWORK = (
     "boots",
     "pairing_marks",
     "sqlite_",
-    "search",
+    "words",
+    "letters",
 )
-"""Tables that any message leaves its trace in: that it came, what was answered, that a code was tried."""
+"""Tables that any message leaves its trace in: that it came, what was answered, that a code was tried. The
+search index follows in its own time."""
 ADMIN = open_settings(
     platforms={"fake": PlatformSettings(allowed_users=("boss", "ann"), allow_admin_from=("boss",))},
     timezone="UTC",
@@ -40,7 +42,9 @@ def everything(folder: Path) -> dict[str, list[object]]:
     with apsw.Connection(str(folder / "state.db")) as db:
         names = [row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         kept = [name for name in names if not name.startswith(PAPERWORK)]
-        return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in kept}
+        found = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in kept}
+    found["facts"] = [row for row in found["facts"] if row[0] != "indexed"]
+    return found
 
 
 async def nothing(chat: Journey) -> None:

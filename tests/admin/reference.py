@@ -57,7 +57,8 @@ def settings_page() -> str:
         f"\n## quick_commands\n\n{_told(QuickCommand)}\n\n",
         _table(QuickCommand, "quick_commands.<name>."),
         "\n## reset_by_type, reset_by_platform\n\nThe same as `session_reset`, for one sort of place or one"
-        " platform;\na platform beats a sort of place, and that beats `session_reset`.\n\n",
+        " platform;\nan account (`telegram@work`) beats its platform, that beats a sort of place, and that"
+        " `session_reset`.\n\n",
         _table(ResetSettings, "reset_by_type.<name>."),
         "\n",
         _table(ResetSettings, "reset_by_platform.<name>."),

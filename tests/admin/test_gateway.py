@@ -38,7 +38,7 @@ def test_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_command_in_the_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "_LOCK_PATIENCE", 20.0)
+    monkeypatch.setattr(gateway, "_LOCK_PATIENCE", 60.0)
     code = (
         "import sys, time, pathlib; from hermes.admin.gateway import hold_home\n"
         "with hold_home(pathlib.Path(sys.argv[1]), 'hermes sessions list'):\n"
@@ -47,7 +47,7 @@ def test_a_command_in_the_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.
     other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, env=_env())
     assert other.stdout is not None and other.stdout.readline() == b"held\n"
     with hold_home(tmp_path, GATEWAY):
-        assert other.wait(10) == 0
+        assert other.wait(60) == 0
     other.stdout.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,6 +23,18 @@ def test_a_table_fits_and_keeps_its_first_column() -> None:
     lines = out.getvalue().splitlines()
     assert all(cells(line) <= 44 for line in lines) and "20260105_120000_abcdef12" in lines[1]
     assert lines[1].endswith("…")
+
+
+def test_what_is_to_be_read_whole_goes_on_below() -> None:
+    there, out = console(width=30)
+    there.words("✗ " + "word " * 12, "  ")
+    there.facts([("Tried against", "word " * 12), ("Name", "x")])
+    there.table(["ID", "TEXT"], [["one", "word " * 12], ["two", "漢字 " * 9]], wrap=True)
+    lines = out.getvalue().splitlines()
+    assert all(cells(line) <= 30 for line in lines) and "…" not in out.getvalue()
+    assert out.getvalue().count("word") == 36 and out.getvalue().count("漢字") == 9
+    assert lines[:2] == ["✗ word word word word word", "  word word word word word"]
+    assert "               word" in out.getvalue(), "under its own beginning"
 
 
 def test_a_pipe_gets_everything() -> None:
@@ -51,6 +64,19 @@ def test_nobody_can_confirm_a_pipe() -> None:
     there, _ = console()
     with pytest.raises(UserError, match="--yes"):
         there.confirm("Sure?")
+
+
+@pytest.mark.parametrize("secret", [True, False])
+def test_who_leaves_a_question_leaves_its_line(monkeypatch: pytest.MonkeyPatch, secret: bool) -> None:
+    def leave(*asked: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("getpass.getpass", leave)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(readline=leave))
+    there, _ = console()
+    with pytest.raises(KeyboardInterrupt):
+        there.ask("Token:", secret=secret)
+    assert isinstance(there.err, io.StringIO) and there.err.getvalue().endswith("\n")
 
 
 @pytest.mark.parametrize(

@@ -4,33 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from hermes.agent.model_client import Deadlines, Post
 from hermes.agent.providers.openai import Caps, Endpoint, OpenAIProvider
 from hermes.domain.event import Failed, Finished, ModelSaid, Retrying, TextDelta, ToolFinished, ToolStarted
+from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import Secret
-from hermes.testing.model_script import FAULTS, VISIBLE, WORDS, Cut, Pace, Reply, Then
+from hermes.testing.model_script import FAULTS, VISIBLE, WORDS, Cut, Fault, Pace, Reply, Then
 from hermes.testing.model_server import FakeModelServer
-from hermes.testing.provider_suite import KEY
+from hermes.testing.provider_suite import KEY, LONG, QUICK
 from tests.agent.driving import Driver, loop_of, quick, tool
-from tests.agent.test_openai_provider import QUICK_DEADLINES
+from tests.agent.test_openai_provider import deadlines
 
 TOOLS = [tool("write_file"), tool("echo", parallel=True)]
 
 
-def provider_of(server: FakeModelServer) -> OpenAIProvider:
-    endpoint = Endpoint(
-        base_url=server.base_url, key=Secret(KEY), deadlines=QUICK_DEADLINES, caps=Caps(text=4_000_000)
-    )
-    return OpenAIProvider(endpoint)
+PATIENT = deadlines(LONG)
 
 
-async def turn(server: FakeModelServer) -> Driver:
-    provider = provider_of(server)
+def limits_of(fault: Fault) -> Deadlines:
+    """Quick where nothing else ends it, and long where something comes, however slow the machine is."""
+    if not fault.ends_late:
+        return PATIENT
+    endless = isinstance(fault.reply, Reply) and fault.reply.endless is not None
+    return replace(PATIENT, total=4 * QUICK) if endless else deadlines(QUICK)
+
+
+class Limited(OpenAIProvider):
+    """A provider whose calls each have deadlines of their own."""
+
+    limits: Callable[[], Deadlines]
+
+    def _post(self, request: ModelRequest) -> Post:
+        return replace(super()._post(request), deadlines=self.limits())
+
+
+async def turn(server: FakeModelServer, limits: Callable[[], Deadlines] = lambda: PATIENT) -> Driver:
+    provider = Limited(Endpoint(base_url=server.base_url, key=Secret(KEY), caps=Caps(text=4_000_000)))
+    provider.limits = limits
     driver = Driver(loop_of(provider, *TOOLS, limits=quick(retries=2)))
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             await driver.say("go")
     finally:
         await provider.close()
@@ -56,17 +74,17 @@ def check_whole(driver: Driver, name: str) -> None:
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_that_passes(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """The first call goes wrong, the next ones are well."""
-    first = [FAULTS[name].reply]
+    fault = FAULTS[name]
+    first = [fault.reply]
 
     def script(request: object) -> object:
         return first.pop() if first else Reply(text=WORDS)
 
     with caplog.at_level(logging.ERROR):
         async with FakeModelServer(script) as server:
-            driver = await turn(server)
+            driver = await turn(server, lambda: limits_of(fault) if first else PATIENT)
     check_whole(driver, name)
     assert not caplog.records, caplog.text
-    fault = FAULTS[name]
     end = driver.records()[-1]
     if fault.ends == "answer" or fault.retry:
         bounded = name.startswith("endless")
@@ -86,7 +104,7 @@ async def test_a_fault_that_stays(name: str, caplog: pytest.LogCaptureFixture) -
     """Whatever is asked, it goes wrong in the same way."""
     with caplog.at_level(logging.ERROR):
         async with FakeModelServer(lambda request: FAULTS[name].reply) as server:
-            driver = await turn(server)
+            driver = await turn(server, lambda: limits_of(FAULTS[name]))
             assert len(server.requests) < 70
     check_whole(driver, name)
     assert not caplog.records, caplog.text

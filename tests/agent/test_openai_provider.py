@@ -10,13 +10,15 @@ from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.settings import ModelSettings, Secret
 from hermes.testing.model_script import FAULTS, Reply
 from hermes.testing.model_server import FakeModelServer
-from hermes.testing.provider_suite import CHECKS, KEY, QUICK, ask, hear
-
-QUICK_DEADLINES = Deadlines(connect=QUICK, first_byte=QUICK, idle=QUICK, total=4 * QUICK)
+from hermes.testing.provider_suite import CHECKS, KEY, LONG, QUICK, ask, hear
 
 
-def streaming(base_url: str) -> OpenAIProvider:
-    return OpenAIProvider(Endpoint(base_url=base_url, key=Secret(KEY), deadlines=QUICK_DEADLINES))
+def deadlines(seconds: float) -> Deadlines:
+    return Deadlines(connect=seconds, first_byte=seconds, idle=seconds, total=4 * seconds)
+
+
+def streaming(base_url: str, seconds: float = LONG) -> OpenAIProvider:
+    return OpenAIProvider(Endpoint(base_url=base_url, key=Secret(KEY), deadlines=deadlines(seconds)))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -29,9 +31,8 @@ async def test_without_streaming_the_same_is_heard() -> None:
         if fault.stream_only:
             continue
         async with FakeModelServer([fault.reply]) as server:
-            provider = OpenAIProvider(
-                Endpoint(base_url=server.base_url, stream=False, deadlines=QUICK_DEADLINES)
-            )
+            limits = deadlines(QUICK if fault.ends_late else LONG)
+            provider = OpenAIProvider(Endpoint(base_url=server.base_url, stream=False, deadlines=limits))
             heard = await hear(provider, ask("go"))
             await provider.close()
             assert not server.requests[0].streams

@@ -62,7 +62,7 @@ async def test_a_whole_gateway_asks_the_place_that_a_name_stands_for(tmp_path: P
             app = App(tmp_path, {"HERMES_NO_PROBE": "1"}, Given(platforms={}, tools=()))
             watching = Watching()
             living = asyncio.create_task(app.live(watching))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await watching.running.wait()
                 assert await said_by(app, "far-1.5") == "far: far-model"
                 assert await said_by(app, "small") == "main: small-model"

@@ -8,10 +8,11 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hermes.admin import watchdog
-from hermes.admin.gateway import GatewayProcess
-from hermes.app import App, Given
+from hermes.admin.gateway import GatewayProcess, StateFile
+from hermes.app import Given
 from hermes.domain.settings import Settings
 
 
@@ -20,18 +21,19 @@ def hold_the_loop() -> None:
 
 
 def impatient(settings: Settings) -> Settings:
-    return replace(settings, gateway=replace(settings.gateway, stuck_seconds=1.0))
+    return replace(settings, gateway=replace(settings.gateway, stuck_seconds=4.0))
 
 
 def main(home: Path) -> int:
     watchdog._BEAT, watchdog._SUSPICIOUS = 0.1, 0.3  # type: ignore[misc]
-    live = App.live
+    tell = StateFile.tell
 
-    async def then_stuck(self: App, state: object) -> None:
-        asyncio.get_running_loop().call_later(1.5, hold_the_loop)
-        await live(self, state)  # type: ignore[arg-type]
+    def then_stuck(self: StateFile, state: str, **facts: Any) -> None:
+        tell(self, state, **facts)
+        if state == "running":
+            asyncio.get_running_loop().call_later(0.5, hold_the_loop)
 
-    App.live = then_stuck  # type: ignore[method-assign, assignment]
+    StateFile.tell = then_stuck  # type: ignore[method-assign]
     process = GatewayProcess(
         home=home,
         environ=os.environ,

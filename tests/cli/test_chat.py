@@ -183,8 +183,10 @@ def test_no_stdout_and_no_stdin(home: Path) -> None:
 
 
 def test_ctrl_c_ends_a_one_shot_with_130(home: Path) -> None:
+    home.mkdir(mode=0o700, exist_ok=True)
+    (home / "hold").touch()
     process = nursery.Popen(
-        command(home, "-q", "count"), env=surroundings(home, PAUSE="0.2"), stdin=subprocess.DEVNULL,
+        command(home, "-q", "count"), env=surroundings(home), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None and process.stderr is not None

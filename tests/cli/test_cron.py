@@ -29,6 +29,19 @@ def test_a_home_without_a_gateway(tmp_path: Path) -> None:
     assert "Removed" in hermes(home, "cron", "remove", "Mail").out
 
 
+def test_where_jobs_deliver_to_on_a_home_at_rest(tmp_path: Path) -> None:
+    """The same places as while a gateway runs: of an account its credential is enough."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".env").write_text("TELEGRAM_BOT_TOKEN=1:a\nTELEGRAM_BOT_TOKEN__WORK=2:b\n")
+    for target in ("telegram:123", "telegram@work:123"):
+        made = hermes(home, "cron", "create", "every 2h", "say hello", "--deliver", target)
+        assert made.code == 0 and made.clean, made
+    wrong = hermes(home, "cron", "create", "every 2h", "say hello", "--deliver", "telegram@shop:123")
+    assert wrong.code == 1 and wrong.clean
+    assert "There is no platform “telegram@shop”." in wrong.err and "telegram@work:chat" in wrong.err
+
+
 def test_tick_runs_what_is_due(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "scripts").mkdir(parents=True)

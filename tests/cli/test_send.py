@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,6 +135,15 @@ async def until_seen(world: World, chat: str, text: str) -> None:
             await asyncio.sleep(0.01)
 
 
+async def until_waiting(home: Path, count: int) -> Any:
+    """Those that wait, once they are so many: what is seen is written down as sent a moment later."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            rows = json.loads((await ask(home, "outbox", "list", "--json")).out or "[]")
+            if len(rows) == count:
+                return rows
+
+
 async def test_a_running_gateway_sends_at_once_and_tries_again_when_asked(home: Path) -> None:
     blocked = True
 
@@ -153,9 +163,10 @@ async def test_a_running_gateway_sends_at_once_and_tries_again_when_asked(home: 
         assert "Ann" in (await ask(home, "send", "-l")).out
         await ask(home, "send", "-t", "fake:g9", "news")
         await until_seen(world, "home", "A message to fake:g9 could not be delivered (blocked)")
-        [dead] = json.loads((await ask(home, "outbox", "list", "--json")).out)
+        [dead] = await until_waiting(home, 1)
         assert (dead["to"], dead["state"], dead["error"]) == ("fake:g9", "dead", "blocked")
         blocked = False
         assert "1 message is tried again." in (await ask(home, "outbox", "retry", "--all")).out
         await until_seen(world, "g9", "news")
+        await until_waiting(home, 0)
         assert "Nothing waits" in (await ask(home, "outbox", "list")).out

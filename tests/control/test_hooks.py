@@ -15,7 +15,7 @@ from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import Heard, Hook
 from hermes.domain.ids import MAIN_AGENT
-from hermes.testing.clock import FakeClock
+from hermes.testing.clock import FakeClock, settle
 
 
 @dataclass
@@ -48,7 +48,7 @@ def made(runner: Scripted, clock: FakeClock | None = None, **events: str) -> Hoo
 async def told(hooks: Hooks, *events: str) -> None:
     for event in events:
         hooks.tell(event, {})
-    await asyncio.sleep(0.01)
+    await settle()
 
 
 async def test_everybody_is_told_in_order() -> None:
@@ -72,8 +72,7 @@ async def test_telling_waits_for_nobody_and_forgets_what_is_too_much(
     assert len(runner.calls) == 1 and "hook.behind hook=a" in caplog.text
     assert runner.hold is not None
     runner.hold.set()
-    await told(hooks)
-    await asyncio.sleep(0.05)
+    await settle(10 * MOST_WAITING)
     assert len(runner.calls) == MOST_WAITING + 1
     await hooks.close()
 

@@ -76,8 +76,8 @@ def test_a_target_is_found(text: str, found: list[str]) -> None:
     [
         ("", "No target was named.", "origin, slack"),
         (" , ", "No target was named.", "telegram"),
-        ("telegramm", "There is no platform “telegramm”.", "telegram"),
-        ("fax:12", "There is no platform “fax”.", "slack:chat"),
+        ("telegramm", "There is no platform “telegramm” in use.", "telegram"),
+        ("fax:12", "There is no platform “fax” in use.", "slack:chat"),
         ("matrix", "matrix has no home channel.", "/sethome"),
         ("slack:general", "“general” fits 2 chats of slack.", "slack:C04"),
         ("slack:dev", "“dev” fits 2 chats of slack.", "dev-ops (slack:C01)"),
@@ -86,7 +86,7 @@ def test_a_target_is_found(text: str, found: list[str]) -> None:
         ("telegram:-1 00", "telegram has no chat called", "channel_aliases.json"),
         ("telegram:", "“telegram:” names no chat.", "telegram:chat"),
         ("telegram:1:2:3", "is not an address", "platform:chat"),
-        ("webhook:deploys", "There is no platform “webhook”.", "telegram"),
+        ("webhook:deploys", "There is no platform “webhook” in use.", "telegram"),
         ("x" * 300, "at most 256 characters", ""),
     ],
 )

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hermes.control.claim import GIVEN_UP
-from hermes.state.sqlite import SqliteStore
+from hermes.domain.ids import MAIN_AGENT
+from hermes.state.engine import SqliteTx, look_into
 from hermes.testing.wire import WorldServer
 from hermes.testing.world import World
 from tests.nursery import SOURCES, Popen
@@ -30,6 +31,7 @@ class Lives:
     world: World = field(default_factory=World)
     server: WorldServer = field(init=False)
     process: subprocess.Popen[str] | None = None
+    is_ready: bool = False
 
     async def __aenter__(self) -> Lives:
         self.server = await WorldServer(self.world).__aenter__()
@@ -48,6 +50,7 @@ class Lives:
         command = [sys.executable, "-P", "-m", "hermes.testing.victim", *arguments]
         environ = {**os.environ, "PYTHONPATH": SOURCES}
         self.process = Popen(command, stdout=subprocess.PIPE, env=environ, text=True)
+        self.is_ready = False
 
     async def died(self) -> int:
         assert self.process is not None
@@ -61,12 +64,17 @@ class Lives:
             self.process.kill()
             await self.died()
 
+    async def until_ready(self) -> None:
+        """Before that it has no database, and nobody listens to signals."""
+        assert self.process is not None and self.process.stdout is not None
+        if not self.is_ready:
+            await asyncio.to_thread(self.process.stdout.readline)
+            self.is_ready = True
+
     async def end(self) -> int:
         """Ask it to stop, as a service is asked."""
-        assert self.process is not None and self.process.stdout is not None
-        await asyncio.to_thread(
-            self.process.stdout.readline
-        )  # "ready": before that nobody listens to signals
+        assert self.process is not None
+        await self.until_ready()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return await self.died()
@@ -79,7 +87,9 @@ class Lives:
             await asyncio.sleep(0.005)
 
     async def until_answered(self, count: int) -> None:
-        """Wait until every message m1…m<count> is answered, or told why not, and no draft is left."""
+        """Wait until every message m1…m<count> is answered, or told why not, no draft is left, and nothing
+        is on its way any more. What people see may have been said by an earlier life, and this one may
+        still have to find out or to repeat it."""
         end = asyncio.get_running_loop().time() + PATIENCE
         missing = [f"answer to m{number}:" for number in range(1, count + 1)]
         told = 0
@@ -90,11 +100,26 @@ class Lives:
             if asyncio.get_running_loop().time() > end:
                 raise AssertionError(f"never came: {missing}; people see {seen}")
             await asyncio.sleep(0.01)
+        await self.until_at_rest()
+
+    async def until_at_rest(self) -> None:
+        """Wait until everything was taken and nothing is left to do. A stop may leave something to the next
+        life, and does so all the more often the slower the machine is."""
+        end = asyncio.get_running_loop().time() + PATIENCE
+        await self.until_ready()
+        while not self.world.all_acked or await self.leftovers():
+            assert asyncio.get_running_loop().time() < end, f"left: {await self.leftovers()}"
+            await asyncio.sleep(0.01)
 
     async def leftovers(self) -> list[str]:
-        """What the store still has to do, after the last life ended."""
-        async with SqliteStore(self.folder / "state.db") as store:
-            rows = await store.read(
-                lambda tx: [tx.inbox.pending(0, 9), tx.recovery.due(0, 9), tx.outbox.waiting("fake", 0, 9)]
-            )
+        """What the store still has to do, also while a life goes on."""
+        return await asyncio.to_thread(self._leftovers)
+
+    def _leftovers(self) -> list[str]:
+        db = look_into(self.folder / "state.db")
+        try:
+            tx = SqliteTx(db, MAIN_AGENT)
+            rows = [tx.inbox.pending(0, 9), tx.recovery.due(0, 9), tx.outbox.waiting("fake", 0, 9)]
+        finally:
+            db.connection.close()
         return [str(row) for row in rows if row]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import JobRun, RunState, ScriptReport
 from hermes.domain.settings import CronSettings
 from hermes.testing.clock import FakeClock, settle
-from hermes.testing.harness import Journey, open_settings
+from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld
 from hermes.testing.model import say
 from hermes.testing.world import World
@@ -64,11 +65,9 @@ async def live(chat: Journey, clock: FakeClock) -> None:
 
 
 async def rest(chat: Journey) -> None:
-    for number in range(500):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
         await settle(3)
-        if number % 20 == 19:
-            # Time may have leapt past the ticker while it was about to lie down.
-            chat.gateway.cron.ring()
         due = await chat.database.read(lambda tx: tx.jobs.due(chat.clock.now()).jobs)
         if not due and all(run.state is RunState.OVER for run in await runs(chat)) and await chat.idle():
             return

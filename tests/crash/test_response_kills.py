@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from hermes.stream.fold import SAID_AGAIN
 from hermes.stream.sse import Parser
 from tests import nursery
 from tests.cli.command import PATIENCE, environment, gateway
+from tests.ports import free_port
 
 KEY = "a key that nobody guesses"
 TALE = "one two three four five six seven eight nine ten and that was the tale."
@@ -40,13 +40,6 @@ def model(folder: Path, text: str) -> Iterator[str]:
             yield process.stdout.readline().strip()
         finally:
             process.kill()
-
-
-def free_port() -> int:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def open_stream(port: int, path: str, body: object = None) -> Any:

@@ -13,10 +13,10 @@ from hermes.control.restart import BACK, ONLINE, RESTARTED
 from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import DisplaySettings, PlatformSettings
 from hermes.domain.turn import BusyMode
-from hermes.testing.crash import StoppingStore
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, last_words
 from hermes.testing.world import World
+from tests.journeys.cut import one_life
 
 MOST_WRITES = 40
 ASKING = "I tell you here when I am back"
@@ -50,36 +50,17 @@ class Restart:
     async def first(self, stop_at: int, *, after: bool) -> bool:
         """Until it has come to rest or is cut off at a write; whether it was."""
         chat = self.life()
-        chat.wrap_store = lambda store: StoppingStore(store, stop_at, after=after)
-        try:
-            await asyncio.wait_for(chat.__aenter__(), 0.5)
-        except TimeoutError:
-            self.world.write("long")
-            self.world.write("/restart")
-            await chat.abandon()
-            return True
-        self.world.write("long")
-        assert isinstance(chat.store, StoppingStore)
-        living = asyncio.create_task(self._whole(chat))
-        stopped = asyncio.create_task(chat.store.stopped.wait())
-        await asyncio.wait((living, stopped), return_when=asyncio.FIRST_COMPLETED)
-        cut = not living.done()
-        for task in (living, stopped):
-            task.cancel()
-        if cut:
-            if len(self.world.updates) == 1:
-                self.world.write("/restart")
-            await chat.abandon()
-        else:
-            await living
+        cut = await one_life(chat, self._whole, stop_at=stop_at, after=after)
+        for words in ("long", "/restart")[len(self.world.updates) :]:
+            self.world.write(words)
         return cut
 
     async def _whole(self, chat: Journey) -> None:
+        self.world.write("long")
         await chat.until(lambda: bool(chat.model.requests))
         self.world.write("/restart")
         await self.asked.wait()
         await chat.gateway.stop(0.02, restarts=True)
-        await chat.__aexit__()
 
     async def further(self) -> None:
         """Lives until nothing asks for another."""
@@ -116,7 +97,8 @@ async def test_stopped_at_each_write(tmp_path: Path, full: bool, kind: str, afte
         assert seen.count(BACK) <= 1 and seen.count(RESTARTED) <= 1 and seen.count(ONLINE) <= 1, told
         assert sum("answer to 'long'" in text for text in seen) == 1, told
         if not cut:
-            assert seen.count(RESTARTED) == 1 and world.seen("home") == [ONLINE], told
+            # The stop gives its messages no time: on a slow machine one is cut off, and marked for that.
+            assert RESTARTED in map(_bare, world.seen()) and world.seen("home") == [ONLINE], told
             assert cut_lives > 0
             return
     raise AssertionError("it never came to its end")

@@ -4,9 +4,7 @@ twenty repeats of it change nothing."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +24,7 @@ from hermes.state.profiles import DATABASE_FILE
 from hermes.state.sqlite import SqliteStore
 from tests import nursery
 from tests.cli.command import PATIENCE, environment, gateway, hermes
+from tests.ports import free_port
 
 SECRET = "a secret of senders"
 TALE = "one two three four five six seven eight nine ten and that was the tale."
@@ -55,13 +54,6 @@ def model(tmp_path: Path) -> Iterator[tuple[str, Path]]:
             yield process.stdout.readline().strip(), log
         finally:
             process.kill()
-
-
-def free_port() -> int:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def send(port: int) -> tuple[int, dict[str, str]]:

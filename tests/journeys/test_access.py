@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
+
+import pytest
 
 from hermes.domain.settings import PlatformSettings, Settings
 from hermes.testing.harness import Journey, open_settings
@@ -55,6 +58,20 @@ async def test_in_a_group_it_answers_who_speaks_to_it(tmp_path: Path) -> None:
         await chat.until_seen("You said: free", chat="lobby")
         other = chat.world.write("/new@another_bot", chat="g", kind="group")
         assert await outcome(chat, other) == "not for us: it is for another bot"
+
+
+async def test_the_log_names_once_who_is_not_let_in(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    settings = open_settings(platforms={"fake": PlatformSettings(allowed_users=("ann",))})
+    async with Journey(folder=tmp_path, settings=settings) as chat:
+        for words in ("a secret of mine", "hello?"):
+            chat.world.write(words, chat="b", user="bob")
+        chat.world.write("hello", chat="a", user="ann")
+        await chat.until_seen("You said: hello", chat="a")
+        await chat.until_taken()
+    [told] = [record.getMessage() for record in caplog.records if record.name == "hermes.access"]
+    assert told.startswith("access.denied account=fake user=bob chat=fake:b why=denied: ")
+    assert "secret" not in caplog.text
 
 
 async def test_a_thread_it_takes_part_in_needs_no_mention(tmp_path: Path) -> None:

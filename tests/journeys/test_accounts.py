@@ -19,6 +19,7 @@ from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Body
 from hermes.domain.pairing import Account
 from hermes.testing.api import ApiWorld
+from hermes.testing.harness import PATIENCE
 from hermes.testing.model import ScriptedModel, echo
 from hermes.testing.platform import fake_platform
 from hermes.testing.world import World
@@ -41,7 +42,7 @@ class Two:
     work: World
 
     async def until(self, world: World, chat: str, text: str) -> str:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not (found := [seen for seen in world.seen(chat) if text in seen]):  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         return found[-1]

@@ -280,7 +280,7 @@ async def test_a_hundred_parked_approvals_survive_a_crash(tmp_path: Path) -> Non
     async with chat:
         for number in range(100):
             chat.world.write(f"do {number}", chat=f"c{number}", user=f"u{number}")
-        await chat.until(lambda: len(chat.world.messages) == 100, patience=30)
+        await chat.until(lambda: len(chat.world.messages) == 100, patience=120)
         assert len(chat.gateway.feeds) == 0
         await chat.abandon()
     async with Journey(folder=tmp_path, world=chat.world, script=by_words, kind="plain") as again:
@@ -288,6 +288,6 @@ async def test_a_hundred_parked_approvals_survive_a_crash(tmp_path: Path) -> Non
             verdict = "/approve" if number % 2 else "/deny"
             again.world.write(verdict, chat=f"c{number}", user=f"u{number}")
         await again.until(
-            lambda: sum("answer to do" in text for text in again.world.seen()) == 100, patience=30
+            lambda: sum("answer to do" in text for text in again.world.seen()) == 100, patience=120
         )
         assert sorted(int(done.text) for done in again.world.did(Deed.EFFECT)) == list(range(1, 100, 2))

@@ -26,7 +26,7 @@ from hermes.domain.turn import (
     TurnInput,
 )
 from hermes.testing.clock import FakeClock
-from hermes.testing.harness import Journey, open_settings
+from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.model import Say, call, say
 
 CLIENT = Source(address=Address(platform="api", chat="s1"), kind=Kind.API, user="key:ann")
@@ -56,16 +56,14 @@ async def records(chat: Journey, turn: Turn) -> list[Entry]:
 
 async def questions(chat: Journey, turn: Turn) -> list[Question]:
     """The questions of a turn, once it is parked."""
-    for _ in range(1000):
-        found = await chat.database.read(lambda tx: tx.questions.of_turn(turn.id))
-        if found:
-            return found
-        await asyncio.sleep(0.003)
-    raise AssertionError("nothing was asked")
+    async with asyncio.timeout(PATIENCE):
+        while not (found := await chat.database.read(lambda tx: tx.questions.of_turn(turn.id))):  # noqa: ASYNC110
+            await asyncio.sleep(0.003)
+    return found
 
 
 async def ended(chat: Journey, turn: Turn) -> list[Entry]:
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(PATIENCE):
         return [seen async for seen in chat.gateway.watch(MAIN_AGENT, turn.id) if isinstance(seen, Entry)]
 
 
@@ -121,9 +119,7 @@ async def test_a_client_that_does_not_come_back_ends_the_turn_quietly(tmp_path: 
         asked = await questions(chat, turn)
         for question in asked[:answered]:
             assert (await chat.gateway.answer(MAIN_AGENT, reply(question, "rain"))).closed
-        for _ in range(20):
-            await clock.advance(1)
-            await asyncio.sleep(0.01)
+        await clock.advance(20)
         found = await ended(chat, turn)
         assert found[-1].record == Stopped(reason="client gone")
         assert len(chat.model.requests) == 1, "the model was asked although nobody listens"

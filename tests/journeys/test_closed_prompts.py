@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from hermes.control.prompts import closed_body
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.event import Verdict
+from hermes.domain.event import ToolFinished, Verdict
 from hermes.domain.ids import AgentId, QuestionId
 from hermes.domain.message import Body
 from hermes.domain.rows import OutboxRow
@@ -112,14 +111,35 @@ async def test_other_words_close_it(tmp_path: Path) -> None:
         await closed(chat, "↩️ Withdrawn.")
 
 
+async def test_where_there_are_no_buttons_it_is_said_once_that_other_words_withdrew_it(
+    tmp_path: Path,
+) -> None:
+    script = [*DANGER[:1], say("as you like")]
+    async with Journey(folder=tmp_path, script=script, kind="plain") as chat:
+        chat.world.write("do it")
+        await chat.until_seen("May I do x?")
+        chat.world.write("Yes, please do")
+        await chat.until_seen("as you like")
+        await chat.until_idle()
+        seen = chat.world.seen()
+        assert [text.startswith("↩️ The question above is withdrawn") for text in seen] == [False, True, False]
+
+
+async def test_a_pressed_denial_is_told_to_the_agent_without_a_reason(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path, script=DANGER) as chat:
+        message = await asked(chat)
+        chat.world.write("", button=next(one for one in message.buttons if one.endswith("deny")))
+        await chat.until_seen("it is done")
+        records = [entry.record for entry in chat.model.requests[-1].entries]
+        assert [one.text for one in records if isinstance(one, ToolFinished)] == ["Denied by the user."]
+
+
 async def test_silence_closes_it(tmp_path: Path) -> None:
     clock = FakeClock()
     settings = open_settings(approvals=ApprovalSettings(timeout=5.0))
     async with Journey(folder=tmp_path, script=DANGER, clock=clock, settings=settings) as chat:
         await asked(chat)
-        for _ in range(8):
-            await clock.advance(1)
-            await asyncio.sleep(0.005)
+        await clock.advance(8)
         await closed(chat, "⌛ Nobody answered in time.")
 
 

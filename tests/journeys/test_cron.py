@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +22,7 @@ from hermes.domain.settings import CronSettings, PlatformSettings
 from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.domain.turn import Cause
 from hermes.testing.clock import FakeClock, settle
-from hermes.testing.harness import Journey, open_settings
+from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.world import World
@@ -60,11 +61,9 @@ async def runs(chat: Journey) -> list[JobRun]:
 
 async def rest(chat: Journey) -> list[JobRun]:
     """Wait until nothing is due and every run is over."""
-    for number in range(1000):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
         await settle(3)
-        if number % 50 == 49:
-            # Time may have leapt past the ticker while it was about to lie down.
-            chat.gateway.cron.ring()
         due = await chat.database.read(lambda tx: tx.jobs.due(chat.clock.now()))
         found = await runs(chat)
         if not due.jobs and all(run.state is RunState.OVER for run in found) and await chat.idle():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,23 @@ async def test_a_revoked_login_keeps_the_answer_for_later(tmp_path: Path) -> Non
         assert len(chat.world.seen()) == 1
 
 
+async def test_a_login_that_is_revoked_under_a_draft_costs_the_draft_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    hold = asyncio.Event()
+    world = World(trouble=Trouble("send", NeedsLogin("token revoked")))
+    script = [Say(text="word " * 50, pieces=50, hold=hold)]
+    async with Journey(folder=tmp_path, world=world, script=script) as chat:
+        chat.world.write("talk")
+        await chat.until(lambda: "token revoked" in caplog.text)
+        hold.set()
+        await chat.until_seen(("word " * 50).strip())
+        await chat.until_idle()
+        assert len(chat.world.seen()) == 1
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 async def test_an_answer_waits_while_the_platform_is_away(tmp_path: Path) -> None:
     hold = asyncio.Event()
     async with Journey(folder=tmp_path, script=[Say(text="late", hold=hold)], kind="plain") as chat:
@@ -177,9 +195,12 @@ async def test_a_flooded_draft_still_ends_in_the_whole_answer(tmp_path: Path) ->
 
 
 async def test_pieces_of_one_message_become_one_turn(tmp_path: Path) -> None:
-    async with Journey(folder=tmp_path) as chat:
+    clock = FakeClock()
+    async with Journey(folder=tmp_path, clock=clock) as chat:
         chat.world.write("a" * 4096)
         chat.world.write("b" * 10)
+        await chat.until_taken()
+        await clock.advance(2.0)
         await chat.until(lambda: len(chat.model.requests) == 1)
         await chat.until_idle()
         assert len(chat.model.requests) == 1
@@ -188,10 +209,12 @@ async def test_pieces_of_one_message_become_one_turn(tmp_path: Path) -> None:
 
 
 async def test_an_album_becomes_one_turn_and_separate_messages_never_do(tmp_path: Path) -> None:
-    settings = open_settings()
-    async with Journey(folder=tmp_path, settings=settings) as chat:
+    clock = FakeClock()
+    async with Journey(folder=tmp_path, clock=clock) as chat:
         chat.world.write("first picture", group="g1")
         chat.world.write("second picture", group="g1")
+        await chat.until_taken()
+        await clock.advance(2.0)
         await chat.until_seen("first picture\nsecond picture")
         await chat.until_idle()
         assert len(chat.model.requests) == 1
@@ -203,7 +226,7 @@ async def test_a_stop_does_not_wait_for_what_cannot_be_sent_now(tmp_path: Path) 
     await chat.__aenter__()
     chat.world.write("hello")
     await chat.until_taken()
-    stopping = asyncio.create_task(chat.gateway.stop(grace=60.0))
-    await asyncio.wait_for(stopping, 10)
+    stopping = asyncio.create_task(chat.gateway.stop(grace=290.0))
+    await asyncio.wait_for(stopping, 60)
     await chat.__aexit__()
     world.trouble = None

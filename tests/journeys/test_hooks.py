@@ -16,7 +16,7 @@ from hermes.domain.ids import AgentId
 from hermes.domain.ports import ModelRequest
 from hermes.execution.hook_processes import HookProcesses
 from hermes.state.hook_files import read_hooks
-from hermes.testing.harness import Journey
+from hermes.testing.harness import PATIENCE, Journey
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.world import Deed
 
@@ -50,11 +50,9 @@ def told(home: Path, name: str = "notes") -> list[tuple[str, dict[str, object]]]
 
 
 async def until(what: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if what():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to it")
+    async with asyncio.timeout(PATIENCE):
+        while not what():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def test_a_conversation_is_told(tmp_path: Path) -> None:

@@ -12,14 +12,15 @@ from hermes.testing.history import check_history
 from hermes.testing.model import obedient
 
 
-async def test_rows_that_come_one_by_one_are_all_taken_in_order(tmp_path: Path) -> None:
+async def test_rows_that_come_one_by_one_are_all_taken_in_order(tmp_path: Path, full: bool) -> None:
+    many = 300 if full else 90
     settings = open_settings(display=DisplaySettings(busy_input_mode=BusyMode.QUEUE))
     async with Journey(folder=tmp_path, script=obedient, kind="plain", settings=settings) as chat:
-        for number in range(1, 301):
+        for number in range(1, many + 1):
             chat.world.write(f"m{number}", chat="1")
             if number % 3:
                 await chat.until(lambda: chat.world.all_acked)
-        await chat.until(lambda: len(chat.world.seen()) == 300)
+        await chat.until(lambda: len(chat.world.seen()) == many)
         await chat.until_idle()
         assert check_history(chat.world) == []
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from hermes.domain.event import ToolFinished
 from hermes.domain.ports import ModelRequest
 from hermes.testing.api import ApiWorld
+from hermes.testing.harness import PATIENCE
 from hermes.testing.model import Say, ScriptedModel, call, say
 from hermes.testing.platform import fake_platform
 from hermes.testing.world import World
@@ -20,7 +21,7 @@ agents: {other: {}}
 
 
 async def until_seen(world: World, chat: str, text: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while True:
             if any(text in seen for seen in world.seen(chat)):
                 return

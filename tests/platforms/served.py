@@ -19,10 +19,12 @@ class ServedBed(Testbed):
         await self.server.down()
 
     def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
+        self.hang(fault is Fault.HANG)
         self.server.fail(fault, times, done, None if chat is None else chat.chat)
 
     def calm(self) -> None:
         self.server.calm()
+        self.hang(False)
 
     async def cut(self) -> None:
         self.server.cut()

@@ -34,7 +34,9 @@ class WorldBed(Testbed):
     """The fake world as a service."""
 
     kind = "edits"
-    receives = frozenset({Does.TEXT, Does.REPLY, Does.THREAD, Does.MENTION, Does.COMMAND, Does.BUTTON})
+    receives = frozenset(
+        {Does.TEXT, Does.REPLY, Does.THREAD, Does.MENTION, Does.COMMAND, Does.BUTTON, Does.DELETE}
+    )
     exempt = {
         "check_connections_may_die": IN_PROCESS,
         "check_a_long_outage": IN_PROCESS,
@@ -70,6 +72,8 @@ class WorldBed(Testbed):
             where |= {"mentions_us": True, "kind": "group"}
         if does is Does.THREAD:
             where |= {"thread": "7", "kind": "thread"}
+        if does is Does.DELETE:
+            where |= {"deletes": on, "user": ""}
         self._last = self.world.write(text, reply_to_us=does is Does.REPLY, **where)
 
     async def misdeliver(self, texts: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -139,3 +140,20 @@ def test_every_variable_can_be_set_by_command(name: str, tmp_path: Path) -> None
         assert config.run(["set", field.env, "value-1"], tmp_path, {}, out, err) == 0, err.getvalue()
         found = load_settings(tmp_path, {}).find(name, field.env)
         assert found is not None and found.reveal() == "value-1"
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("telegram", "501234567", "@ann"),
+        ("discord", "501234567890123456", "ann#1234"),
+        ("slack", "U0123456789", "@ann"),
+        ("mattermost", "k6y7yqozoywxbaafy414zgamtc", "ann"),
+        ("matrix", "@you:example.org", "you"),
+        ("email", "ann@example.org", "Ann <ann@example.org>"),
+    ],
+)
+def test_setup_knows_what_the_id_of_a_person_looks_like(name: str, right: str, wrong: str) -> None:
+    manifest = import_module(f"hermes.entry.platforms.{name}.manifest").MANIFEST
+    assert manifest.people
+    assert re.fullmatch(manifest.person, right) and not re.fullmatch(manifest.person, wrong)

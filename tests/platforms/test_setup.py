@@ -23,6 +23,8 @@ ALPHA = Manifest(
     title="Alpha",
     adapter=f"{__name__}:Working",
     capabilities=Capabilities(),
+    people="numbers like 501",
+    person=r"\d+",
     settings=(
         SettingField(env="TELEGRAM_BOT_TOKEN", title="The token", secret=True, hint="Ask Alpha."),
         SettingField(env="TELEGRAM_WEBHOOK_URL", title="The address", required=False, asked=True),
@@ -103,6 +105,13 @@ def test_gateway_setup_is_the_same(answer: Answer, words: tuple[str, ...]) -> No
 def test_one_answer_may_spare_another_question(answer: Answer) -> None:
     told, _ = answer(TOKEN, "https://example.org/alpha", "")
     assert "The port" not in told
+
+
+def test_who_may_write_is_asked_again_until_it_can_be_somebody(answer: Answer) -> None:
+    told, home = answer(TOKEN, "", "", "@ann", "yes", "501, ann", "501,502")
+    assert load_settings(home, {}).settings.platforms["telegram"].allowed_users == ("501", "502")
+    assert "Who may write to it, several with commas" in told and ": numbers like 501." in told
+    assert [f"Alpha calls nobody “{one}”." in told for one in ("@ann", "yes", "ann")] == [True] * 3
 
 
 def test_everything_can_be_asked(answer: Answer) -> None:

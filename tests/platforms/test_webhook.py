@@ -333,7 +333,7 @@ async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.Log
                 MAIN_AGENT, Letter(key="b", target="webhook:ops", body=Body(text="gone"))
             )
             [row] = [None]
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(60):
                 while row is None:
                     dead = await chat.database.read(lambda tx: tx.post.find((OutState.DEAD,)))
                     row = dead[0] if dead else None

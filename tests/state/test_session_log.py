@@ -180,10 +180,9 @@ async def test_it_writes_by_itself_and_never_makes_anybody_wait(
     for _ in range(20):
         await shelf.commit(logs)
         await asyncio.sleep(0.003)
-    for _ in range(500):
-        await asyncio.sleep(0.01)
-        if shelf.path.exists() and len(shelf.lines()) == 80:
-            break
+    async with asyncio.timeout(40):
+        while not (shelf.path.exists() and len(shelf.lines()) == 80):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
     task.cancel()
     await asyncio.wait((task,))
     shelf.check()

@@ -322,7 +322,7 @@ def test_resets_and_quick_commands(tmp_path: Path) -> None:
     config = """
 gateway: {session_reset: {mode: idle, idle_minutes: 30}}
 reset_by_type: {dm: {mode: daily, at_hour: 6}}
-reset_by_platform: {telegram: {mode: both}}
+reset_by_platform: {telegram: {mode: both}, telegram@work: {mode: none}}
 quick_commands:
   disk: {type: exec, command: df -h}
   Big: {type: alias, target: /model big}
@@ -333,6 +333,7 @@ quick_commands:
     assert (settings.session_reset.mode, settings.session_reset.idle_minutes) == ("idle", 30)
     assert settings.reset_by_type["private"].at_hour == 6
     assert settings.reset_by_platform["telegram"].mode == "both"
+    assert settings.reset_by_platform["telegram@work"].mode == "none"
     assert settings.quick_commands["disk"].command == "df -h"
     assert settings.quick_commands["big"].target == "/model big"
 
@@ -341,6 +342,9 @@ quick_commands:
     "config",
     [
         "session_reset: {mode: weekly}",
+        "reset_by_platform: {telegramm@work: {mode: both}}",
+        "reset_by_platform: {telegram@: {mode: both}}",
+        "reset_by_type: {private@work: {mode: both}}",
         "session_reset: {at_hour: 24}",
         "session_reset: {idle_minutes: 0}",
         "reset_by_type: {moon: {mode: idle}}",

@@ -75,7 +75,7 @@ class _Explaining:
         self.plan: list[str] = []
 
     def _explain(self, sql: str, values: tuple[Any, ...]) -> None:
-        if sql.split()[0] in ("SELECT", "UPDATE", "DELETE"):
+        if sql.split()[0] in ("SELECT", "UPDATE", "DELETE", "WITH"):
             self.plan += [str(row[3]) for row in self._db.all(f"EXPLAIN QUERY PLAN {sql}", *values)]
 
     def all(self, sql: str, *values: Any) -> list[Row]:
@@ -122,6 +122,11 @@ def _assert_plans(path: Path) -> None:
     tx = SqliteTx(explaining, MAIN_AGENT)  # type: ignore[arg-type]
     tx.inbox.pending(0, 256)
     assert _plan(explaining) == ["SEARCH inbox USING INDEX inbox_pending (n>?)"]
+    tx.inbox.find("x")
+    steps = _plan(explaining)
+    assert any("inbox_ref (ref=?)" in step for step in steps), steps
+    assert any("(account=? AND delivery=?)" in step for step in steps), steps
+    assert not [step for step in steps if step.startswith("SCAN inbox")], steps
     tx.recovery.due(0, 256)
     assert _plan(explaining) == ["SEARCH turns USING INDEX turns_due (n>?)"]
     tx.turns.open_of(SessionId("s1"))

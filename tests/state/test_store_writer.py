@@ -119,9 +119,9 @@ def test_a_loop_that_ends_first_does_not_hurt_the_writer(tmp_path: Path) -> None
 async def test_accepts_go_ahead_of_other_work(tmp_path: Path) -> None:
     order: list[str] = []
     async with SqliteStore(tmp_path / "state.db") as store:
-        gate = threading.Event()
-        held = asyncio.create_task(store.write(lambda _tx: gate.wait(10)))
-        await asyncio.sleep(0.05)
+        begun, gate = threading.Event(), threading.Event()
+        held = asyncio.create_task(store.write(lambda _tx: begun.set() or gate.wait(60)))
+        await asyncio.to_thread(begun.wait, 60)
         others = [asyncio.create_task(store.write(lambda _tx: order.append("work"))) for _ in range(3)]
         first = asyncio.create_task(store.write(lambda _tx: order.append("accept"), first=True))
         await asyncio.sleep(0)

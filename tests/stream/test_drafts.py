@@ -19,6 +19,7 @@ from hermes.stream.drafts import (
     draft_text,
     is_silence,
     may_be_silence,
+    read_directives,
     without_directives,
     without_thoughts,
 )
@@ -109,6 +110,8 @@ def test_text_without_tags_passes_unchanged(text: str, places: list[int]) -> Non
         ("Use `MEDIA:/x` to send", "Use `MEDIA:/x` to send"),
         ("```\nMEDIA:/x\n```\n", "```\nMEDIA:/x\n```\n"),
         ('{"file": "MEDIA:/x"}', '{"file": "MEDIA:/x"}'),
+        ("Look:\nMEDIA:/tmp/My report ü 📄.pdf\nBye.", "Look:\nBye."),
+        ("MEDIA:/tmp/a.png and b.txt", " and b.txt"),
         ("SOCIAL MEDIA: many", "SOCIAL MEDIA: many"),
         ("[[1, 2], [3, 4]]", "[[1, 2], [3, 4]]"),
         ("if [[ -f x ]]; then", "if [[ -f x ]]; then"),
@@ -119,7 +122,26 @@ def test_directives_are_hidden_outside_code(text: str, shown: str) -> None:
     assert without_directives(text) == shown
 
 
-@pytest.mark.parametrize("directive", ["MEDIA:/tmp/a.png", "[[as_document]]", 'MEDIA:"~/a b.png"'])
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("MEDIA:/tmp/My report ü 📄.pdf\n", ["/tmp/My report ü 📄.pdf"]),
+        ("MEDIA: ~/x y.tar.gz", ["~/x y.tar.gz"]),
+        ("MEDIA:/tmp/v1.2 notes.txt", ["/tmp/v1.2 notes.txt"]),
+        ("[[as_document]] MEDIA:/tmp/a b.png", ["/tmp/a b.png"]),
+        ("MEDIA:/tmp/a.png MEDIA:/tmp/c d.txt", ["/tmp/a.png", "/tmp/c d.txt"]),
+        ("MEDIA:/tmp/a.png see b.txt", ["/tmp/a.png"]),
+        ("MEDIA:/tmp/out is the file", ["/tmp/out"]),
+        ("See MEDIA:/tmp/out or b.txt", ["/tmp/out"]),
+    ],
+)
+def test_a_path_on_a_line_of_its_own_may_have_blanks(text: str, paths: list[str]) -> None:
+    assert list(read_directives(text).paths) == paths
+
+
+@pytest.mark.parametrize(
+    "directive", ["MEDIA:/tmp/a.png", "[[as_document]]", "MEDIA:/tmp/a b c.png", 'MEDIA:"~/a b.png"']
+)
 def test_a_growing_directive_never_shows(directive: str) -> None:
     for end in range(1, len(directive) + 1):
         assert without_directives("Look:\n" + directive[:end], growing=True).strip() == "Look:"
@@ -191,6 +213,8 @@ def test_the_platform_sets_the_floor() -> None:
     fast = draft_pace(wishes, Capabilities(edit_interval=0.1), Kind.PRIVATE)
     assert slow is not None and fast is not None
     assert (slow.interval, fast.interval, fast.threshold, fast.cursor) == (1.5, 0.8, 24, " ▉")
+    bare = draft_pace(wishes, Capabilities(edit_interval=1.0, draft_cursor=False), Kind.GROUP)
+    assert bare is not None and bare.cursor == ""
     crowd = Capabilities(edit_interval=1.0, group_edit_interval=3.0)
     paces = [draft_pace(wishes, crowd, kind) for kind in (Kind.PRIVATE, Kind.GROUP, Kind.THREAD)]
     assert [pace.interval for pace in paces if pace is not None] == [1.0, 3.0, 3.0]

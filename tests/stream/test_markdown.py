@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -34,6 +33,7 @@ from hermes.stream.markdown import (
 )
 from hermes.stream.print import print_markdown
 from hermes.stream.split import split
+from tests.effort import grows_evenly
 
 
 def t(text: str) -> Text:
@@ -147,21 +147,24 @@ def hostile(size: int) -> dict[str, str]:
         "angles": "<" * 1000 * size,
         "entities": "&" * 1000 * size,
         "backslashes": "\\" * 1000 * size,
-        "short lines": "x\n" * 500 * size + "*",
-        "items": "1. a\n" * 200 * size,
-        "cells": "|a|b|\n|-|-|\n" + "|x\n" * 300 * size,
+        "short lines": "x\n" * 100 * size + "*",
+        "items": "1. a\n" * 50 * size,
+        "cells": "|a|b|\n|-|-|\n" + "|x\n" * 60 * size,
         "columns": "|a" * 100 * size + "|\n" + "|-" * 100 * size + "|\n",
-        "definitions": "[a]: b\n" * 140 * size,
+        "definitions": "[a]: b\n" * 40 * size,
         "nested styles": "*a **b " * 3 * size + "c** d*" * 3 * size,
     }
 
 
 @pytest.mark.parametrize("name", list(hostile(1)))
-def test_hostile_text_is_read_in_time_and_nothing_is_lost(name: str, full: bool) -> None:
-    text = hostile(1000 if full else 200)[name]
-    begun = time.process_time()
+def test_hostile_text_costs_what_its_length_costs(name: str, full: bool) -> None:
+    assert grows_evenly(lambda size: parse(hostile(size)[name]), 100 if full else 20)
+
+
+@pytest.mark.parametrize("name", list(hostile(1)))
+def test_nothing_of_a_hostile_text_is_lost(name: str, full: bool) -> None:
+    text = hostile(1000 if full else 100)[name]
     doc = parse(text)
-    assert time.process_time() - begun < 10, "the aim is below 3 s on an idle machine"
     if name in ("quotes apart", "bullets", "deep bullets"):
         ending = text.split()[-1]
         assert visible(doc.blocks).endswith(ending)
@@ -171,10 +174,7 @@ def test_hostile_text_is_read_in_time_and_nothing_is_lost(name: str, full: bool)
 @pytest.mark.parametrize("flavour", list(Flavour))
 def test_hostile_text_is_split(flavour: Flavour) -> None:
     text = "[" * 20_000 + "\n\n" + "> " * 5_000 + "a\n\n" + "*" * 20_000 + "b\n\n" + "- " * 500 + "c"
-    begun = time.process_time()
-    parts = split(text, limit=2000, unit=TextUnit.CHARS, flavour=flavour)
-    assert len(parts) > 20
-    assert time.process_time() - begun < 10
+    assert len(split(text, limit=2000, unit=TextUnit.CHARS, flavour=flavour)) > 20
 
 
 def test_plain_text_needs_no_parser() -> None:

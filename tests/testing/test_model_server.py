@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import gzip
 import json
@@ -24,6 +25,7 @@ import pytest
 
 from hermes.domain.event import Usage
 from hermes.testing import model_server
+from hermes.testing.clock import settle
 from hermes.testing.model_script import FAULTS, WORDS, Call, ModelRequest, Pace, Reply, Said, script_from_json
 from hermes.testing.model_server import Ended, FakeModelServer, refusing_address, unreachable_address
 
@@ -100,6 +102,17 @@ def posted(body: Json, *headers: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + content
 
 
+async def read_some(reader: asyncio.StreamReader, quiet: float) -> bytes:
+    """What comes next; a TimeoutError if nothing does. The server lives in this loop: if it was the loop that
+    stood still, it speaks in the turns that the loop makes now."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(quiet):
+            return await reader.read(1 << 20)
+    await settle()
+    async with asyncio.timeout(0.05):
+        return await reader.read(1 << 20)
+
+
 async def wire(url: str, body: Json, *headers: str, **limits: float) -> Wire:
     """Post over a bare socket; stop at its end, at `enough` bytes, after a `quiet` time, or in `total`."""
     enough, quiet = limits.get("enough", 10_000_000), limits.get("quiet", PATIENCE)
@@ -108,8 +121,7 @@ async def wire(url: str, body: Json, *headers: str, **limits: float) -> Wire:
     raw, end, until = bytearray(), "", time.monotonic() + limits.get("total", PATIENCE)
     while not end:
         try:
-            async with asyncio.timeout(quiet):
-                data = await reader.read(1 << 20)
+            data = await read_some(reader, quiet)
         except TimeoutError:
             end = "stalled"
         except ConnectionResetError:

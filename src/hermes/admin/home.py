@@ -131,7 +131,7 @@ class Resting:
             zone=zone_named(settings.timezone),
             settings=settings,
             world=HomeJobs(agent_home(self.home, agent, settings), self.environ, None),
-            targets=named_targets(courier.aliases),
+            targets=named_targets(courier.aliases, courier.accounts()),
         )
 
 

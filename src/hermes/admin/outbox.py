@@ -57,7 +57,7 @@ def _list(asked: argparse.Namespace, rows: Sequence[OutboxRow], console: Console
         now = datetime.now(UTC)
         told = [
             [row.key, str(row.to), row.state.value, str(row.attempts), ago(row.created_at, now), row.error,
-             one_line(row.body.text, _TEXT)]
+             one_line(row.body.text or _files(row), _TEXT)]
             for row in rows
         ]  # fmt: skip
         console.table(("KEY", "TO", "STATE", "TRIES", "MADE", "WHY", "TEXT"), told, whole=2)
@@ -68,3 +68,7 @@ def _facts(row: OutboxRow) -> dict[str, object]:
     told = facts(row, "key", "to", "state", "attempts", "created_at", "next_at", "error")
     files = [file.name or file.ref for file in row.body.attachments]
     return {**told, "text": row.body.text, "attachments": files}
+
+
+def _files(row: OutboxRow) -> str:
+    return ", ".join(f"📎 {file.name or file.kind.value}" for file in row.body.attachments)

@@ -46,20 +46,32 @@ class Console:
         # Escaped control characters cannot steer a terminal, and lone surrogates stay readable.
         self.out.write(json.dumps(value, ensure_ascii=True, indent=2) + "\n")
 
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: int = 1) -> None:
-        """Rows in columns. The first `whole` columns are never cut, so that an id can be copied."""
+    def words(self, text: str, indent: str = "") -> None:
+        """Sentences, as wide as the terminal; their further lines are indented."""
+        self.out.writelines(f"{line}\n" for line in _wrapped(showable(text), self.width, indent))
+
+    def table(
+        self, header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: int = 1, wrap: bool = False
+    ) -> None:
+        """Rows in columns. The first `whole` columns are never cut, so that an id can be copied; with `wrap`
+        the last one is not cut either, but goes on below."""
         flat = [[one_line(cell, _LONGEST_CELL) for cell in row] for row in rows]
         widths = [max(map(cells, column)) for column in zip(header, *flat, strict=True)]
         widths = self._fitted(widths, whole)
         self.out.write(self._bold(_row(header, widths)) + "\n")
         for row in flat:
-            self.out.write(_row(row, widths) + "\n")
+            *first, last = row
+            for line in _wrapped(last, widths[-1]) if wrap and self.width else [last]:
+                self.out.write(_row([*first, line], widths) + "\n")
+                first = [""] * len(first)
 
     def facts(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Names and values, one pair a line."""
+        """Names and values; a value that does not fit goes on below."""
         longest = max((len(name) for name, _ in pairs), default=0)
         for name, value in pairs:
-            self.out.write(f"{name.ljust(longest)}{_GAP}{one_line(value, _LONGEST_CELL)}\n")
+            self.words(
+                f"{name.ljust(longest)}{_GAP}{one_line(value, _LONGEST_CELL)}", " " * (longest + len(_GAP))
+            )
 
     def confirm(self, question: str) -> None:
         """Ask, and raise unless the answer is yes."""
@@ -78,9 +90,16 @@ class Console:
                 return getpass(told, self.err).strip()
             except EOFError:
                 raise UserError("Nothing was changed.") from None
+            except KeyboardInterrupt:
+                self.err.write("\n")
+                raise
         self.err.write(told)
         self.err.flush()
-        said = sys.stdin.readline()
+        try:
+            said = sys.stdin.readline()
+        except KeyboardInterrupt:
+            self.err.write("\n")
+            raise
         if not said:
             raise UserError("Nothing was changed.")
         return said.strip()
@@ -182,6 +201,21 @@ def cells(text: str) -> int:
     from hermes.stream.flavours.columns import width  # brings a markdown parser along: only where needed
 
     return width(text)
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """The text in lines of so many columns; a word is never torn. Without a width it is one line."""
+    if not width:
+        return [text]
+    lines: list[str] = []
+    line, *more = text.split(" ")
+    for word in more:
+        if line.strip() and cells(line) + 1 + cells(word) > width:
+            lines.append(line.rstrip())
+            line = indent + word
+        else:
+            line = f"{line} {word}"
+    return [*lines, line.rstrip()]
 
 
 def _row(row: Sequence[str], widths: Sequence[int]) -> str:

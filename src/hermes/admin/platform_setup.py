@@ -4,6 +4,7 @@ only then writes it down. Whoever leaves in between has changed nothing."""
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from hermes.admin.platforms import findings_of, tell_findings
 from hermes.app.accounts import Declared
 from hermes.domain.capabilities import SettingField
 from hermes.domain.errors import UserError
+from hermes.domain.text import one_line
 from hermes.state.profiles import prepare_home
 from hermes.state.setting_reader import looks_like_placeholder
 from hermes.state.settings import load_settings
@@ -21,6 +23,7 @@ from hermes.state.settings_write import set_setting
 
 _NEEDS_CODE = "empty: nobody but people to whom you give a code"
 _NOBODY = "empty: nobody"
+_EVERYBODY = "*"
 
 
 class Questions:
@@ -65,7 +68,8 @@ class Questions:
     def _ask(self, field: SettingField) -> None:
         known, variable = self._now().find(field.env), self._declared.variable(field.env)
         need = "Enter keeps what is set" if known else "" if field.required else "Enter leaves it out"
-        self._console.line(f"\n{field.title}. {field.hint}".rstrip())
+        self._console.line()
+        self._console.words(f"{field.title}. {field.hint}".rstrip())
         while True:
             answer = self._console.ask(f"{variable}{f' ({need})' if need else ''}:", secret=field.secret)
             if answer and looks_like_placeholder(answer):
@@ -84,8 +88,16 @@ class Questions:
         if block.allowed_users or block.allow_all_users or self._manifest.capabilities.knows_people:
             return ""
         told = _NEEDS_CODE if self._manifest.capabilities.answers_strangers else _NOBODY
-        self._console.line(f"\nWho may write to it: ids, several with commas ({told}).")
-        return self._console.ask("Allowed:")
+        kind, fits = self._manifest.people or "ids", re.compile(self._manifest.person or r".+")
+        self._console.line()
+        self._console.words(f"Who may write to it, several with commas ({told}): {kind}.")
+        while True:
+            people = self._console.ask("Allowed:")
+            named = [one.strip() for one in people.split(",")]
+            strange = [one for one in named if one not in ("", _EVERYBODY) and not fits.fullmatch(one)]
+            if not strange:
+                return people
+            self._console.words(f"{self._declared.title} calls nobody “{one_line(strange[0], 40)}”.")
 
     def _write(self, people: str) -> None:
         prepare_home(self._home)

@@ -138,7 +138,7 @@ def _show(asked: argparse.Namespace, declared: Declared, console: Console) -> in
         ]
         for row in settings
     ]
-    console.table(["VARIABLE", "IS", "WHAT IT IS"], rows, whole=2)
+    console.table(["VARIABLE", "IS", "WHAT IT IS"], rows, whole=2, wrap=True)
     return 0
 
 
@@ -178,9 +178,9 @@ def _test(asked: argparse.Namespace, declared: Declared, home: Path, console: Co
 def tell_findings(findings: Sequence[Finding], console: Console) -> bool:
     """Print them; whether all is well."""
     for finding in findings:
-        console.line(f"{_GOOD if finding.good else _WRONG} {finding.text}")
+        console.words(f"{_GOOD if finding.good else _WRONG} {finding.text}", "  ")
         if finding.hint:
-            console.line(f"  {finding.hint}")
+            console.words(f"  {finding.hint}", "  ")
     return all(finding.good for finding in findings)
 
 

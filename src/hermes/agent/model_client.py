@@ -92,7 +92,7 @@ class Answer:
         self._quiet = post.deadlines.first_byte
         self._idle = post.deadlines.idle
         self._overdue: HermesError | None = None
-        self._timer = self._loop.call_at(self._heard + self._quiet, self._look)
+        self._timer = self._loop.call_at(min(self._heard + self._quiet, self._end), self._look)
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
 

@@ -191,7 +191,7 @@ def adapter_maker(
             folder=folder,
         )
         if topics is not None:
-            outfit = replace(outfit, find_topic=topics.find, keep_topic=topics.keep)
+            outfit = replace(outfit, find_topic=topics.find, name_topic=topics.name, keep_topic=topics.keep)
         return adapter(outfit)
 
     return make

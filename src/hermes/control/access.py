@@ -6,6 +6,7 @@ Platforms only tell facts; whatever is empty, missing or malformed denies."""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from hermes.domain.address import LOCAL_DOOR, Kind, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings import PlatformSettings, Settings
 
+log = logging.getLogger("hermes.access")
 _CHECKED_AT_THEIR_DOOR = (Kind.API, Kind.WEBHOOK, Kind.JOB)
 _NO_TOPIC = "1"
 _LOOKED_THROUGH = 2000
+_MOST_TOLD = 1000
 _NO_ABILITIES = Capabilities()
 
 
@@ -430,3 +433,18 @@ def half_open(settings: Settings) -> list[str]:
         for key, policy in (("dm_policy", block.dm_policy), ("group_policy", block.group_policy))
         if policy == "open" and not block.allow_all_users and block.enabled is not False
     ]
+
+
+class Refusals:
+    """Tells the log of everybody who is not let in, once each while it runs, so that an operator finds the id
+    to list: whoever is refused hears nothing."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str | None]] = set()
+
+    def note(self, source: Source, outcome: str) -> None:
+        who = (source.address.credential, source.user)
+        if not outcome.startswith(Outcome.DENIED.value) or who in self._told or len(self._told) >= _MOST_TOLD:
+            return
+        self._told.add(who)
+        log.info("access.denied account=%s user=%s chat=%s why=%s", *who, source.address, outcome)

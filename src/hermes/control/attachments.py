@@ -9,7 +9,7 @@ from dataclasses import replace
 from hermes.domain.capabilities import Album, Capabilities
 from hermes.domain.errors import UserError
 from hermes.domain.message import Attachment, Body, MediaKind
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, size_told
 from hermes.stream.drafts import read_directives
 
 TakeFile = Callable[[str], Awaitable[Attachment]]
@@ -18,7 +18,6 @@ MOST_FILES = 10
 _AS_VOICE = "audio_as_voice"
 _AS_DOCUMENT = "as_document"
 _SHOWN = 120
-_KILO = 1000
 
 
 async def collect_files(text: str, take: TakeFile | None) -> Body:
@@ -46,7 +45,7 @@ def fit_files(body: Body, able: Capabilities) -> Body:
         return body
     fitting = [_fitted(file, able) for file in body.attachments]
     left = [
-        f"📎 {_named(file)}: this chat takes no such file."
+        f"📎 {_named(file)}: {_why_not(file, able)}."
         for file, fits in zip(body.attachments, fitting, strict=True)
         if fits is None
     ]
@@ -93,12 +92,20 @@ def _fitted(file: Attachment, able: Capabilities) -> Attachment | None:
     return None
 
 
+def _why_not(file: Attachment, able: Capabilities) -> str:
+    """Why a chat does not take a file, in words."""
+    most = max((limit.max_bytes for limit in able.media.values()), default=0)
+    if able.media and (file.size or 0) > most:
+        return f"this chat takes files of up to {size_told(most)}"
+    return "this chat takes no such file"
+
+
 def name_files(files: Sequence[Attachment]) -> str:
     return ", ".join(map(_named, files))
 
 
 def _named(file: Attachment) -> str:
-    size = "" if file.size is None else f" ({max(1, file.size // _KILO):,} kB)"
+    size = "" if file.size is None else f" ({size_told(file.size)})"
     return f"{one_line(file.name or file.ref, _SHOWN)}{size}"
 
 

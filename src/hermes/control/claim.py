@@ -37,7 +37,7 @@ from hermes.domain.ports import Tx
 from hermes.domain.session import Session, SessionKey, begin_session
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
-from hermes.domain.turn import CLIENT_GONE, Action, Answer, BusyMode, Turn, TurnState
+from hermes.domain.turn import CLIENT_GONE, WITHDRAWN, Action, Answer, BusyMode, Turn, TurnState
 
 MOST_CRASHES = 3
 QUICK_SECONDS = 30
@@ -118,9 +118,11 @@ class Claiming:
         said: list[Record]
         if denied:
             said = [Failed(reason=denied)]
+        elif turn.stop == WITHDRAWN:
+            said = []
         else:
             said = [_confirmation(turn)] if turn.input.confirm else self._opening(turn)
-        reason = turn.stop or ("interrupted" if _interrupts(behind) else None)
+        reason = turn.stop or ("interrupted" if interrupts(behind) else None)
         if reason is not None and not ended_by(said):
             said = [*said, Stopped(reason=reason)]
         prompt = session.system_prompt
@@ -148,7 +150,7 @@ class Claiming:
             turn=started,
             session=session,
             new=new,
-            steered=_steers(behind),
+            steered=steered(behind),
         )
 
     def _resume(self, tx: Tx, session: Session, turn: Turn, behind: list[Turn]) -> Claim:
@@ -165,7 +167,7 @@ class Claiming:
             if question.verdict is not None and question.id not in view.answered
         ]
         said: list[Record] = list(answers)
-        stop = turn.stop is not None or _interrupts(behind)
+        stop = turn.stop is not None or interrupts(behind)
         if turn.crashes >= MOST_CRASHES and not stop:
             said += [*cut_off(view, ""), Failed(reason=GIVEN_UP)]
         elif not stop and any(_client_left(view, answered) for answered in answers):
@@ -195,7 +197,7 @@ class Claiming:
         """Whether a waiting turn has to go on: it is to stop, or other words withdraw its question."""
         if turn.stop is not None:
             return True
-        if not (_interrupts(behind) or _steers(behind)):
+        if not (interrupts(behind) or steered(behind)):
             return False
         for question in tx.questions.of_turn(turn.id):
             close_question(tx, Answer(question=question.id, verdict=Verdict.WITHDRAWN), self.now)
@@ -315,12 +317,17 @@ def _client_left(view: TurnView, answered: Answered) -> bool:
     return asked.kind is QuestionKind.CLIENT_TOOL and answered.verdict is Verdict.EXPIRED
 
 
-def _interrupts(behind: Sequence[Turn]) -> bool:
-    return any(turn.busy is BusyMode.INTERRUPT for turn in behind)
+def interrupts(behind: Sequence[Turn]) -> bool:
+    return any(turn.busy is BusyMode.INTERRUPT and turn.stop is None for turn in behind)
 
 
-def _steers(behind: Sequence[Turn]) -> bool:
-    return any(turn.busy is BusyMode.STEER for turn in behind)
+def steered(behind: Sequence[Turn]) -> bool:
+    return any(map(steers, behind))
+
+
+def steers(turn: Turn) -> bool:
+    """Whether the words of a turn that waits are for the one that runs."""
+    return turn.busy is BusyMode.STEER and turn.stop is None
 
 
 def cut_off(view: TurnView, heard: str) -> list[Record]:
@@ -349,7 +356,7 @@ def absorb_steering(
     """A unit that takes the words of waiting `steer` turns into the running one."""
 
     def absorb(tx: Tx) -> tuple[tuple[Entry, ...], tuple[TurnId, ...]]:
-        steering = [turn for turn in tx.turns.open_of(session)[1:] if turn.busy is BusyMode.STEER]
+        steering = [turn for turn in tx.turns.open_of(session)[1:] if steers(turn)]
         said = [
             UserSaid(
                 text=turn.input.text,

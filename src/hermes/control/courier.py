@@ -14,7 +14,7 @@ from datetime import datetime
 
 from hermes.control.outcome import cut_body
 from hermes.control.targets import Aliases, Known, known_targets, resolve_targets
-from hermes.control.topics import real_place
+from hermes.control.topics import lane_of, real_place
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
@@ -75,7 +75,8 @@ class Posting:
         if not letter.body.text.strip() and not letter.body.attachments:
             raise UserError("There is nothing to send.", hint="Give the message's text.")
         origin = origin_of(tx, letter.turn)
-        addresses = resolve_targets(letter.target, self.known(tx, origin))
+        named = resolve_targets(letter.target, self.known(tx, origin))
+        addresses = tuple(dict.fromkeys(lane_of(tx, to) for to in named))
         if not addresses:
             raise UserError("“local” is no chat: nothing was sent.", hint="Name a platform or a chat.")
         for place, to in enumerate(addresses):

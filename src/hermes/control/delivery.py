@@ -14,6 +14,7 @@ from hermes.control.outbox import notify
 from hermes.control.signs import Signs
 from hermes.control.tally import Tally
 from hermes.control.targets import home_channel
+from hermes.control.topics import lane_of, real_place
 from hermes.control.workers import Workers
 from hermes.domain.address import Address, Kind
 from hermes.domain.clock import Clock
@@ -135,7 +136,8 @@ class Delivery:
             text = f"📎 {files} could not be sent: {one_line(row.error, 120)}"
             notify(tx, UNSENT + row.key, row.to, text, self._clock.now())
         home = home_channel(tx, self._settings, row.to)
-        if home is None or home == row.to or row.key.startswith(_REPORT):
+        home = None if home is None else lane_of(tx, home)
+        if home is None or home in (row.to, real_place(tx, row.to)) or row.key.startswith(_REPORT):
             return None
         said = "(not kept)" if row.body.fleeting else one_line(row.body.text or files, 120)
         text = f"⚠️ A message to {row.to} could not be delivered ({row.error}): {said}"

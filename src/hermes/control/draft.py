@@ -51,6 +51,7 @@ class Draft:
         self._clock = clock
         self._fold = Fold()
         self._segment = 0
+        self._settled = -1
         self._parts: dict[int, _Part] = {}
         self._loaded = False
         self._broken = False
@@ -63,6 +64,12 @@ class Draft:
     def over(self) -> bool:
         """The turn ended (its final is in the outbox) or will not be shown any more."""
         return self._ended
+
+    def settle(self, row: OutboxRow) -> None:
+        """The lane has sent this. If it is the final of what the draft shows, that is shown no more, also if
+        the turn's end has not been heard of yet."""
+        if row.turn == self._turn.id:
+            self._settled = row.part // PARTS_PER_SEGMENT
 
     def start(self, ring: Callable[[], None]) -> None:
         self._watching = asyncio.create_task(self._watch(ring), name=f"draft {self._turn.id}")
@@ -99,6 +106,8 @@ class Draft:
     async def _step(self, platform: Platform) -> float | None:
         if self._broken or self._pace.given_up or self._fold.question is not None:
             return None
+        if self._segment <= self._settled:
+            return None
         text = self._fold.draft()
         wait = self._pace.wait(self._clock.monotonic(), text)
         if wait is None or wait > 0:
@@ -109,7 +118,8 @@ class Draft:
         except Unreachable as error:
             self._pace.flooded(self._clock.monotonic(), error.after)
             self._broken = self._broken or (error.maybe_done and not self._pace.keep)
-        except Refused as error:
+        except HermesError as error:
+            # Also a login that does not count any more: the final waits for it, the draft does not.
             log.info("draft.refused turn=%s why=%s", self._turn.id, error)
             self._broken = True
         else:

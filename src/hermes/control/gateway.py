@@ -36,7 +36,7 @@ from hermes.control.expiry import SessionExpiry
 from hermes.control.feed import Feeds
 from hermes.control.fetching import Fetching
 from hermes.control.handoff import Carriers, handoff_words
-from hermes.control.intake import Intake, IntakeWorld, storable_item
+from hermes.control.intake import Intake, IntakeWorld
 from hermes.control.job_targets import named_targets
 from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session, stop_turn, stop_turns
@@ -203,7 +203,7 @@ class Gateway:
 
     async def accept(self, account: str, items: Sequence[Inbound], cursor: str | None) -> None:
         """Store what a platform delivered; returns after the commit, and only then may it be acknowledged."""
-        clean = [storable_item(item) for item in items]
+        clean = [replace(item, text=storable(item.text)) for item in items]
         now = self._parts.clock.now()
 
         def accept(tx: Tx) -> int:

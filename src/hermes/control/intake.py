@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from hermes.control import commands
-from hermes.control.access import Knock, Outcome, Verdict, decide
+from hermes.control.access import Knock, Outcome, Refusals, Verdict, decide
 from hermes.control.commands.registry import (
     MOST_TURNS,
     NOTHING_AROUND,
@@ -22,7 +22,16 @@ from hermes.control.commands.registry import (
     perform,
     read_command,
 )
-from hermes.control.edits import TURN, WITH_ITS_MESSAGE, amended, edits_of, reword
+from hermes.control.edits import (
+    GONE,
+    TURN,
+    WITH_ITS_MESSAGE,
+    amended,
+    edits_of,
+    is_deleted,
+    reword,
+    take_deletion,
+)
 from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_command
 from hermes.control.hook_context import Told, session_began, session_replaced
 from hermes.control.hooks import Hooks
@@ -44,7 +53,6 @@ from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import InboxRow, OutboxRow
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import ResetMode, Settings
-from hermes.domain.text import storable
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.stream.split import split
 
@@ -96,6 +104,7 @@ class Intake:
         self._room = asyncio.Event()
         self._last = 0
         self._closing = False
+        self._refusals = Refusals()
 
     def ring(self) -> None:
         self._bell.set()
@@ -151,6 +160,8 @@ class Intake:
 
     async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...]) -> None:
         world = self._world
+        if row.inbound.what is What.DELETED:
+            return await take_deletion(row, world.runtimes, world.ring_session)
         row = amended(row, edits)
         routed = await route(row.inbound, world.settings, world.runtimes, world.select)
         runtime = world.runtimes[routed.agent]
@@ -164,6 +175,7 @@ class Intake:
             ruling = await rule_command(world.hooks, open_case)
             taken = await runtime.store.write(replace(taking, ruling=ruling).unit)
         log.debug("intake.took n=%d outcome=%s", row.n, taken.outcome)
+        self._refusals.note(row.inbound.source, taken.outcome)
         world.hooks.tell_all(taken.news)
         if taken.session is not None:
             world.ring_session(routed.agent, taken.session, taken.fresh)
@@ -216,6 +228,8 @@ class Taking:
             move_chat(tx, inbound.source, inbound.text, self.world.clock.now())
             words = words_on_settings(inbound.source, inbound.text, self.world.settings)
             return self._say(tx, Taken(outcome="moved"), words)
+        if inbound.what is What.MESSAGE and is_deleted(tx, inbound):
+            return Taken(outcome=GONE)
         verdict = decide(self._knock(tx), self.world.settings)
         if not verdict.allowed:
             return self._turn_away(tx, verdict)
@@ -485,9 +499,3 @@ def _join(before: TurnInput, piece: TurnInput) -> str:
     if before.cut:
         return before.text + piece.text
     return "\n".join(text for text in (before.text, piece.text) if text)
-
-
-def storable_item(item: Inbound) -> Inbound:
-    """What a platform delivered, with text that a database can keep."""
-    text = storable(item.text)
-    return item if text == item.text else replace(item, text=text)

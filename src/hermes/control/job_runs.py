@@ -15,7 +15,7 @@ from hermes.control.job_words import Context, ended, prompt_words, title, wakes
 from hermes.control.library import stop_turn
 from hermes.control.outcome import Outcomes
 from hermes.control.schedule import Schedule, grace, read_schedule
-from hermes.control.topics import real_place
+from hermes.control.topics import lane_of, real_place
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import JobId, SessionId, new_turn_id
@@ -283,10 +283,12 @@ def settle(tx: Tx, slot: Slot, moment: Moment, outcomes: Outcomes) -> Settled | 
     if turn is not None and turn.state.open:
         return None
     end = ended(run, tx.journal.of_turn(run.turn), moment.settings.cron.wrap_response)
-    for place, to in enumerate(run.to if end.delivered else ()):
+    lanes = tuple(dict.fromkeys(lane_of(tx, to) for to in run.to))
+    for place, to in enumerate(lanes if end.delivered else ()):
         for row in outcomes.parts(ReplyPlace(to=to), Body(text=end.delivered), turn=run.turn, segment=place):
             tx.outbox.add(row)
-    run = replace(run, state=RunState.SETTLED, status=end.status, error=end.error, ended_at=moment.now)
+    over = replace(run, state=RunState.SETTLED, status=end.status, error=end.error, ended_at=moment.now)
+    run = replace(over, to=lanes)
     tx.job_runs.save(run)
     job = tx.jobs.get(run.job)
     if job is None:

@@ -112,6 +112,8 @@ class Lane:
                 settled = None
                 if head.row is not None:
                     settled = await self._deliver(platform, head)
+                    for draft in self._drafts:
+                        draft.settle(settled)
                     continue
                 if self._leaving:
                     return

@@ -212,7 +212,7 @@ def overhear(tx: Tx, inbound: Inbound, settings: Settings, now: datetime) -> Non
     text = described(inbound)
     if not text.strip() or not observes(inbound.source, settings):
         return
-    said = Overheard(author=speaker(inbound.source), text=_cut(text, MOST_SAID), at=now)
+    said = Overheard(author=speaker(inbound.source), text=_cut(text, MOST_SAID), at=now, ref=inbound.ref)
     limit = settings.block(inbound.source.address).history_backfill_limit
     tx.talk.keep(inbound.source.address, said, limit)
 

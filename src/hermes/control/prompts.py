@@ -2,7 +2,8 @@
 
 The closing line is a row of the outbox, written in the transaction that closes the question, so it comes
 about after a crash too; it takes the place of the message that asked (`Body.replaces`). Where that message
-cannot be edited any more, nothing happens: the answer itself goes its own way."""
+cannot be edited any more, nothing happens: the answer itself goes its own way. A question without buttons is
+left as it is, but that it was withdrawn is said: whose words were no answer would not know."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ _CLOSED = ":closed"
 _MOST_NAME, _MOST_WORDS = 60, 200
 _LINE = 400
 """More than a closing line ever takes once it is printed."""
+_WITHDRAWN = "↩️ The question above is withdrawn, and nothing was done about it."
 _MARKUP = str.maketrans(dict.fromkeys("*_`~[]<>|\\#@", ""))
 
 
@@ -29,11 +31,16 @@ def close_question(tx: Tx, given: Answer, now: datetime, name: str | None = None
     who answered."""
     if not tx.questions.close(given):
         return False
-    shown = [row for row in tx.post.begun(f"{given.question}:") if row.body.buttons]
+    asked = tx.post.begun(f"{given.question}:")
+    shown = [row for row in asked if row.body.buttons]
     if shown:
         body = Body(text=_told(given, name), replaces=shown[-1].key)
-        key = f"{given.question}{_CLOSED}"
-        tx.outbox.add(OutboxRow(key=key, to=shown[-1].to, body=body, created_at=now))
+    elif asked and given.verdict is Verdict.WITHDRAWN:
+        body = Body(text=_WITHDRAWN)
+    else:
+        return True
+    key = f"{given.question}{_CLOSED}"
+    tx.outbox.add(OutboxRow(key=key, to=asked[-1].to, body=body, created_at=now))
     return True
 
 

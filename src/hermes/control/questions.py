@@ -82,9 +82,11 @@ def answer(tx: Tx, given: Answer, now: datetime, name: str | None = None) -> Out
 
 
 def _fitting(question: Question, given: Answer) -> Answer:
-    """A clarification is answered by words, whatever they say."""
-    words = question.kind in (QuestionKind.CLARIFY, QuestionKind.CLIENT_TOOL)
-    return replace(given, verdict=Verdict.REPLY) if words and given.text else given
+    """A clarification is answered by words, whatever they say. Of an approval the word itself, as a button
+    brings it, is no reason."""
+    if question.kind in (QuestionKind.CLARIFY, QuestionKind.CLIENT_TOOL):
+        return replace(given, verdict=Verdict.REPLY) if given.text else given
+    return replace(given, text="") if read_word(given.text) is given.verdict else given
 
 
 def _is_offered(question: Question, verdict: Verdict) -> bool:

@@ -23,8 +23,9 @@ NOTE = (
 
 
 def policy_of(source: Source, settings: Settings) -> ResetSettings:
-    """The platform's rule beats that of the sort of place, and that the general one."""
-    by_platform = settings.reset_by_platform.get(source.address.platform)
+    """An account's rule beats its platform's, then come that of the sort of place and the general one."""
+    rules, address = settings.reset_by_platform, source.address
+    by_platform = rules.get(address.credential) or rules.get(address.platform)
     return by_platform or settings.reset_by_type.get(source.kind.value) or settings.session_reset
 
 

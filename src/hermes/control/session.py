@@ -18,7 +18,17 @@ from functools import partial
 from typing import TypeVar
 
 from hermes.control.attachments import collect_files
-from hermes.control.claim import Claim, Claiming, Next, absorb_steering, cut_off, ended_by, number
+from hermes.control.claim import (
+    Claim,
+    Claiming,
+    Next,
+    absorb_steering,
+    cut_off,
+    ended_by,
+    interrupts,
+    number,
+    steered,
+)
 from hermes.control.feed import Feed, Feeds
 from hermes.control.fetching import Fetching, write_down
 from hermes.control.gates import gates_turn, rule_turn
@@ -37,7 +47,7 @@ from hermes.domain.message import Attachment, Body
 from hermes.domain.ports import Run, Tx
 from hermes.domain.session import Session
 from hermes.domain.transcript import turn_entries, view_turn
-from hermes.domain.turn import BusyMode, Turn, TurnState
+from hermes.domain.turn import Turn, TurnState
 
 log = logging.getLogger("hermes.session")
 T = TypeVar("T")
@@ -370,11 +380,11 @@ class SessionActor:
             running = self._running
             if running is None or not turns or turns[0].id != running.id:
                 return
-            if any(turn.busy is BusyMode.STEER for turn in turns[1:]):
+            if steered(turns[1:]):
                 self._steered = True
             if turns[0].stop is not None:
                 self._cancel_pull(turns[0].stop)
-            elif any(turn.busy is BusyMode.INTERRUPT for turn in turns[1:]) and not self._fetching:
+            elif interrupts(turns[1:]) and not self._fetching:
                 self._cancel_pull("interrupted")
 
     def _cancel_pull(self, reason: str) -> None:

@@ -85,7 +85,8 @@ def _resolve(word: str, known: Known) -> tuple[Address, ...]:
     credential = spell_platform(platform, account)
     if credential not in known.accounts:
         raise UserError(
-            f"There is no platform “{one_line(named, _SHOWN)}”.", hint=f"There is: {_what_there_is(known)}."
+            f"There is no platform “{one_line(named, _SHOWN)}” in use.",
+            hint=f"There is: {_what_there_is(known)}. `hermes platforms setup` brings another into use.",
         )
     if platform == _WEBHOOK:
         return (_webhook(rest.strip(), known),)

@@ -27,6 +27,13 @@ def find_topic(tx: Tx, named: Address) -> Address | None:
     return next((one.address for one in threads if one.name == named.thread), None)
 
 
+def lane_of(tx: Tx, to: Address) -> Address:
+    """Where what is sent to a place has to queue. A thread has one queue, called by its name or its number;
+    the name's own is for the first messages, and for those behind them while they wait."""
+    found = find_topic(tx, to)
+    return to if found is None or tx.outbox.head(to) is not None else found
+
+
 def real_place(tx: Tx, to: Address) -> Address:
     """Where people see what is sent to a place."""
     return find_topic(tx, to) or to
@@ -42,6 +49,16 @@ class NamedTopics:
 
     async def find(self, named: Address) -> Address | None:
         return await self.store.read(lambda tx: find_topic(tx, named))
+
+    async def name(self, opened: Address) -> Address | None:
+        """What a thread is called, or was called before it was gone."""
+
+        def look(tx: Tx) -> Address | None:
+            names = {one.address: one.name for one in tx.directory.channels(inside=opened)}
+            name = names.get(opened, "").removeprefix(_GONE.format(name=""))
+            return replace(opened, thread=name) if name else None
+
+        return await self.store.read(look)
 
     async def keep(self, named: Address, opened: Address) -> None:
         """From now on the name means this thread. Conversations of the thread that had it go on in this one;

@@ -45,6 +45,7 @@ class Workers(Generic[K]):
         self._tasks: dict[K, asyncio.Task[None]] = {}
         self._held = 0
         self._more = False
+        self._wishes = 0
         self._cursor = 0
         self._refill: asyncio.Task[None] | None = None
         self._closed = False
@@ -69,7 +70,7 @@ class Workers(Generic[K]):
         elif self._has_place():
             self._enter(key, self._start(key))
         else:
-            self._more = True
+            self._want_more()
 
     @contextlib.contextmanager
     def hold_place(self) -> Iterator[bool]:
@@ -94,7 +95,7 @@ class Workers(Generic[K]):
 
     def search(self) -> None:
         """There may be work in the store that nobody rang for."""
-        self._more = True
+        self._want_more()
         self._find_more()
 
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
@@ -136,18 +137,24 @@ class Workers(Generic[K]):
             if self._more:
                 self._find_more()
 
+    def _want_more(self) -> None:
+        self._more = True
+        self._wishes += 1
+
     def _find_more(self) -> None:
         if not self._closed and (self._refill is None or self._refill.done()):
             self._refill = asyncio.create_task(self._fill(), name=f"{self._name} refill")
 
     async def _fill(self) -> None:
-        """Take keys from the store, oldest first, until the places are full or a whole round is done."""
-        began = self._cursor
+        """Take keys from the store, oldest first, until the places are full or a whole round is done. A wish
+        that came during a round may be for what the round had passed or could not see: it gets another."""
+        began, wishes = self._cursor, self._wishes
         while self._more and self._has_place():
             page = await self._page(self._cursor, PAGE)
             if not page:
-                self._more = began > 0
+                self._more = began > 0 or wishes != self._wishes
                 self._cursor = began = 0
+                wishes = self._wishes
             for n, key in page:
                 if key not in self._active:
                     if not self._has_place():

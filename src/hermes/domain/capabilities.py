@@ -92,6 +92,9 @@ class Capabilities:
     preview_seconds: float = 0.0
     """How long a preview (`Previews`, in private chats) may stand before it has to be shown again; 0 = it has
     none."""
+    draft_cursor: bool = True
+    """An unfinished answer ends with a cursor; not where notifications and clients that show no edits would
+    keep it for ever."""
     deletes: bool = False
     threads: Grade = Grade.NONE
     buttons: Grade = Grade.NONE
@@ -163,6 +166,10 @@ class Manifest:
     login: str = ""
     """Where a person has to let us in by hand: an async function, named like the adapter, that is given an
     outfit and a way to tell the person what to do, and returns the variables to be kept."""
+    people: str = ""
+    """What ids of people are there, and where they are found: setup asks who may write with these words."""
+    person: str = ""
+    """What all of such an id fits, as a regular expression."""
     evidence: str = ""
     """What it was tried against: the grade and one sentence."""
 

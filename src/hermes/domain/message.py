@@ -15,6 +15,8 @@ class What(StrEnum):
 
     MESSAGE = "message"
     EDIT = "edit"
+    DELETED = "deleted"
+    """The message with this `ref` is gone; by whom is the platform's affair, and may not be told."""
     BUTTON = "button"
     REACTION = "reaction"
     JOINED = "joined"

@@ -25,6 +25,8 @@ Welcomes = Callable[[Source], Awaitable[bool]]
 """Whether somebody who asks us into a chat may speak to us there, or would be given a code to be let in."""
 FindTopic = Callable[[Address], Awaitable[Address | None]]
 """The thread that a name got, which stands where a place's thread does; None if it has none yet."""
+NameTopic = Callable[[Address], Awaitable[Address | None]]
+"""The same place with its thread's name, that of one which is gone too; None if nobody here gave it one."""
 KeepTopic = Callable[[Address, Address], Awaitable[None]]
 """From now on a name means this thread; it is on disk when this returns."""
 
@@ -39,6 +41,10 @@ async def no_files(file: Attachment) -> bytes:
 
 async def no_topic(named: Address) -> Address | None:
     raise Refused(f"{named}: nobody here keeps what topics are called")
+
+
+async def no_name(opened: Address) -> Address | None:
+    return None
 
 
 async def not_kept(named: Address, opened: Address) -> None:
@@ -62,6 +68,7 @@ class Outfit:
     welcomes: Welcomes = nobody
     folder: Path | None = None
     find_topic: FindTopic = no_topic
+    name_topic: NameTopic = no_name
     keep_topic: KeepTopic = not_kept
 
     def said(self, variable: str, default: str = "") -> str:

@@ -210,6 +210,9 @@ class Talk(Protocol):
         """What a session has not been given yet, oldest first; now it has. One that was given nothing before
         gets what was said `since` then."""
 
+    def forget(self, to: Address, ref: str) -> None:
+        """A message is gone: nobody is told of it who was not told before."""
+
     def sent(self, to: Address, ref: str) -> str | None:
         """The words of a message of ours, if it is among the latest there."""
 

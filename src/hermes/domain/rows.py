@@ -124,6 +124,7 @@ class Overheard:
     author: str
     text: str
     at: datetime
+    ref: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

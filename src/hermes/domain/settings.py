@@ -371,7 +371,8 @@ class Settings:
         default_factory=dict, metadata=about("The same for one sort of place (`private`, `group` …).")
     )
     reset_by_platform: dict[str, ResetSettings] = field(
-        default_factory=dict, metadata=about("The same for one platform; it beats the sort of place.")
+        default_factory=dict,
+        metadata=about("The same for one platform or account; it beats the sort of place."),
     )
     quick_commands: dict[str, QuickCommand] = field(
         default_factory=dict, metadata=about("Slash commands of your own, by name.")

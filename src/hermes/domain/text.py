@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 # Control characters except tab and newline, and the bidi marks that can disguise what is shown.
 _DISGUISES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BLANKS = re.compile(r"\s+")
 
 
@@ -50,4 +52,22 @@ def size_told(size: int) -> str:
     for unit, of in (("MiB", 1024 * 1024), ("KiB", 1024)):
         if size >= of:
             return f"{size / of:.1f}".removesuffix(".0") + f" {unit}"
-    return f"{size} bytes"
+    return "1 byte" if size == 1 else f"{size} bytes"
+
+
+def trouble_told(error: BaseException) -> str:
+    """Why a connection failed, as people say it. Never its own words: an address with a token in it may be
+    among them."""
+    inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    if why := getattr(inner, "verify_message", ""):
+        return f"its certificate is not trusted: {one_line(str(why))}"
+    if isinstance(inner, TimeoutError):
+        return "it took too long"
+    if type(inner).__name__.startswith("SSL"):  # its numbers are not those of the system
+        return f"it does not speak TLS as it should: {one_line(str(getattr(inner, 'reason', '')), 60)}"
+    if isinstance(inner, OSError) and (inner.errno or inner.strerror):
+        number = inner.errno or 0
+        return os.strerror(number) if number > 0 else one_line(str(inner.strerror))
+    if isinstance(status := getattr(inner, "status", None), int) and status:
+        return f"HTTP {status}"
+    return _HUMPS.sub(" ", type(inner).__name__.removesuffix("Error")).lower()

@@ -14,6 +14,8 @@ from hermes.domain.tool import ToolCall
 
 CLIENT_GONE = "client gone"
 """Why a turn is stopped whose client no longer waits for it; nobody is told."""
+WITHDRAWN = "its message was deleted"
+"""Why a turn is stopped that had not begun; what was said in it is not written down."""
 
 
 class TurnState(StrEnum):

@@ -206,6 +206,8 @@ class Host:
     def _tell(self, state: HostState, why: str = "") -> None:
         if self._told != (state, why):
             self._told = (state, why)
+            if state is HostState.CONNECTED:
+                log.info("host.connected account=%s", self._account.name)
             self._report(self._account.name, state, why)
 
 

@@ -15,6 +15,16 @@ from hermes.state.columns import Columns
 from hermes.state.db import Table
 
 _ROW = Columns(InboxRow, "inbox", inbound="body")
+# By one index each, since every message is looked up so; deliveries have theirs within their accounts.
+_FOUND = """WHERE n IN (
+  WITH RECURSIVE accounts (name) AS (
+    SELECT min(account) FROM inbox
+    UNION ALL SELECT (SELECT min(account) FROM inbox WHERE account > name) FROM accounts
+      WHERE name IS NOT NULL)
+  SELECT n FROM inbox WHERE ref = ?1
+  UNION SELECT n FROM inbox WHERE turn = ?1
+  UNION SELECT n FROM accounts JOIN inbox ON account = name AND delivery = ?1)
+ORDER BY n DESC LIMIT ?2"""
 
 
 class InboxTable(Table):
@@ -56,5 +66,4 @@ class InboxTable(Table):
         return None if row is None else str(row[0])
 
     def find(self, text: str, limit: int = 20) -> list[InboxRow]:
-        rest = "WHERE ref = ?1 OR delivery = ?1 OR turn = ?1 ORDER BY n DESC LIMIT ?2"
-        return _ROW.all(self._db, rest, storable(text), limit)
+        return _ROW.all(self._db, _FOUND, storable(text), limit)

@@ -288,8 +288,12 @@ class Reader:
         resets: dict[str, ResetSettings] = {}
         for name, line, child in self.pairs(node, path):
             own = _OLDER_KINDS.get(name, name)
-            if own not in known:
+            platform, at, account = own.partition("@")
+            problem = account_problem(platform, account) if at else None
+            if platform not in known or (at and path == "reset_by_type"):
                 self.unknown(f"{path}.{name}", line, known)
+            elif problem is not None:
+                self.found.problem(line, problem.message, problem.hint)
             else:
                 resets[own] = self.section(ResetSettings, child, f"{path}.{name}")
         return resets

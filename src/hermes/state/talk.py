@@ -50,6 +50,13 @@ class TalkTable(ScopedTable):
             )
         return [decode(Overheard, body) for _, body in rows]
 
+    def forget(self, to: Address, ref: str) -> None:
+        place = str(to)
+        rows = self._db.all("SELECT n, body FROM overheard WHERE agent = ? AND place = ?", self._agent, place)
+        for n, body in rows:
+            if decode(Overheard, body).ref == ref:
+                self._db.run("DELETE FROM overheard WHERE n = ?", n)
+
     def sent(self, to: Address, ref: str) -> str | None:
         rows = self._db.all(
             "SELECT receipt, body FROM outbox WHERE lane = ? AND receipt IS NOT NULL AND draft = 0"

@@ -153,10 +153,17 @@ def without_thoughts(text: str) -> str:
 _CODE = r"```.*?(?:```|\Z)|`[^`\n]*(?:`|\Z)"
 _PATH = r"""(?:"[^"\n]*(?:"|\Z)|'[^'\n]*(?:'|\Z)|`[^`\n]*(?:`|\Z)|(?:~?/|[A-Za-z]:[\\/])\S*)"""
 _DIRECTIVE = rf"""(?:\[\[(?:[a-z]+_)+[a-z]+\]\]|(?<![\w"])MEDIA:[ \t]?{_PATH})"""
+_ROOT = r"(?:~?/|[A-Za-z]:[\\/])"
+_ENDING = r"\.[A-Za-z]\w{0,7}"
+_SPACED = rf"""(?:{_ROOT}(?:(?!{_ENDING}\s|MEDIA:|\[\[)[^\n"'`])*{_ENDING}(?=[ \t]*(?:\n|\Z)))"""
+"""A path with blanks: on a line of its own, up to an ending of a file name that is the line's end."""
+_LINE_DIRECTIVE = rf"""(?:(?<![\w"])MEDIA:[ \t]?{_SPACED}|{_DIRECTIVE})"""
 _DIRECTIVES = re.compile(
-    rf"({_CODE})|(?:(?<=\n)|\A)(?:[ \t]{{0,8}}{_DIRECTIVE})+[ \t]*(?:\n|\Z)|(?:[ \t]{{0,8}}{_DIRECTIVE})+",
+    rf"({_CODE})|(?:(?<=\n)|\A)(?P<line>(?:[ \t]{{0,8}}{_LINE_DIRECTIVE})+)[ \t]*(?:\n|\Z)"
+    rf"|(?:[ \t]{{0,8}}{_DIRECTIVE})+",
     re.DOTALL,
 )
+_GROWING_PATH = re.compile(rf"(?:(?<=\n)|\A)[ \t]{{0,8}}MEDIA:[ \t]?{_ROOT}[^\n]*\Z")
 _UNFINISHED_DIRECTIVE = re.compile(
     r"""(?:\[(?:\[(?:[a-z_]*\]?)?)?|(?<![\w"])M(?:E(?:D(?:I(?:A(?::[ \t]?(?:~|[A-Za-z]:?)?)?)?)?)?)?)\Z"""
 )
@@ -166,6 +173,8 @@ _TAIL = 64
 def without_directives(text: str, *, growing: bool = False) -> str:
     """The text without `MEDIA:` and `[[…]]` directives outside code. If it is still growing, an end
     that may become one is left out too."""
+    if growing and "MEDIA:" in text:
+        text = _GROWING_PATH.sub("", text)
     if "MEDIA:" in text or "[[" in text:
         text = _DIRECTIVES.sub(lambda found: found[1] or "", text)
     if growing:
@@ -191,7 +200,7 @@ def read_directives(text: str) -> Directed:
     for found in _DIRECTIVES.finditer(text):
         if found[1]:
             continue
-        for one in re.finditer(_DIRECTIVE, found[0]):
+        for one in re.finditer(_LINE_DIRECTIVE if found["line"] else _DIRECTIVE, found[0]):
             if one[0].startswith("[["):
                 flags.add(one[0].strip("[]"))
             else:
@@ -282,4 +291,4 @@ def draft_pace(settings: StreamingSettings, platform: Capabilities, kind: Kind) 
     interval = max(settings.edit_interval, platform.edit_interval or 0.0, slower)
     if kind is Kind.PRIVATE and platform.preview_seconds and settings.transport in ("auto", "draft"):
         return DraftPace(interval, settings.buffer_threshold, "", platform.preview_seconds)
-    return DraftPace(interval, settings.buffer_threshold, settings.cursor)
+    return DraftPace(interval, settings.buffer_threshold, settings.cursor if platform.draft_cursor else "")

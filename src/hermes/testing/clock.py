@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
+from collections import Counter
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
+from weakref import WeakKeyDictionary
 
 START = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 
@@ -27,14 +32,17 @@ class FakeClock:
     def sleepers(self) -> int:
         return sum(1 for _, _, waiter in self._sleepers if not waiter.done())
 
-    async def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
+        """It counts from now on, also if the task that sleeps begins later: time that passed in between would
+        be slept once more, and nobody would wake the sleeper."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._count += 1
         heapq.heappush(self._sleepers, (self._elapsed + max(seconds, 0.0), self._count, waiter))
-        await waiter
+        return _wait(waiter)
 
     async def advance(self, seconds: float) -> None:
         """Let time pass, stopping at every sleeper on the way so that it can act at its own time."""
+        await _finish()
         end = self._elapsed + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
             at, _, waiter = heapq.heappop(self._sleepers)
@@ -47,6 +55,7 @@ class FakeClock:
 
     async def leap(self, seconds: float) -> None:
         """Let time pass all at once: whoever sleeps wakes at its end, late and once."""
+        await _finish()
         self._move(self._elapsed + seconds)
         while self._sleepers and self._sleepers[0][0] <= self._elapsed:
             _, _, waiter = heapq.heappop(self._sleepers)
@@ -63,13 +72,44 @@ class FakeClock:
         self._elapsed = to
 
 
+async def _wait(waiter: asyncio.Future[None]) -> None:
+    await waiter
+
+
+_LONGEST = 10.0
+_busy: WeakKeyDictionary[asyncio.AbstractEventLoop, Counter[str]] = WeakKeyDictionary()
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """A thread is at work for this loop: `settle` waits for it."""
+    busy = _busy.setdefault(asyncio.get_running_loop(), Counter())
+    busy[what] += 1
+    try:
+        yield
+    finally:
+        busy[what] -= 1
+
+
+async def _finish() -> None:
+    """What is under way happens before time passes."""
+    if _busy.setdefault(asyncio.get_running_loop(), Counter()).total():
+        await settle()
+
+
 async def settle(rounds: int = 20) -> None:
-    """Let everything that is ready run, the store's threads included."""
+    """Let everything that is ready run, the threads of a journey's store included, however slow they are."""
+    busy = _busy.setdefault(asyncio.get_running_loop(), Counter())
+    end = time.monotonic() + _LONGEST
     for _ in range(rounds):
         await asyncio.sleep(0)
     await asyncio.sleep(0.002)
-    for _ in range(rounds):
-        await asyncio.sleep(0)
+    while True:
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        if not busy.total() or time.monotonic() > end:
+            return
+        await asyncio.sleep(0.001)
 
 
 class QuickClock:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from hermes.agent.context import Role, messages
 from hermes.agent.loop import AgentLoop, LoopLimits
@@ -30,13 +31,14 @@ from hermes.domain.tool import Tool
 from hermes.state.media import MediaFiles
 from hermes.state.outgoing import OutgoingFiles
 from hermes.state.sqlite import SqliteStore
-from hermes.testing.clock import settle
+from hermes.testing.clock import settle, working
 from hermes.testing.crash import StoppingStore
 from hermes.testing.model import Say, ScriptedModel, echo
 from hermes.testing.platform import fake_platform
 from hermes.testing.tools import world_tools
 from hermes.testing.world import World
 
+T = TypeVar("T")
 PATIENCE = 40.0
 SYSTEM = "You are a test."
 
@@ -93,7 +95,7 @@ class Journey:
     async def __aenter__(self) -> Journey:
         self._before = set(asyncio.all_tasks())
         self.database = await SqliteStore(self.folder / "state.db").open()
-        self.store = self.wrap_store(self.database)
+        self.store = self.wrap_store(_Minded(self.database))
         self.model = ScriptedModel(self.script)
         self.platform = self._made()
         runtimes = {AgentId(name): self._runtime(AgentId(name)) for name in self.agents}
@@ -250,6 +252,24 @@ class Journey:
                 raise AssertionError("the inbox did not become empty")
             await asyncio.sleep(0.003)
         await settle()
+
+
+class _Minded:
+    """The store, with word to `settle` of what its threads still have to do."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
+        with working("store"):
+            return await self._store.write(unit, first=first)
+
+    async def read(self, query: Callable[[Tx], T]) -> T:
+        with working("store"):
+            return await self._store.read(query)
+
+    def scoped(self, agent: AgentId) -> Store:
+        return _Minded(self._store.scoped(agent))
 
 
 def _nobody() -> None:

@@ -147,14 +147,14 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
         source=Source(
             address=address,
             kind=Kind(update.kind),
-            user=update.user,
-            user_name=update.name or update.user,
+            user=update.user or None,
+            user_name=update.name or update.user or None,
             chat_name=update.chat_name,
             guild=update.guild,
         ),
         at=datetime(2026, 1, 5, tzinfo=UTC),
         what=_what(update),
-        ref=update.edits or update.delivery,
+        ref=update.edits or update.deletes or update.delivery,
         text=update.text,
         reply_to=_reply_to(update),
         attachments=tuple(
@@ -185,4 +185,6 @@ def _what(update: Update) -> What:
         return What.BUTTON
     if update.moves:
         return What.MOVED
+    if update.deletes is not None:
+        return What.DELETED
     return What.EDIT if update.edits else What.MESSAGE

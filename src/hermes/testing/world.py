@@ -67,6 +67,8 @@ class Update:
     button: str | None = None
     edits: str | None = None
     """The delivery of the message that this is an edit of."""
+    deletes: str | None = None
+    """The delivery of the message that is gone now."""
     moves: bool = False
     """The chat has the text as its id from now on."""
     reply_to_us: bool = False

@@ -58,7 +58,7 @@ def said(entries: Iterable[Entry]) -> list[str]:
 
 async def ended(api: ApiWorld, session: str | None = None) -> object:
     """The end record of the only session's (or this one's) last turn, once it is there."""
-    for _ in range(2000):
+    for _ in range(8000):
         names = [session] if session else [one.id for one in await sessions(api)]
         for name in names:
             entries = await journal(api, name)

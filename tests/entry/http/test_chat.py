@@ -306,7 +306,7 @@ async def test_a_wrong_picture_starts_nothing(url: str, code: str, tmp_path: Pat
 
 async def running(api: ApiWorld, session: str | None = None) -> Turn:
     """The turn that runs now, once it has spoken to the model."""
-    for _ in range(2000):
+    for _ in range(8000):
         for one in await sessions(api):
             turns = await api.app.store.read(lambda tx, one=one: tx.turns.open_of(one.id))
             if turns and api.provider.requests and session in (None, one.id):
@@ -369,7 +369,7 @@ async def test_many_streams_on_a_slow_model_all_reach_it(tmp_path: Path) -> None
             return content([event async for event in api.events(CHAT, words("hi", stream=True))])
 
         asking = [asyncio.create_task(one()) for _ in range(64)]
-        for _ in range(3000):
+        for _ in range(6000):
             if len(model.requests) == 64:
                 break
             await asyncio.sleep(0.01)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -24,6 +23,7 @@ from hermes.stream.sse import Parser
 from tests import nursery
 from tests.cli.command import ROOT, environment
 from tests.entry.http.talking import CHAT, content, words
+from tests.ports import free_port
 
 CHILD = Path(__file__).with_name("api_child.py")
 KEY = "a key that nobody guesses"
@@ -40,10 +40,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def port() -> int:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
+    return free_port()
 
 
 @contextlib.contextmanager
@@ -60,14 +57,14 @@ def life(home: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-                process.wait(30)
+                process.wait(60)
 
 
 @contextlib.asynccontextmanager
 async def client(port: int) -> AsyncIterator[aiohttp.ClientSession]:
     """A client of the gateway, once it answers."""
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=HEADERS) as session:
-        for _ in range(600):
+        for _ in range(2400):
             with contextlib.suppress(aiohttp.ClientError):
                 async with session.get("/health") as response:
                     if response.status == 200:
@@ -101,7 +98,7 @@ async def test_a_stream_that_was_cut_by_a_kill_is_answered_once(home: Path, port
         async with client(port) as session, session.post(CHAT, json=body) as response:
             await response.content.readuntil(b"answer")
             process.kill()
-            process.wait(30)
+            process.wait(60)
     (home / "hold").unlink()
     with life(home, port):
         async with client(port) as session, session.post(CHAT, json=body) as response:
@@ -119,7 +116,7 @@ async def test_an_approval_that_was_parked_outlives_a_kill(home: Path, port: int
         async with client(port) as session:
             pending = (await ask(session, CHAT, body))["hermes"]["pending"]
         process.kill()
-        process.wait(30)
+        process.wait(60)
     with life(home, port):
         async with client(port) as session:
             path = f"/v1/questions/{pending['id']}"

@@ -44,7 +44,7 @@ async def watched(line: Line, turn: Turn, after: int = 0) -> list[Seen]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             if condition():
                 return

@@ -56,7 +56,7 @@ async def test_run_now_and_the_output_file(tmp_path: Path) -> None:
     async with ApiWorld(home=home, config=KEYS, provider=ScriptedModel()) as api:
         job = await make(api)
         assert (await api.post(f"/api/jobs/{job['id']}/run")).status == 200
-        for _ in range(400):
+        for _ in range(4000):
             runs = (await api.get(f"/api/jobs/{job['id']}/runs")).json["runs"]
             if runs and runs[0]["state"] == "over":
                 break

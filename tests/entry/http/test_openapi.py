@@ -65,7 +65,7 @@ async def test_generated_requests_find_the_document_true(tmp_path: Path, full: b
     if full:
         assert await _generated(tmp_path, "examples,coverage,fuzzing,stateful", examples=40) >= LEAST_CASES
     else:
-        assert await _generated(tmp_path, "examples,fuzzing", examples=3) > len(ROUTES)
+        assert await _generated(tmp_path, "examples,fuzzing", examples=1) > len(ROUTES)
 
 
 async def _generated(tmp_path: Path, phases: str, *, examples: int) -> int:

@@ -153,7 +153,7 @@ async def test_what_another_door_was_asked_can_be_seen_but_not_answered(tmp_path
     async with Asking(tmp_path / "home", [DANGER]) as world:
         given = TurnInput(text="go")
         turn = await world.api.app.gateway.submit(Submission(agent=MAIN_AGENT, source=source, input=given))
-        for _ in range(1000):
+        for _ in range(4000):
             if found := (await world.api.get("/v1/questions")).json["data"]:
                 break
             await asyncio.sleep(0.01)

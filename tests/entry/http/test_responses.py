@@ -99,7 +99,7 @@ async def read(api: ApiWorld, name: str, status: int = 200, **options: Any) -> A
 
 
 async def until(api: ApiWorld, name: str, *states: str) -> Any:
-    for _ in range(2000):
+    for _ in range(8000):
         found = await read(api, name)
         if found["status"] in states:
             return found
@@ -508,7 +508,7 @@ async def test_a_client_that_leaves(tmp_path: Path, world: World, store: bool) -
             world.hold.set()
             assert text(await until(api, name, "completed")) == STORY
             return
-        for _ in range(2000):
+        for _ in range(8000):
             found = await api.app.store.read(lambda tx: tx.turns.get(turn))  # type: ignore[arg-type]
             if found.state is TurnState.STOPPED:
                 break

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.ids import SessionId
+from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.ports import ModelRequest
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say
@@ -60,7 +60,7 @@ def world() -> World:
 
 
 async def eventually(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             if happened():
                 return
@@ -323,7 +323,8 @@ async def test_deleting_stops_what_goes_on(tmp_path: Path, world: World, words: 
             runs.append(heard.json["run_id"])
         await eventually(lambda: len(world.model.requests) == 1)
         watchers = [asyncio.create_task(_watch(api, run)) for run in runs]
-        await asyncio.sleep(0.05)
+        turns = [TurnId(run.replace("run_", "turn_", 1)) for run in runs]
+        await eventually(lambda: all(map(api.app.gateway.feeds.is_watched, turns)))
         assert (await api.ask("DELETE", "/api/sessions/s")).status == 200
         for names in await asyncio.gather(*watchers):
             assert names[-1] == "run.cancelled"

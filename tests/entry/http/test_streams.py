@@ -116,7 +116,7 @@ async def test_many_watchers_and_some_asleep(
 ) -> None:
     awake, sleeping = (450, 50) if full else (20, 4)
     if not full:
-        monkeypatch.setattr(streams, "STALLED_SECONDS", 4.0)
+        monkeypatch.setattr(streams, "STALLED_SECONDS", 8.0)
         monkeypatch.setattr(streams, "_LOOK_SECONDS", 0.1)
     model = Talker()
     async with ApiWorld(home=tmp_path / "home", provider=model) as api:

@@ -121,6 +121,15 @@ class Person:
             pass
         return self.process.returncode
 
+    def leaves(self) -> int:
+        """Ctrl-C once more, or twice again where the machine was too busy to take it for the same wish."""
+        try:
+            while True:
+                self.keys("\x03")
+                self.until("Ctrl-C once more leaves.")
+        except Ended:
+            return self.ends()
+
     def kill(self) -> None:
         """Pull the plug."""
         self.process.send_signal(signal.SIGKILL)

@@ -61,6 +61,7 @@ def test_a_conversation_with_a_gateway_that_runs(home: Path) -> None:
         person.until("now called “attached talk”", "❯ ")
         person.type("/frobnicate")
         person.until("There is no command /frobnicate.", "❯ ")
+        (home / "hold").touch()
         person.type("count")
         person.until("1 2 3")
         person.process.send_signal(signal.SIGINT)

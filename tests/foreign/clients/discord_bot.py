@@ -10,7 +10,7 @@ import sys
 
 async def until(done: asyncio.Event, found: dict[str, object]) -> None:
     try:
-        await asyncio.wait_for(done.wait(), 60)
+        await asyncio.wait_for(done.wait(), 300)
     except TimeoutError:
         raise SystemExit(f"it never came to an end: {found}") from None
 

@@ -72,7 +72,7 @@ class Gateway:
                 running.result()
 
     async def heard(self, text: str):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while True:
                 for item in self.items.values():
                     if item.text == text:
@@ -231,7 +231,7 @@ def told(url: str, person: str, bot: str, folder: Path) -> dict[str, object]:
 
 
 async def joined(ann: nio.AsyncClient, room: str, user: str) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while True:
             await ann.sync(timeout=300)
             members = await ann.joined_members(room)
@@ -248,7 +248,7 @@ async def say(ann: nio.AsyncClient, room: str, text: str) -> str:
 
 
 async def read(ann: nio.AsyncClient, seen: list[nio.Event], body: str) -> nio.Event:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while True:
             for event in seen:
                 if event.body == body:

@@ -7,7 +7,7 @@ const require = createRequire(pathToFileURL(process.cwd() + "/"));
 const { default: OpenAI } = await import(pathToFileURL(require.resolve("openai")).href).then((m) => m.default?.default ? m.default : m);
 
 const [address, key, name] = process.argv.slice(2);
-const client = new OpenAI({ baseURL: `${address}/v1`, apiKey: key, maxRetries: 0, timeout: 30000 });
+const client = new OpenAI({ baseURL: `${address}/v1`, apiKey: key, maxRetries: 0, timeout: 100000 });
 const model = "hermes-agent";
 const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
 const weather = { type: "function", function: { name: "get_weather", parameters } };

@@ -129,5 +129,5 @@ def responses_tools(client):
 
 if __name__ == "__main__":
     address, key, case = sys.argv[1:]
-    with OpenAI(base_url=address + "/v1", api_key=key, max_retries=0, timeout=30) as opened:
+    with OpenAI(base_url=address + "/v1", api_key=key, max_retries=0, timeout=100) as opened:
         print(json.dumps(globals()[case](opened)))

@@ -33,7 +33,7 @@ BUTTONS = [
 
 
 async def main(how: str, url: str, tokens: tuple[str, str], secret: str, port: int) -> dict[str, object]:
-    client = AsyncWebClient(token=tokens[0], base_url=f"{url}/", timeout=10)
+    client = AsyncWebClient(token=tokens[0], base_url=f"{url}/", timeout=100)
     app = AsyncApp(client=client, signing_secret=secret, request_verification_enabled=True)
     seen: list[str] = []
     found: dict[str, object] = {}
@@ -77,7 +77,7 @@ async def main(how: str, url: str, tokens: tuple[str, str], secret: str, port: i
     if how == "socket":
         handler = AsyncSocketModeHandler(app, tokens[1], web_client=client)
         await handler.connect_async()
-        await asyncio.wait_for(done.wait(), 60)
+        await asyncio.wait_for(done.wait(), 300)
         await asyncio.sleep(0.2)
         await handler.close_async()
     else:
@@ -86,7 +86,7 @@ async def main(how: str, url: str, tokens: tuple[str, str], secret: str, port: i
         runner = web.AppRunner(app.server(port=port, path="/slack/events").web_app)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", port).start()
-        await asyncio.wait_for(done.wait(), 60)
+        await asyncio.wait_for(done.wait(), 300)
         await asyncio.sleep(0.2)
         await runner.cleanup()
     found |= await use_the_web_api(client)

@@ -53,7 +53,7 @@ async def with_ptb(url: str, token: str) -> dict[str, object]:
         found["me"] = app.bot.username
         await app.start()
         await app.updater.start_polling(drop_pending_updates=False)
-        await asyncio.wait_for(done.wait(), 180)
+        await asyncio.wait_for(done.wait(), 300)
         photo = await app.bot.send_photo(501, b"\x89PNG of no size", caption="<i>look</i>", parse_mode="HTML")
         found["photo"] = [len(photo.photo) > 0, photo.caption, photo.caption_entities[0].type]
         document = await app.bot.send_document(501, b"abc", filename="a.txt")

@@ -46,7 +46,7 @@ class DiscordBed(ServedBed):
     def connect(self) -> DiscordAdapter:
         outfit = replace(self.outfit(), settings=self.settings, clock=QuickClock())
         adapter = DiscordAdapter(outfit)
-        adapter.answer_seconds = 1.5
+        self.patient(lambda seconds: _wait(adapter, seconds))
         self._meeting = self.server.met + 1
         return adapter
 
@@ -66,6 +66,9 @@ class DiscordBed(ServedBed):
                 channel = THREAD
             case Does.EDIT:
                 server.edit(self._last, text)
+                return
+            case Does.DELETE:
+                server.delete(self._last)
                 return
             case Does.MENTION:
                 channel, text, more = GENERAL, f"<@{BOT['id']}> {text}", {"mentions": [BOT]}
@@ -135,6 +138,10 @@ class ForgetfulBed(DiscordBed):
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)
         self.server.forgets = True
+
+
+def _wait(adapter: DiscordAdapter, seconds: float) -> None:
+    adapter.answer_seconds = adapter._rest.answer_seconds = seconds
 
 
 def _shown(one: Sent) -> Shown:

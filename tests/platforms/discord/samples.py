@@ -136,6 +136,15 @@ EVENTS: dict[str, dict[str, Any]] = {
         "t": "MESSAGE_UPDATE",
         "d": message_of(str(NUMBER + 1), "501", ANN, "hello again", edited_timestamp=STAMP),
     },
+    "deleted": {"t": "MESSAGE_DELETE", "d": {"id": str(NUMBER + 1), "channel_id": "501"}},
+    "deleted here": {
+        "t": "MESSAGE_DELETE",
+        "d": {"id": str(NUMBER + 2), "channel_id": GENERAL, "guild_id": GUILD},
+    },
+    "many deleted": {
+        "t": "MESSAGE_DELETE_BULK",
+        "d": {"ids": [str(NUMBER + 3), str(NUMBER + 4)], "channel_id": GENERAL, "guild_id": GUILD},
+    },
     "unfurled": {"t": "MESSAGE_UPDATE", "d": message_of(str(NUMBER + 1), "501", ANN, "hello")},
     "ours": {"t": "MESSAGE_CREATE", "d": message_of(str(NUMBER + 22), "501", BOT, "hello")},
     "of a bot": shared(23, "beep") | {},

@@ -30,6 +30,7 @@ from tests.platforms.discord.objects import (
     message_of,
     person,
 )
+from tests.ports import free_port
 
 TOKEN = "MTIzNDU2Nzg5MDEyMzQ1Njc4.GabcdE.the-fake-token-of-a-bot_1234567890abcd"
 EPOCH_MS = 1_420_070_400_000
@@ -129,7 +130,7 @@ class Discord:
     _counter: int = 0
     _open: set[asyncio.BaseTransport] = field(default_factory=set)
     _runner: web.AppRunner | None = None
-    _port: int = 0
+    _port: int = field(default_factory=free_port)
 
     # --- its life ---
 
@@ -205,6 +206,17 @@ class Discord:
     def edit(self, message: dict[str, Any], text: str) -> None:
         message |= {"content": text, "edited_timestamp": datetime.now(UTC).isoformat()}
         self.dispatch("MESSAGE_UPDATE", self._as_event(message, self.channels[message["channel_id"]]))
+
+    def delete(self, *messages: dict[str, Any]) -> None:
+        """A person deletes a message, or a moderator several at once."""
+        place = self.channels[messages[0]["channel_id"]]
+        told = {"channel_id": place["id"]} | ({} if place["type"] == 1 else {"guild_id": GUILD})
+        for one in messages:
+            self.history[place["id"]].remove(one)
+        if len(messages) > 1:
+            self.dispatch("MESSAGE_DELETE_BULK", {**told, "ids": [one["id"] for one in messages]})
+        else:
+            self.dispatch("MESSAGE_DELETE", {**told, "id": messages[0]["id"]})
 
     def press(self, ref: str, value: str, user: str = "501") -> dict[str, Any]:
         one = next(sent for sent in self.sent if sent.message["id"] == ref)

@@ -36,6 +36,7 @@ from hermes.entry.platforms.discord.rest import error_for
 from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import (
     CHECKS,
+    PATIENCE,
     RECEIVING,
     Check,
     Does,
@@ -49,7 +50,7 @@ from hermes.testing.platform_suite import (
 from hermes.testing.platform_suite.payloads import _mutated
 from tests.platforms.discord.bed import ME, DiscordBed, ForgetfulBed
 from tests.platforms.discord.objects import APPLICATION, BOT, FORUM, GENERAL, GUILD, THREAD, guild_of
-from tests.platforms.discord.samples import EVENTS, ROLE, buttons
+from tests.platforms.discord.samples import EVENTS, NUMBER, ROLE, buttons
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 HERE = Scene(place=Place(name="general"), guild=GUILD, mine=frozenset({ROLE}))
@@ -134,6 +135,12 @@ def test_other_happenings() -> None:
     assert one("edit").what is What.EDIT and one("edit").delivery != one("text").delivery
     assert (one("reaction").what, one("reaction").text) == (What.REACTION, "👍")
     assert (one("button").what, one("button").button, one("button").ref) == (What.BUTTON, "q_1:yes", "1306")
+    for name, ref in (("deleted", 1), ("deleted here", 2)):
+        gone = one(name)
+        assert (gone.what, gone.ref, gone.source.user) == (What.DELETED, str(NUMBER + ref), None)
+    assert one("deleted").delivery not in (one("text").delivery, one("edit").delivery)
+    many = to_inbounds(EVENTS["many deleted"], ME, HERE)
+    assert [(gone.what, gone.ref) for gone in many] == [(What.DELETED, str(NUMBER + at)) for at in (3, 4)]
     for name in ("ours", "unfurled", "service", "our reaction", "completion", "other"):
         assert to_inbounds(EVENTS[name], ME, HERE) == (), name
 
@@ -321,9 +328,14 @@ async def test_unanswered_heartbeats_end_it() -> None:
 async def test_answered_heartbeats_are_a_sign_of_life() -> None:
     async with DiscordBed() as bed:
         bed.server.beats = 2000.0
-        inboxes = Inboxes()
-        async with running(bed.connect(), inboxes.accept, None):
-            await until(lambda: inboxes.batches > 4, "no sign of life")
+        inboxes, platform, clock = Inboxes(), bed.connect(), FakeClock()
+        platform._outfit = replace(platform._outfit, clock=clock)
+        async with running(platform, inboxes.accept, None):
+            await until(lambda: bed.server.met > 0 and clock.sleepers > 0, "it never came")
+            for _ in range(5):
+                before = inboxes.batches
+                await clock.advance(2.0)
+                await until(lambda: inboxes.batches > before, "no sign of life")  # noqa: B023
 
 
 async def test_whatever_the_gateway_says_the_error_is_ours(full: bool) -> None:
@@ -440,7 +452,7 @@ async def test_a_crash_in_the_middle_of_a_gap_loses_nothing() -> None:
 
         for _ in range(20):
             with contextlib.suppress(HermesError):
-                async with asyncio.timeout(0.5):
+                async with asyncio.timeout(PATIENCE):
                     await bed.connect().run(dies, inboxes.cursor)
             assert "session" not in json.loads(inboxes.cursor or "")
         async with hosted(bed, inboxes):

@@ -41,7 +41,7 @@ async def heard(which: str, bed: DiscordBed) -> dict[str, Any]:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        out, err = await asyncio.wait_for(process.communicate(), 90)
+        out, err = await asyncio.wait_for(process.communicate(), 600)
     finally:
         if process.returncode != 0:
             doing.cancel()

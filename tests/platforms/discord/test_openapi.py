@@ -27,7 +27,7 @@ from tests.foreign.environments import ROOT, node
 from tests.platforms.discord.bed import ForgetfulBed
 from tests.platforms.discord.objects import BOT, FORUM, GENERAL
 from tests.platforms.discord.samples import ROLE
-from tests.platforms.slack.test_judges import free_port
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("foreign")]
 FOREIGN = ROOT / "tests" / "foreign"
@@ -93,7 +93,7 @@ async def judged(folder: Path) -> AsyncIterator[JudgedBed]:
 
 
 async def answers(url: str, process: asyncio.subprocess.Process) -> None:
-    async with asyncio.timeout(120), aiohttp.ClientSession() as session:
+    async with asyncio.timeout(600), aiohttp.ClientSession() as session:
         while process.returncode is None:
             try:
                 async with session.get(url):

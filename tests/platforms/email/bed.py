@@ -41,6 +41,7 @@ class EmailBed(Testbed):
     # What an SMTP server refuses with a fault of its own (4xx, 5xx) it has not taken: that is no doubt.
     faults = frozenset(Fault) - {Fault.BROKEN}
     delay = TOO_FAST_SECONDS
+    short = 2.5
 
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)
@@ -80,7 +81,7 @@ class EmailBed(Testbed):
     def connect(self) -> EmailAdapter:
         adapter = _Adapter(self.outfit())
         adapter.bed = self
-        adapter.answer_seconds = 2.5
+        self.patient(lambda seconds: _wait(adapter, seconds))
         adapter.settle_seconds = self.settle
         # pymap does not tell of what came between a look and the wait for news.
         adapter.first_seconds, adapter.idle_seconds = 0.02, 0.3
@@ -124,10 +125,12 @@ class EmailBed(Testbed):
         return [one for seen in self._shown for one in seen if chat is None or one.chat == chat.chat]
 
     def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
+        self.hang(fault is Fault.HANG)
         self.smtp.fail(fault, times, done, "" if chat is None else chat.chat)
 
     def calm(self) -> None:
         self.smtp.calm()
+        self.hang(False)
 
     async def cut(self) -> None:
         self.imap.cut()
@@ -214,6 +217,12 @@ class _Adapter(EmailAdapter):
             await accept(items, following)
 
         await super().run(storing, cursor)
+
+
+def _wait(adapter: EmailAdapter, seconds: float) -> None:
+    adapter.answer_seconds = seconds
+    for client, _ in adapter._post._free:
+        client.timeout = seconds
 
 
 def written(sender: str, text: str, *, subject: str = "") -> EmailMessage:

@@ -25,6 +25,8 @@ from typing import Any
 
 import pytest
 
+from tests.ports import free_port
+
 ADDRESS = "hermes@example.org"
 PASSWORD = 'p4ss "word" \\ of ours'
 logging.getLogger("mail.log").setLevel(logging.ERROR)
@@ -317,7 +319,8 @@ class RealOffice(Office):
     def start(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hermes-mail-"))
         self.folder.chmod(0o755)
-        self.imap_port, self.imaps_port, self.smtp_port, self.lmtp_port, self.token_port, sasl = _ports(6)
+        ports = [free_port() for _ in range(6)]
+        self.imap_port, self.imaps_port, self.smtp_port, self.lmtp_port, self.token_port, sasl = ports
         owner = pwd.getpwnam("mail")
         (self.folder / "mail").mkdir()
         os.chown(self.folder / "mail", owner.pw_uid, owner.pw_gid)
@@ -419,26 +422,19 @@ def _without_chroot(master: str) -> str:
     return "\n".join(lines)
 
 
-def _ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in found:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in found]
-
-
 def _run(*command: str) -> None:
     """What it says goes into a file: a pipe would stay open as long as a server that it starts."""
     with tempfile.TemporaryFile("w+") as told:
         program = [_which(command[0]) or command[0], *command[1:]]
         environ = {**os.environ, "PATH": _search_path()}
-        done = subprocess.run(program, env=environ, stdout=told, stderr=told, timeout=60, check=False)
+        done = subprocess.run(program, env=environ, stdout=told, stderr=told, timeout=200, check=False)
         told.seek(0)
         assert done.returncode == 0, f"{' '.join(command)}\n{told.read()}"
 
 
 def _await_port(port: int, folder: Path) -> None:
-    for _ in range(300):
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.05)

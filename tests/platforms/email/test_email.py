@@ -16,7 +16,17 @@ from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, MediaKind
 from hermes.entry.platforms.email.convert import Me, Place, Reading, file_in, read_mail
 from hermes.entry.platforms.email.words import split_quote
-from hermes.testing.platform_suite import CHECKS, Check, Does, Inboxes, conform, hosted, running, until
+from hermes.testing.platform_suite import (
+    CHECKS,
+    PATIENCE,
+    Check,
+    Does,
+    Inboxes,
+    conform,
+    hosted,
+    running,
+    until,
+)
 from hermes.testing.platform_suite.whole import check_many_replies_under_faults
 from tests.platforms.email.bed import ME, NOW, EmailBed, RealBed, written
 from tests.platforms.email.offices import ADDRESS, PASSWORD, RealOffice
@@ -257,13 +267,14 @@ async def test_a_copy_goes_to_the_folder_for_sent_mail() -> None:
         inboxes, platform = Inboxes(), bed.connect()
         async with running(platform, inboxes.accept, None):
             receipt = await platform.send(bed.chat, Body(text="x"), key="k", reply_to=None)
-            imap = await platform._servers.open_mailbox(2.0)
+            imap = await platform._servers.open_mailbox(PATIENCE)
             try:
-                for _ in range(200):
-                    await imap.select("Sent")
-                    if found := await imap.search("HEADER", "Message-ID", f'"{receipt.ref}"'):
-                        break
-                    await asyncio.sleep(0.02)
+                async with asyncio.timeout(PATIENCE):
+                    found: list[int] = []
+                    while not found:
+                        await asyncio.sleep(0.02)
+                        await imap.select("Sent")
+                        found = await imap.search("HEADER", "Message-ID", f'"{receipt.ref}"')
                 assert len(found) == 1
             finally:
                 imap.close()
@@ -391,6 +402,7 @@ async def test_a_server_that_is_none(lines: list[bytes]) -> None:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with EmailBed() as bed:
         bed.said["EMAIL_IMAP_PORT"] = str(server.sockets[0].getsockname()[1])
+        bed.hang(True)
         with pytest.raises(Unreachable):
             await bed.connect().run(Inboxes().accept, None)
     server.close()

@@ -198,7 +198,7 @@ async def test_how_a_token_is_shown(abilities: str, said: str, yes: bytes) -> No
                 password="",
                 token=token,
                 tls=None,
-                seconds=2,
+                seconds=40,
             )
 
         (await Imap.open(box("good"))).close()

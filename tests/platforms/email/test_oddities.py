@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from dataclasses import replace
 
 import pytest
@@ -15,9 +14,9 @@ from hermes.domain.outfit import Outfit
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.charsets import decode
 from hermes.entry.platforms.email.convert import Place, Reading, file_in, read_mail
-from hermes.entry.platforms.email.imap import Imap
+from hermes.entry.platforms.email.imap import Imap, Mailbox
 from hermes.entry.platforms.email.words import split_quote
-from hermes.testing.platform_suite import Does, Inboxes, running, until
+from hermes.testing.platform_suite import PATIENCE, Does, Inboxes, running, until
 from tests.platforms.email.bed import ME, NOW, EmailBed, written
 from tests.platforms.email.samples import MAILS, ORIGINALS, OUR_ID, mail, report
 
@@ -62,15 +61,9 @@ def test_charsets(data: bytes, charset: str | None, text: str) -> None:
 
 
 def test_a_charset_that_would_take_for_ever() -> None:
-    raw = (
-        mail("x", "Content-Type: text/plain; charset=punycode\nSubject: x\n\n")
-        + b"a" * 300_000
-        + b"-"
-        + b"zz" * 300_000
-    )
-    before = time.process_time()
-    item(raw)
-    assert time.process_time() - before < 20
+    """Decoding punycode takes the square of its length: here longer than the suite lets a test take."""
+    head = mail("x", "Content-Type: text/plain; charset=punycode\nSubject: x\n\n")
+    assert item(head + b"a" * 300_000 + b"-" + b"zz" * 300_000).text.count("a") > 1000
 
 
 def test_a_page_that_says_its_charset_itself() -> None:
@@ -237,6 +230,32 @@ async def test_a_mail_that_the_server_cannot_read_holds_up_nobody(
             await until(lambda: "three" in inboxes.texts, lambda: f"got {inboxes.texts}")
             await asyncio.sleep(0)
         assert inboxes.texts == ["one", "three"] and "email.unreadable" in caplog.text
+
+
+class Lines:
+    """Where an IMAP client writes."""
+
+    def __init__(self) -> None:
+        self.said: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.said.append(data)
+
+    async def drain(self) -> None:
+        pass
+
+
+async def test_a_server_that_is_slow_to_wait_with_us_is_not_given_up() -> None:
+    """Its answer to IDLE may come later than we wanted to wait for news."""
+    box = Mailbox(host="x", port=143, user="me", password="", tls=None, seconds=PATIENCE)
+    reader, lines = asyncio.StreamReader(), Lines()
+    idling = asyncio.create_task(Imap(box, reader, lines).idle(0.0))  # type: ignore[arg-type]
+    await asyncio.sleep(0.01)
+    assert lines.said == [b"h1 IDLE\r\n"] and not idling.done()
+    reader.feed_data(b"* 1 EXISTS\r\n+ idling\r\n")
+    await until(lambda: lines.said[1:] == [b"DONE\r\n"], "it waits on")
+    reader.feed_data(b"h1 OK over\r\n")
+    await idling
 
 
 def test_an_invitation_has_a_name() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hermes.testing.platform_suite import Fault
+from tests.ports import free_port
 
 Chaos = Callable[[], tuple[Fault, bool] | None]
 _TO = re.compile(rb"RCPT TO:<([^>]*)>", re.IGNORECASE)
@@ -27,7 +28,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.target = 0
-        self.port = 0
+        self.port = free_port()
         self.connections = 0
         self.carried = 0
         """Bytes, in both directions."""
@@ -39,7 +40,6 @@ class Wire:
 
     async def up(self) -> None:
         self._server = await asyncio.start_server(self._take, "127.0.0.1", self.port, limit=2**20)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def down(self) -> None:
         if self._server is not None:
@@ -47,7 +47,7 @@ class Wire:
             self._server = None
         self.cut()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=5)
+            await asyncio.wait(self._tasks, timeout=40)
 
     def cut(self) -> None:
         for writer in list(self._open):
@@ -149,6 +149,11 @@ class SmtpWire(Wire):
         while line := await reader.readline():
             verb = line[:4].upper()
             said = self._instead(verb, line, talk)
+            if verb == b"DATA" and talk.fault is not None and talk.fault[0] is Fault.TOO_LONG:
+                # The server behind does not hear of it, and so it is ready for the next mail.
+                writer.write(b"354 Go ahead\r\n")
+                await reader.readuntil(b"\r\n.\r\n")
+                said = _ANSWERS[Fault.TOO_LONG]
             if said is None:
                 behind.write(line)
                 said = await _answer(answers)
@@ -197,8 +202,6 @@ class SmtpWire(Wire):
         """The mail itself; None if the connection is to die now."""
         data = await reader.readuntil(b"\r\n.\r\n")
         fault, done = talk.fault or (None, True)
-        if fault is Fault.TOO_LONG:
-            return _ANSWERS[fault]
         said = b""
         if done:
             behind.write(data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ from hermes.entry.platforms.matrix.adapter import MatrixAdapter
 from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE, Room, to_inbounds
 from hermes.entry.platforms.matrix.manifest import MANIFEST
 from hermes.entry.platforms.matrix.sync import Me, invites_of, moves_of, news_of
-from hermes.testing.platform_suite import Does, Fault, Shown, Testbed
+from hermes.testing.platform_suite import Does, Fault, Shown, Testbed, until
 from tests.platforms.matrix.front import Front, Sent
 from tests.platforms.matrix.homeserver import Fake
 from tests.platforms.matrix.people import Person
@@ -29,13 +28,12 @@ KINDS = {
 
 class MatrixBed(Testbed):
     manifest = MANIFEST
-    answer_seconds = 1.5
     most_chats = 20
 
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)
         self.welcome: set[str] = set()
-        self._last = ""
+        self._last = self._last_room = ""
         self._mark = 0
 
     async def register(self) -> tuple[Person, Person, Person]:
@@ -63,7 +61,7 @@ class MatrixBed(Testbed):
 
     def connect(self) -> MatrixAdapter:
         adapter = MatrixAdapter(replace(self.outfit(), welcomes=self._welcomes))
-        adapter.answer_seconds = self.answer_seconds
+        self.patient(lambda seconds: _wait(adapter, seconds))
         self._mark = self.front.listening
         return adapter
 
@@ -84,6 +82,7 @@ class MatrixBed(Testbed):
     async def do(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
         await self._listening()
         room = (chat or self.chat).chat
+        self._last_room = self._last_room if does is Does.DELETE else room
         match does:
             case Does.REPLY:
                 more = {"m.relates_to": {"m.in_reply_to": {"event_id": on}}}
@@ -95,8 +94,10 @@ class MatrixBed(Testbed):
                 new = {"msgtype": "m.text", "body": text}
                 relation = {"rel_type": "m.replace", "event_id": on or self._last}
                 await self.ann.say(room, f"* {text}", **{"m.new_content": new, "m.relates_to": relation})
+            case Does.DELETE:
+                await self.ann.redact(self._last_room, on)
             case Does.MENTION:
-                mention = {"user_ids": [self.bot.id]}
+                self._last_room, mention = self.group, {"user_ids": [self.bot.id]}
                 await self.ann.say(self.group, f"Hermes: {text}", **{"m.mentions": mention})
             case Does.BUTTON:
                 sent = next(one for one in self.front.sent if one.ref == on)
@@ -119,10 +120,7 @@ class MatrixBed(Testbed):
 
     async def _listening(self) -> None:
         """Nothing is kept for who was never there: people write once a new adapter listens."""
-        for _ in range(1000):
-            if self.front.listening > self._mark or not self.front.is_up:
-                return
-            await asyncio.sleep(0.003)
+        await until(lambda: self.front.listening > self._mark or not self.front.is_up, "nobody listens")
 
     async def misdeliver(self, texts: Sequence[str]) -> None:
         """A homeserver keeps order and repeats nothing, unless it is put back to a backup: the syncs after
@@ -171,10 +169,12 @@ class MatrixBed(Testbed):
     def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
         # A PUT may be repeated, and aiohttp does so by itself when a connection that was used before dies.
         times += fault is Fault.RESET
+        self.hang(fault is Fault.HANG)
         self.front.fail(fault, times, done, None if chat is None else chat.chat)
 
     def calm(self) -> None:
         self.front.calm()
+        self.hang(False)
 
     async def cut(self) -> None:
         self.front.cut()
@@ -197,6 +197,10 @@ class MatrixBed(Testbed):
             for event in news.events:
                 items += to_inbounds(event, _room(news.room), ME, known)
         return items
+
+
+def _wait(adapter: MatrixAdapter, seconds: float) -> None:
+    adapter.answer_seconds = adapter._client.answer_seconds = seconds
 
 
 def _room(number: str) -> Room:

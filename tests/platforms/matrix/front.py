@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from hermes.testing.platform_suite import Fault
+from tests.ports import free_port
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,7 @@ class Front:
     _faults: dict[str | None, tuple[Fault, int, bool]] = field(default_factory=dict)
     _open: set[asyncio.BaseTransport] = field(default_factory=set)
     _runner: web.AppRunner | None = None
-    _port: int = 0
+    _port: int = field(default_factory=free_port)
 
     @property
     def is_up(self) -> bool:

@@ -23,7 +23,7 @@ async def heard(client: str, *arguments: str) -> dict[str, Any]:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        out, err = await asyncio.wait_for(process.communicate(), 180)
+        out, err = await asyncio.wait_for(process.communicate(), 600)
     finally:
         if process.returncode is None:
             process.kill()

@@ -41,6 +41,9 @@ class Person:
     async def say(self, room: str, text: str, **more: Any) -> str:
         return await self.send(room, {"msgtype": "m.text", "body": text, **more})
 
+    async def redact(self, room: str, ref: str) -> None:
+        await self.call("PUT", "rooms", room, "redact", ref, f"people{next(_NUMBERS)}")
+
     async def react(self, room: str, ref: str, key: str) -> str:
         relation = {"rel_type": "m.annotation", "event_id": ref, "key": key}
         return await self.send(room, {"m.relates_to": relation}, "m.reaction")

@@ -10,7 +10,6 @@ import hmac
 import json
 import os
 import secrets
-import socket
 import subprocess
 import tempfile
 import time
@@ -27,6 +26,7 @@ from tests.foreign.environments import python_of
 from tests.platforms.matrix.bed import MatrixBed
 from tests.platforms.matrix.front import Answer, Asked
 from tests.platforms.matrix.people import Person
+from tests.ports import free_port
 
 PATIENCE = 180.0
 SECRET = "of the tests alone"
@@ -42,7 +42,7 @@ def synapse() -> Iterator[str]:
     python = python_of("synapse")
     with tempfile.TemporaryDirectory(prefix="hermes-synapse-") as name:
         folder = Path(name)
-        port = _free_port()
+        port = free_port()
         environ = {"PATH": os.environ["PATH"], "HOME": name}
         start = [str(python), "-m", "synapse.app.homeserver", "--config-path", "homeserver.yaml"]
         subprocess.run(
@@ -99,12 +99,6 @@ def _overlay(folder: Path, port: int) -> dict[str, object]:
     }
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _await_answer(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
@@ -156,7 +150,7 @@ class SynapseBed(MatrixBed):
 
     url = ""
     password = "a password"
-    answer_seconds = 4.0
+    short = 4.0
     most_chats = 0
 
     async def register(self) -> tuple[Person, Person, Person]:

@@ -49,7 +49,7 @@ class Story:
     async def answered(self, text: str) -> None:
         wanted = f"You said: {text}"
         await until(
-            lambda: any(wanted in one.text and "▉" not in one.text for one in self.bed.shown()),
+            lambda: any(wanted in one.text for one in self.bed.shown()),
             lambda: f"“{text}” is not answered; people see {self.bed.shown()}",
         )
 
@@ -86,6 +86,9 @@ async def move(story: Story, chat: Journey) -> None:
     await story.begun(chat)
     await story.once("first", lambda: bed.ann.say(bed.chat.chat, "the teapot is blue"))
     await story.answered("the teapot is blue")
+    if "upgrade" not in story.done:
+        # A draft that has all the words looks like the answer.
+        await chat.until_idle()
     new = await story.once("upgrade", lambda: upgrade(bed.ann, bed.chat.chat))
 
     async def invite() -> str:

@@ -70,7 +70,12 @@ def test_kinds_of_events() -> None:
     assert read("notice").source.is_bot, "programs are not answered unless the operator says so"
     assert (read("pressed").what, read("pressed").button) == (What.BUTTON, "q_1:yes")
     assert (read("reaction").what, read("reaction").text) == (What.REACTION, "👍")
-    for name in ("ours", "member", "redaction", "encrypted"):
+    gone = read("redaction")
+    assert (gone.what, gone.ref) == (What.DELETED, EVENTS["redaction"]["redacts"])
+    newer = {name: value for name, value in EVENTS["redaction"].items() if name != "redacts"}
+    assert to_inbounds(newer, ROOM, ME, {}) == (gone,), "newer rooms tell it inside"
+    assert to_inbounds({**newer, "content": {}}, ROOM, ME, {}) == ()
+    for name in ("ours", "member", "encrypted"):
         assert to_inbounds(EVENTS[name], ROOM, ME, {}) == ()
 
 

@@ -49,6 +49,8 @@ async def test_matrix_nio_sees_here_what_it_sees_on_the_fake(homeserver: str) ->
 
 async def test_rooms_that_are_upgraded(homeserver: str, tmp_path: Path) -> None:
     await upgrades.the_conversation_goes_on_in_the_new_room(SynapseBed(), tmp_path)
+    (tmp_path / "due").mkdir()
+    await upgrades.what_is_due_waits_for_the_invitation(SynapseBed(), tmp_path / "due")
     await upgrades.it_follows_into_a_room_that_is_open(SynapseBed())
 
 

@@ -18,6 +18,10 @@ async def test_the_conversation_goes_on_in_the_new_room(tmp_path: Path) -> None:
     await upgrades.the_conversation_goes_on_in_the_new_room(MatrixBed(), tmp_path)
 
 
+async def test_what_is_due_waits_for_the_invitation(tmp_path: Path) -> None:
+    await upgrades.what_is_due_waits_for_the_invitation(MatrixBed(), tmp_path)
+
+
 async def test_it_follows_into_a_room_that_is_open() -> None:
     await upgrades.it_follows_into_a_room_that_is_open(MatrixBed())
 
@@ -54,7 +58,7 @@ async def test_who_closes_a_room_cannot_send_us_anywhere() -> None:
             ]
             await until(lambda: moves() == ["join", "leave"], lambda: f"it went {moves()}")
             to = Address(platform="matrix", chat=bed.group)
-            with pytest.raises(Refused, match="invite us"):
+            with pytest.raises(Refused, match="does not go on with it"):
                 await platform.send(to, Body(text="x"), key="k", reply_to=None)
         assert bed.shown() == [], "nothing is said in a room that was closed"
 

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from hermes.control.courier import Letter
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
+from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Body
 from hermes.domain.settings import PlatformSettings
+from hermes.testing.clock import QuickClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.platform_suite import Inboxes, running, until
 from tests.platforms.matrix.bed import MatrixBed
@@ -65,6 +68,39 @@ async def the_conversation_goes_on_in_the_new_room(bed: MatrixBed, folder: Path)
             assert "teapot" in heard_of(chat), "the conversation goes on"
         there = bed.shown(Address(platform="matrix", chat=new))
         assert there and len(bed.shown(Address(platform="matrix", chat=old))) == said
+
+
+async def what_is_due_waits_for_the_invitation(bed: MatrixBed, folder: Path) -> None:
+    """A room is upgraded and nobody thinks of the bot: what it has to say there waits till one does."""
+    async with bed:
+        old = await bed.ann.room(bed.bot, bed.bob, name="Plans")
+        to = Address(platform="matrix", chat=old)
+        async with Journey(
+            folder=folder,
+            account="matrix",
+            connect_platform=bed.connect,
+            settings=open_settings(platforms={"matrix": PlatformSettings(allow_all_users=True)}),
+            clock=QuickClock(300.0),
+        ) as chat:
+            await bed._listening()
+            new = await upgrade(bed.ann, old)
+            await until(lambda: bool(chat.platform._rooms._after.get(old)), "it does not hear of it")
+            for text in ("one", "two", "three"):
+                letter = Letter(key=text, target=str(to), body=Body(text=text))
+                await chat.gateway.courier.post(MAIN_AGENT, letter)
+            first = await chat.store.read(lambda tx: tx.outbox.head(to))
+            while first is not None and not first.error:
+                await asyncio.sleep(0.005)
+                first = await chat.store.read(lambda tx: tx.outbox.head(to))
+            assert first is not None and "invite us there" in first.error and not bed.shown()
+            await bed.ann.call("POST", "rooms", new, "invite", user_id=bed.bot.id)
+            await chat.until_idle()
+        assert [one.text for one in bed.shown(Address(platform="matrix", chat=new))] == [
+            "one",
+            "two",
+            "three",
+        ]
+        assert len(bed.shown()) == 3
 
 
 async def it_follows_into_a_room_that_is_open(bed: MatrixBed) -> None:

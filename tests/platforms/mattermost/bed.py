@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +17,7 @@ from hermes.testing.platform_suite import Does, Shown, until
 from tests.platforms.mattermost.samples import EVENTS, PRIVATE, TEAM, new_id
 from tests.platforms.mattermost.server import ANN, BOT, Mattermost
 from tests.platforms.served import ServedBed
+from tests.ports import free_port
 
 ME = Me(id=BOT["id"], username=BOT["username"])
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -30,12 +30,6 @@ def known() -> Known:
     found.names = {ANN["id"]: "ann"}
     found.posts = {new_id("post 77"): {"user_id": BOT["id"], "message": "so be it"}, new_id("post 3"): None}
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Watched(MattermostAdapter):
@@ -77,7 +71,7 @@ class MattermostBed(ServedBed):
     def connect(self) -> MattermostAdapter:
         adapter = Watched(self.outfit())
         adapter.bed = self
-        adapter.answer_seconds = 1.5
+        self.patient(lambda seconds: setattr(adapter, "answer_seconds", seconds))
         return adapter
 
     def chats(self, count: int) -> list[Address]:
@@ -97,6 +91,9 @@ class MattermostBed(ServedBed):
                 more["root_id"] = self.server.say(TEAM, "a beginning", user_id=BOT["id"])["id"]
             case Does.EDIT:
                 self.server.edit(self._last, text)
+                return
+            case Does.DELETE:
+                self.server.delete(self._last)
                 return
             case Does.MENTION:
                 where, text = TEAM, f"@hermes {text}"

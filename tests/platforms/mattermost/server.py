@@ -23,6 +23,7 @@ import aiohttp
 from aiohttp import web
 
 from hermes.testing.platform_suite import Fault
+from tests.ports import free_port
 
 TOKEN = "u3wkfx6m7tyo8ja1gp9dq5rzbh"
 COMMAND_TOKEN = "8w7foap4ufrsfczda8uez51yxo"
@@ -116,7 +117,7 @@ class Mattermost:
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
     _clock: int = 0
     _runner: web.AppRunner | None = None
-    _port: int = 0
+    _port: int = field(default_factory=free_port)
 
     # --- its life ---
 
@@ -202,6 +203,10 @@ class Mattermost:
         now = self._now()
         post |= {"message": text, "edit_at": now, "update_at": now}
         self.tell("post_edited", {"post": json.dumps(shown(post))}, {"channel_id": post["channel_id"]})
+
+    def delete(self, post: dict[str, Any]) -> None:
+        post["delete_at"] = post["update_at"] = self._now()
+        self.tell("post_deleted", {"post": json.dumps(shown(post))}, {"channel_id": post["channel_id"]})
 
     def react(self, post: str, name: str, who: str = ANN["id"]) -> dict[str, Any]:
         one = self._reacted(who, post, name)
@@ -517,9 +522,7 @@ class Mattermost:
         return await self._troubled(request, post["channel_id"], patch)
 
     async def _delete(self, request: web.Request) -> Any:
-        post = self._find(request.match_info["id"])
-        post["delete_at"] = post["update_at"] = self._now()
-        self.tell("post_deleted", {"post": json.dumps(shown(post))}, {"channel_id": post["channel_id"]})
+        self.delete(self._find(request.match_info["id"]))
         return {"status": "OK"}
 
     async def _act(self, request: web.Request) -> Any:

@@ -36,7 +36,7 @@ async def test_the_vendors_client_accepts_the_fake() -> None:
     )
     assert process.stdout is not None and process.stderr is not None
     try:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(600):
             line = await process.stderr.readline()
             if line.strip() == b"SKIP":
                 # An event gets lost on the way.

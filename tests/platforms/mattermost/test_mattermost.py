@@ -23,6 +23,7 @@ from hermes.entry.platforms.mattermost.rest import error_for
 from hermes.entry.platforms.mattermost.wire import Wire
 from hermes.testing.platform_suite import (
     CHECKS,
+    PATIENCE,
     Check,
     Does,
     Fault,
@@ -52,7 +53,7 @@ def converted(name: str) -> Inbound | None:
 
 def test_what_events_mean() -> None:
     read = {name: item for name in EVENTS if (item := converted(name))}
-    assert set(EVENTS) - set(read) == {"hello", "of ourselves", "of the system", "deleted", "typing"}
+    assert set(EVENTS) - set(read) == {"hello", "of ourselves", "of the system", "typing"}
     assert read["command"].text == "/status now"
     assert (read["mention"].text, read["mention"].mentions_me) == ("what now?", True)
     assert (read["mention within"].text, read["mention within"].mentions_me) == ("ask @Hermes, please", True)
@@ -70,6 +71,9 @@ def test_what_events_mean() -> None:
     assert read["history"].source.user_name == "ann"
     assert (read["reaction"].what, read["reaction"].text) == (What.REACTION, "👍")
     assert [read[name].what for name in ("added", "removed")] == [What.JOINED, What.LEFT]
+    gone = read["deleted"]
+    assert (gone.what, gone.ref, gone.text) == (What.DELETED, read["edit"].ref, "")
+    assert gone.source.user is None, "an administrator may have done it"
 
 
 def test_the_history_and_the_events_name_a_happening_alike() -> None:
@@ -87,13 +91,14 @@ def test_of_the_history_only_what_is_new_counts() -> None:
         old,
         post(60),
         post(61, delete_at=1),
+        post(3, delete_at=since + 7),
         post(2, edit_at=since + 5),
         {**old, "metadata": {"reactions": [reaction, {**reaction, "create_at": 1}]}},
         {"create_at": "never"},
         None,
     ]
     told = [one["event"] for one in as_events(posts, since)]
-    assert told == ["post_edited", "reaction_added", "posted"]
+    assert told == ["post_edited", "post_deleted", "reaction_added", "posted"]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +188,6 @@ def test_what_is_no_cursor(cursor: str) -> None:
 
 async def test_a_connection_that_answers_no_ping_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wire, "ping_seconds", 0.01)
-    monkeypatch.setattr(Wire, "pong_seconds", 0.1)
     async with MattermostBed() as bed:
         lives = 0
 
@@ -194,6 +198,7 @@ async def test_a_connection_that_answers_no_ping_is_given_up(monkeypatch: pytest
         task = asyncio.create_task(bed.connect().run(accept, None))
         await until(lambda: lives > 3, "no sign of life")
         bed.server.deaf = True
+        monkeypatch.setattr(Wire, "pong_seconds", 0.1)
         with pytest.raises(Unreachable, match="was closed"):
             await task
 
@@ -489,12 +494,13 @@ async def test_a_token_that_expires_while_we_listen(monkeypatch: pytest.MonkeyPa
             await until(lambda: inboxes.batches > 3, "no sign of life")
             bed.server.expired = True
             with pytest.raises(NeedsLogin, match="does not take the token"):
-                await asyncio.wait_for(asyncio.shield(task), 5)
+                await asyncio.wait_for(asyncio.shield(task), PATIENCE)
 
 
 async def test_a_websocket_that_says_nothing() -> None:
     async with MattermostBed() as bed:
         bed.server.deaf = True
+        bed.hang(True)
         with pytest.raises(Unreachable, match="WebSocket does not answer"):
             await bed.connect().run(Inboxes().accept, None)
 

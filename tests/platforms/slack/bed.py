@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +19,7 @@ from tests.platforms.served import ServedBed
 from tests.platforms.slack.samples import CHANNEL, DM, GROUP, PAYLOADS
 from tests.platforms.slack.samples import ME as BOT
 from tests.platforms.slack.server import Slack
+from tests.ports import free_port
 
 ME = Me(
     user=BOT,
@@ -57,7 +57,7 @@ class SlackBed(ServedBed):
 
     def connect(self) -> SlackAdapter:
         adapter = SlackAdapter(self.outfit())
-        adapter.api.answer_seconds = 1.5
+        self.patient(lambda seconds: setattr(adapter.api, "answer_seconds", seconds))
         run = adapter.run
 
         async def watched(accept: Accept, cursor: str | None) -> None:
@@ -91,6 +91,11 @@ class SlackBed(ServedBed):
                 self.server.say(CHANNEL, raw, thread_ts=root["ts"])
             case Does.EDIT:
                 self.server.edit(room, self._spoke, raw)
+            case Does.DELETE:
+                where, said = next(
+                    (one, said) for one in self.server.rooms if (said := self.server.find(one, on))
+                )
+                self.server.delete(where, said)
             case Does.MENTION:
                 self.server.say(CHANNEL, f"<@{BOT}> {raw}")
             case Does.COMMAND:
@@ -192,9 +197,7 @@ class EventsBed(SlackBed):
 
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.server.events_url = f"http://127.0.0.1:{port}/slack/events"
         self.said = {"SLACK_SIGNING_SECRET": self.server.secret, "SLACK_WEBHOOK_PORT": str(port)}
 

@@ -139,6 +139,21 @@ class Methods:
             }
         )
 
+    def delete(self, room: str, message: dict[str, Any]) -> None:
+        self.messages[room].remove(message)
+        self.tell(
+            {
+                "type": "message",
+                "subtype": "message_deleted",
+                "hidden": True,
+                "deleted_ts": message["ts"],
+                "previous_message": message,
+                "channel": room,
+                "channel_type": self.rooms[room],
+                "ts": self.moment(),
+            }
+        )
+
     def press(self, room: str, ts: str, value: str, user: str = "U0ANN000001") -> None:
         message = self.find(room, ts)
         assert message is not None
@@ -399,7 +414,7 @@ class Methods:
         message = self.find(room, asked.get("ts"))
         if message is None:
             raise Wrong("message_not_found")
-        self.messages[room].remove(message)
+        self.delete(room, message)
         self._changed(room)
         return {"channel": room, "ts": message["ts"]}
 

@@ -23,6 +23,7 @@ from aiohttp import web
 from hermes.entry.platforms.slack.wire import signature
 from hermes.testing.platform_suite import Fault
 from tests.platforms.slack.methods import Methods, Wrong
+from tests.ports import free_port
 
 TOKEN = "xoxb-1111111111-2222222222-theFakeBotTokenOfSlack"
 APP_TOKEN = "xapp-1-A0FAKEAPP01-3333333333-theFakeAppToken"
@@ -70,7 +71,7 @@ class Slack(Methods):
     _open: set[asyncio.BaseTransport] = field(default_factory=set)
     _runner: web.AppRunner | None = None
     _caller: asyncio.Task[None] | None = None
-    _port: int = 0
+    _port: int = field(default_factory=free_port)
     _tickets: set[str] = field(default_factory=set)
     _event_numbers: Any = field(default_factory=lambda: itertools.count(1))
 
@@ -201,7 +202,8 @@ class Slack(Methods):
 
     async def _call(self) -> None:
         """Bring events to an address, each until it is taken or was tried too often."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3)) as session:
+        # Slack waits for three seconds; an app on a busy machine is no worse for being slower here.
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
             while True:
                 if not self._queue:
                     self._news.clear()

@@ -25,7 +25,7 @@ from hermes.entry.platforms.slack.convert import Me, to_inbounds
 from hermes.entry.platforms.slack.history import Missed
 from tests.foreign.environments import ROOT, node
 from tests.platforms.slack.bed import NOW
-from tests.platforms.slack.test_judges import free_port
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("foreign")]
 SEED = """
@@ -64,7 +64,7 @@ async def emulator(folder: Path) -> AsyncIterator[str]:
 
 
 async def answers(url: str) -> None:
-    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+    async with asyncio.timeout(240), aiohttp.ClientSession() as session:
         while True:
             try:
                 async with session.post(url):

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,10 @@ from hermes.testing.platform_suite import Does, Fault, Inboxes, hosted, running,
 from tests.foreign.environments import ROOT, python_of
 from tests.platforms.slack.bed import SlackBed
 from tests.platforms.slack.samples import CHANNEL, DM
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("foreign")]
 CLIENT = ROOT / "tests" / "foreign" / "clients" / "slack_bolt_app.py"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize("how", ["socket", "events"])
@@ -53,7 +47,7 @@ async def test_bolt_accepts_the_fake_and_what_the_adapter_sends(how: str, tmp_pa
         )
         talking = asyncio.create_task(people(bed))
         try:
-            out, err = await asyncio.wait_for(process.communicate(), 120)
+            out, err = await asyncio.wait_for(process.communicate(), 600)
         finally:
             if process.returncode is None:
                 process.kill()

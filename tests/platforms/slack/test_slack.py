@@ -20,6 +20,7 @@ from hermes.entry.platforms.slack.history import OVERLAP, WEEK, Mark
 from hermes.testing.clock import FakeClock, QuickClock
 from hermes.testing.platform_suite import (
     CHECKS,
+    PATIENCE,
     RECEIVING,
     Check,
     Does,
@@ -144,7 +145,10 @@ def test_other_happenings() -> None:
         "uninstalled",
         "revoked",
     )
-    for name in ("ours", "preview", "deleted", "topic", "view", *silent):
+    for name in ("deleted", "headstone"):
+        assert (one(name).what, one(name).text, one(name).source.user) == (What.DELETED, "", None)
+    assert (one("deleted").ref, one("headstone").ref) == ("1793000000.000200", "1793000000.000400")
+    for name in ("ours", "preview", "ours deleted", "topic", "view", *silent):
         assert to_inbounds(PAYLOADS[name], ME, NOW) == (), name
 
 
@@ -213,7 +217,7 @@ async def test_the_mark_stands_still_until_everything_is_read() -> None:
 
         async with running(bed.connect(), accept, before) as task:
             await stopped.wait()
-            await asyncio.wait((task,), timeout=5)
+            await asyncio.wait((task,), timeout=PATIENCE)
         assert inboxes.cursor == before, "the mark went past what is not stored"
         async with hosted(bed, inboxes):
             await until(lambda: len(inboxes.items) >= 2, "it was not read again")
@@ -291,7 +295,7 @@ async def test_no_storm_of_connections() -> None:
             await bed.server.reached.wait()
             bed.server.disconnect("warning")
             with pytest.raises(Unreachable, match="again and again"):
-                await asyncio.wait_for(asyncio.shield(task), 5)
+                await asyncio.wait_for(asyncio.shield(task), PATIENCE)
         assert bed.server.opened == 1
 
 
@@ -308,7 +312,7 @@ async def test_slack_ends_the_connection(reason: str, error: type[Exception], wo
             await bed.server.reached.wait()
             bed.server.disconnect(reason)
             with pytest.raises(error, match=words):
-                await asyncio.wait_for(asyncio.shield(task), 5)
+                await asyncio.wait_for(asyncio.shield(task), PATIENCE)
 
 
 async def test_what_cannot_be_read_is_acknowledged_and_left_out() -> None:
@@ -335,6 +339,7 @@ async def test_a_silent_socket_tells_that_it_lives() -> None:
 
 async def test_a_socket_without_a_greeting_is_left() -> None:
     async with SlackBed() as bed:
+        bed.hang(True)
         bed.server.greets = False
         with pytest.raises(Unreachable, match="says nothing"):
             await bed.connect().run(Inboxes().accept, None)

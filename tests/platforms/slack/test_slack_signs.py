@@ -21,7 +21,7 @@ from hermes.entry.platforms.slack import adapter
 from hermes.entry.platforms.slack.convert import is_farewell, new_name
 from hermes.entry.platforms.slack.status import Status
 from hermes.testing.clock import FakeClock, settle
-from hermes.testing.platform_suite import Does, Inboxes, running, until
+from hermes.testing.platform_suite import PATIENCE, Does, Inboxes, running, until
 from tests.platforms.slack.bed import SlackBed
 from tests.platforms.slack.methods import Wrong
 from tests.platforms.slack.samples import CHANNEL, PAYLOADS
@@ -168,7 +168,7 @@ async def test_an_app_that_was_thrown_out_says_so_at_once(name: str) -> None:
             bed.server.token = "xoxb-another"
             bed.server.deliver("events_api", PAYLOADS[name], "new")
             with pytest.raises(NeedsLogin, match="install the app again"):
-                await asyncio.wait_for(asyncio.shield(task), 5)
+                await asyncio.wait_for(asyncio.shield(task), PATIENCE)
 
 
 def test_farewells() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from hermes.testing.platform_suite import Does, Fault, Shown
 from tests.platforms.served import ServedBed
 from tests.platforms.telegram.samples import UPDATES
 from tests.platforms.telegram.server import BOT, Sent, Telegram
+from tests.ports import free_port
 
 ME = Me(id=123456789, username="hermes_test_bot")
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -33,6 +33,8 @@ KINDS = {
 
 class TelegramBed(ServedBed):
     manifest = MANIFEST
+    receives = frozenset(Does) - {Does.DELETE}
+    """Bots are not told of deletions."""
     chat = Address(platform="telegram", chat="501")
 
     def __init__(self, *, full: bool = False) -> None:
@@ -52,9 +54,10 @@ class TelegramBed(ServedBed):
     def connect(self) -> TelegramAdapter:
         outfit = self.outfit()
         if self.topics is not None:
-            outfit = replace(outfit, find_topic=self.topics.find, keep_topic=self.topics.keep)
+            names = self.topics
+            outfit = replace(outfit, find_topic=names.find, name_topic=names.name, keep_topic=names.keep)
         adapter = TelegramAdapter(outfit)
-        adapter.api.answer_seconds = 1.5
+        self.patient(lambda seconds: setattr(adapter.api, "answer_seconds", seconds))
         return adapter
 
     def chats(self, count: int) -> list[Address]:
@@ -124,6 +127,7 @@ class TelegramBed(ServedBed):
         return self.server.reactions
 
     def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
+        self.hang(fault is Fault.HANG)
         self.server.fail(fault, times, done, None if chat is None else int(chat.chat))
 
     def samples(self) -> Sequence[Any]:
@@ -138,9 +142,7 @@ class WebhookBed(TelegramBed):
 
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.said = {
             "TELEGRAM_WEBHOOK_URL": f"http://127.0.0.1:{port}/telegram",
             "TELEGRAM_WEBHOOK_SECRET": "s3cret_of-ours",

@@ -22,6 +22,7 @@ import aiohttp
 from aiohttp import web
 
 from hermes.testing.platform_suite import Fault
+from tests.ports import free_port
 
 TOKEN = "123456789:AAF-the_fake_bot_token_of_35_letters"
 BOT = {
@@ -115,7 +116,7 @@ class Telegram:
     _open: set[asyncio.BaseTransport] = field(default_factory=set)
     _runner: web.AppRunner | None = None
     _caller: asyncio.Task[None] | None = None
-    _port: int = 0
+    _port: int = field(default_factory=free_port)
 
     # --- its life ---
 

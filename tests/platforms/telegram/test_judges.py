@@ -40,7 +40,7 @@ async def heard(*arguments: str) -> dict[str, Any]:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        out, err = await asyncio.wait_for(process.communicate(), 120)
+        out, err = await asyncio.wait_for(process.communicate(), 600)
     finally:
         if process.returncode is None:
             process.kill()

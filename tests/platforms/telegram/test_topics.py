@@ -107,7 +107,48 @@ async def test_a_topic_that_is_gone_is_made_anew_and_the_conversation_goes_on(tm
         assert list(bed.server.topics.values()) == ["Daily news"] * 2
         await said_in(bed, second.thread, "what did I say?")
         assert "remember the cat" in told(chat) and "three" in told(chat)
-        assert len(bed.shown()) == 5 and not any(REPEAT_MARK in one.text for one in bed.shown())
+        # Its number still means the topic that took its place.
+        assert (await send(chat, bed, "four", replace(NEWS, thread=first.thread))).thread == second.thread
+        assert len(bed.shown()) == 6 and not any(REPEAT_MARK in one.text for one in bed.shown())
+
+
+async def test_the_name_and_the_number_of_a_topic_are_one_lane(tmp_path: Path) -> None:
+    async with TelegramBed() as bed, journey(bed, tmp_path) as chat:
+        first = await send(chat, bed, "one")
+        numbered = replace(NEWS, thread=first.thread)
+        await chat.disconnect()
+        for text, to in (("two", numbered), ("three", NEWS), ("four", numbered), ("five", NEWS)):
+            letter = Letter(key=text, target=str(to), body=Body(text=text))
+            posted = await chat.gateway.courier.post(MAIN_AGENT, letter)
+            assert posted.to == (numbered,)
+        both = Letter(key="six", target=f"{NEWS},{numbered}", body=Body(text="six"))
+        assert (await chat.gateway.courier.post(MAIN_AGENT, both)).to == (numbered,), "it is one place"
+        chat.connect()
+        await chat.until_idle()
+        assert [one.text for one in bed.shown()] == ["one", "two", "three", "four", "five", "six"]
+        assert {one.thread for one in bed.shown()} == {first.thread}
+
+
+async def test_behind_the_first_messages_to_a_name_others_wait_by_name(tmp_path: Path) -> None:
+    """While they are on their way the topic may be there already."""
+    async with TelegramBed() as bed, journey(bed, tmp_path) as chat:
+        await chat.disconnect()
+
+        async def post(text: str) -> Address:
+            letter = Letter(key=text, target=str(NEWS), body=Body(text=text))
+            return (await chat.gateway.courier.post(MAIN_AGENT, letter)).to[0]
+
+        assert await post("one") == NEWS
+        opened = await chat.platform.open_thread(replace(NEWS, thread=None), "Daily news")  # type: ignore[attr-defined]
+        await bed.topics.keep(NEWS, opened)
+        assert await post("two") == NEWS
+        chat.connect()
+        await chat.until_idle()
+        assert await post("three") == opened
+        await chat.until_idle()
+        assert [(one.text, one.thread) for one in bed.shown()] == [
+            (text, opened.thread) for text in ("one", "two", "three")
+        ]
 
 
 async def test_a_conversation_is_handed_over_where_a_topic_is_the_home(tmp_path: Path) -> None:

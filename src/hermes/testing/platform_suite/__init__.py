@@ -14,6 +14,7 @@ from hermes.testing.platform_suite.receiving import (
     check_connections_may_die,
     check_goes_on_from_its_cursor,
     check_keeps_to_its_account,
+    check_receives_deletions,
     check_receives_files,
     check_receives_mentions_commands_buttons,
     check_receives_replies_threads_edits,
@@ -37,6 +38,7 @@ from hermes.testing.platform_suite.sending import (
 from hermes.testing.platform_suite.testbed import (
     DOUBTFUL,
     FAST_FAULTS,
+    PATIENCE,
     Does,
     Fault,
     Inboxes,
@@ -59,6 +61,7 @@ Check = Callable[[MakeTestbed], Awaitable[None]]
 RECEIVING: tuple[Check, ...] = (
     check_receives_text,
     check_receives_replies_threads_edits,
+    check_receives_deletions,
     check_receives_files,
     check_receives_mentions_commands_buttons,
     check_keeps_to_its_account,
@@ -109,6 +112,7 @@ __all__ = [
     "CHECKS",
     "DOUBTFUL",
     "FAST_FAULTS",
+    "PATIENCE",
     "RECEIVING",
     "SENDING",
     "WHOLE",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import time
 from collections.abc import AsyncIterator
 
 from hermes.domain.address import Address
@@ -29,6 +30,7 @@ from hermes.stream.split import split
 from hermes.testing.platform_suite.testbed import (
     DOUBTFUL,
     FAST_FAULTS,
+    PATIENCE,
     Fault,
     Inboxes,
     MakeTestbed,
@@ -91,8 +93,7 @@ async def check_sends_edits_deletes(make: MakeTestbed) -> None:
             await platform.edit(receipt, Body(text="second"))
             assert [one.text for one in bed.shown()] == ["second"], "an edit is seen, and may be repeated"
         if isinstance(platform, History):
-            found = await platform.find_sent(bed.chat, "k1")
-            assert found is not None and found.ref == receipt.ref
+            assert (await _found(platform, bed.chat, "k1")).ref == receipt.ref
             assert await platform.find_sent(bed.chat, "never sent") is None
         if isinstance(platform, Deletes):
             await platform.delete(receipt)
@@ -205,7 +206,7 @@ async def check_sends_files_together(make: MakeTestbed) -> None:
                 assert [file for one in shown for file in one.files] == expected
                 assert [one.text for one in shown if one.text] == ["look"]
                 if isinstance(platform, History):
-                    assert await platform.find_sent(bed.chat, f"album {place}") is not None
+                    await _found(platform, bed.chat, f"album {place}")
 
 
 async def check_shows_buttons(make: MakeTestbed) -> None:
@@ -312,6 +313,14 @@ def _file(kind: MediaKind, able: Capabilities, digest: str, size: int) -> Attach
 
 def _same(name: str, declared: bool, implemented: bool) -> None:
     assert declared == implemented, f"{name} is declared {declared} and implemented {implemented}"
+
+
+async def _found(platform: History, to: Address, key: str) -> Receipt:
+    """What was sent with this key; where it is found by a copy, that may take its time to come back."""
+    end = time.monotonic() + PATIENCE
+    while (found := await platform.find_sent(to, key)) is None:
+        assert time.monotonic() < end, "it was sent and is not found"
+    return found
 
 
 async def _send(platform: Platform, to: Address, text: str, key: str) -> Receipt:

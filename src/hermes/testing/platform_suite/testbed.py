@@ -22,6 +22,8 @@ from hermes.domain.ports import Accept, Platform
 from hermes.domain.settings import PlatformSettings, Secret
 
 PATIENCE = 40.0
+_LONG = 30.0
+"""Longer than a busy machine ever stands still."""
 
 
 class Does(StrEnum):
@@ -31,6 +33,7 @@ class Does(StrEnum):
     REPLY = "reply"
     THREAD = "thread"
     EDIT = "edit"
+    DELETE = "delete"
     IMAGE = "image"
     VOICE = "voice"
     FILE = "file"
@@ -71,6 +74,13 @@ class Shown:
     edits: int = 0
 
 
+Chaos = Callable[[], tuple[Fault, bool] | None]
+
+
+def _no_chaos() -> None:
+    """All goes well."""
+
+
 class Testbed(ABC):
     """One service with one bot account, one private chat (`chat`) and others beside it (`chats`)."""
 
@@ -83,15 +93,17 @@ class Testbed(ABC):
     """Checks that cannot apply here, by name, and why."""
     delay: ClassVar[float] = 3.0
     """The seconds that a service which finds us too fast tells us to wait."""
+    short: ClassVar[float] = 1.5
+    """The seconds after which an adapter gives up on an answer while some may never come."""
     content: ClassVar[bytes] = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
     """What is in every file that people send."""
 
     def __init__(self, *, full: bool = False) -> None:
         self.full = full
         """Meet the counts in full; otherwise a small seeded sample."""
-        self.chaos: Callable[[], tuple[Fault, bool] | None] = lambda: None
-        """Asked at every send and edit that `fail` says nothing of: how it goes wrong, and whether it takes
-        effect all the same; None if it goes well."""
+        self._chaos: Chaos = _no_chaos
+        self._hangs = False
+        self._dials: list[Callable[[float], None]] = []
         self.open_file: OpenFile = no_files
         """Where adapters made by `connect` get the files they send."""
         self.account = DEFAULT_ACCOUNT
@@ -115,7 +127,35 @@ class Testbed(ABC):
 
     @abstractmethod
     def connect(self) -> Platform:
-        """A new adapter for the account, as a restart makes one. It gives up on an answer soon (< 0.5 s)."""
+        """A new adapter for the account, as a restart makes one. How long it waits for an answer is set by
+        `patient`."""
+
+    def patient(self, dial: Callable[[float], None]) -> None:
+        """`dial` sets for how many seconds an adapter waits for an answer: a short time while some may never
+        come, and otherwise a long one."""
+        self._dials.append(dial)
+        dial(self._patience)
+
+    @property
+    def chaos(self) -> Chaos:
+        """Asked at every send and edit that `fail` says nothing of: how it goes wrong, and whether it takes
+        effect all the same; None if it goes well."""
+        return self._chaos
+
+    @chaos.setter
+    def chaos(self, chaos: Chaos) -> None:
+        self._chaos = chaos
+        self.hang(self._hangs)
+
+    def hang(self, hangs: bool) -> None:
+        """Told by `fail` and `calm`: from now on answers may never come, or all of them do."""
+        self._hangs = hangs
+        for dial in self._dials:
+            dial(self._patience)
+
+    @property
+    def _patience(self) -> float:
+        return self.short if self._hangs or self._chaos is not _no_chaos else _LONG
 
     def variables(self) -> Mapping[str, str]:
         """What an operator has to say so that a gateway reaches this service."""
@@ -144,8 +184,8 @@ class Testbed(ABC):
     @abstractmethod
     async def do(self, does: Does, text: str, *, chat: Address | None = None, on: str = "") -> None:
         """A person does something, in the private chat if none is named (a mention: in a group). `on` is
-        the message that is answered to or edited (their last one), or whose button with the value `text`
-        is pressed."""
+        the message that is answered to, edited or deleted (their last one), or whose button with the value
+        `text` is pressed."""
 
     async def misdeliver(self, texts: Sequence[str]) -> None:
         """These messages come out of order, and again, as badly as this service ever does it."""

@@ -70,6 +70,25 @@ async def check_talk_stays_in_its_place(open_store: OpenStore) -> None:
             assert _words(heard) == [number]
 
 
+async def check_talk_that_is_gone_is_not_told(open_store: OpenStore) -> None:
+    async with open_store() as store:
+
+        def hear(tx: Tx) -> None:
+            for number in (1, 2, 3):
+                tx.talk.keep(address("g"), replace(_said(number), ref=f"m{number}"), 50)
+            tx.talk.keep(address("h"), replace(_said(4), ref="m2"), 50)
+
+        await store.write(hear)
+        await store.scoped(OTHER_AGENT).write(lambda tx: tx.talk.forget(address("g"), "m1"))
+        for _ in range(2):
+            await store.write(lambda tx: tx.talk.forget(address("g"), "m2"))
+        assert _words(await store.write(lambda tx: tx.talk.take(S1, address("g")))) == [1, 3]
+        assert _words(await store.write(lambda tx: tx.talk.take(S1, address("h")))) == [4]
+        await store.write(lambda tx: tx.talk.forget(address("g"), "m3"))
+        await store.write(partial(_hear, address("g"), 5))
+        assert _words(await store.write(lambda tx: tx.talk.take(S1, address("g")))) == [5]
+
+
 async def check_talk_is_forgotten_by_age_and_with_its_session(open_store: OpenStore) -> None:
     async with open_store() as store:
 
@@ -104,6 +123,7 @@ async def check_words_of_ours_are_found_by_their_receipt(open_store: OpenStore) 
 CHECKS = (
     check_talk_is_told_once_to_each_session,
     check_talk_stays_in_its_place,
+    check_talk_that_is_gone_is_not_told,
     check_talk_is_forgotten_by_age_and_with_its_session,
     check_words_of_ours_are_found_by_their_receipt,
 )

@@ -49,7 +49,9 @@ from hermes.entry.platforms.discord.threads import Threads
 log = logging.getLogger("hermes.discord")
 _TOKEN_SHAPE = re.compile(r"[A-Za-z0-9_-]{10,60}\.[A-Za-z0-9_-]{4,16}\.[A-Za-z0-9_-]{20,80}", re.ASCII)
 _COMMAND_SHAPE = re.compile(r"[-_a-z0-9]{1,32}", re.ASCII)
-_HEARD = frozenset({"MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE", "MESSAGE_REACTION_ADD"})
+_HEARD = frozenset(
+    f"MESSAGE_{what}" for what in ("CREATE", "UPDATE", "DELETE", "DELETE_BULK", "REACTION_ADD")
+) | {"INTERACTION_CREATE"}
 _NO = ("false", "no", "off", "0")
 _PAGE = 100
 _ASKED_PEOPLE = 25

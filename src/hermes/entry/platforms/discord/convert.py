@@ -78,6 +78,10 @@ _NOWHERE = Scene()
 def to_inbounds(event: Any, me: Me, scene: Scene = _NOWHERE) -> tuple[Inbound, ...]:
     """What a gateway event (`t` and `d`) means; nothing for one that is none of ours or cannot be read."""
     try:
+        if event["t"] == "MESSAGE_DELETE_BULK":
+            return tuple(
+                _deleted(event["d"], one, me, scene) for one in event["d"]["ids"] if is_snowflake(one)
+            )
         found = _converted(event["t"], event["d"], me, scene)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError, OSError):
         return ()
@@ -90,6 +94,8 @@ def _converted(name: str, data: Mapping[str, Any], me: Me, scene: Scene) -> Inbo
             return _message(data, me, scene, What.MESSAGE)
         case "MESSAGE_UPDATE":
             return _message(data, me, scene, What.EDIT) if data.get("edited_timestamp") else None
+        case "MESSAGE_DELETE":
+            return _deleted(data, data["id"], me, scene)
         case "INTERACTION_CREATE":
             return _interaction(data, me)
         case "MESSAGE_REACTION_ADD":
@@ -163,14 +169,26 @@ def _message(message: Mapping[str, Any], me: Me, scene: Scene, what: What) -> In
     )
 
 
+def _deleted(told: Mapping[str, Any], message: Any, me: Me, scene: Scene) -> Inbound:
+    """By whom, when and whose message it was Discord does not say."""
+    number = snowflake(message)
+    return Inbound(
+        delivery=DeliveryId(f"deleted:{snowflake(told['channel_id'])}:{number}"),
+        source=_source(told, None, me, scene),
+        at=time_of(number),
+        what=What.DELETED,
+        ref=number,
+    )
+
+
 def _source(
-    told: Mapping[str, Any], person: Mapping[str, Any], me: Me, scene: Scene, begun: str | None = None
+    told: Mapping[str, Any], who: Mapping[str, Any] | None, me: Me, scene: Scene, begun: str | None = None
 ) -> Source:
     """`begun` is a thread that belongs to the channel in which something happened."""
     channel = snowflake(told["channel_id"])
     member = _mapping(told.get("member"))
     guild = told.get("guild_id") or scene.guild
-    place = scene.place or Place()
+    place, person = scene.place or Place(), who or {}
     names = (member.get("nick"), person.get("global_name"), person.get("username"))
     name = next((one for one in names if isinstance(one, str) and one), "")
     roles = tuple(one for one in member.get("roles", ()) if is_snowflake(one))
@@ -182,7 +200,7 @@ def _source(
     return Source(
         address=Address(platform=NAME, account=me.account, chat=parent or channel, thread=thread),
         kind=kind,
-        user=snowflake(person["id"]),
+        user=None if who is None else snowflake(person["id"]),
         user_name=storable(name) or None,
         chat_name=place.name or None,
         guild=None if guild is None else snowflake(guild),

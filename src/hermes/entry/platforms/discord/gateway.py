@@ -17,6 +17,7 @@ import aiohttp
 
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.text import trouble_told
 from hermes.entry.platforms.discord.rest import TOKEN
 
 KEEP = 4000
@@ -74,7 +75,7 @@ class Line:
             if hello["op"] != 10 or not 0 < interval < 3600:
                 raise ValueError("no hello")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"Discord's gateway cannot be reached ({type(error).__name__})") from None
+            raise Unreachable(f"Discord's gateway cannot be reached ({trouble_told(error)})") from None
         except (KeyError, TypeError, ValueError):
             raise Unreachable("Discord's gateway does not say hello") from None
         self._tasks = [
@@ -115,7 +116,7 @@ class Line:
         try:
             await self._socket.send_json({"op": op, "d": data})
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"Discord's gateway is gone ({type(error).__name__})") from None
+            raise Unreachable(f"Discord's gateway is gone ({trouble_told(error)})") from None
 
     async def _next(self) -> Any:
         """The next whole message. One stream is compressed over all of them, each ends with a flush."""
@@ -143,7 +144,7 @@ class Line:
         except (ValueError, zlib.error, TypeError, KeyError, RecursionError):
             self._queue.put_nowait(Unreachable("Discord's gateway cannot be understood"))
         except (aiohttp.ClientError, OSError) as error:
-            self._queue.put_nowait(Unreachable(f"Discord's gateway is gone ({type(error).__name__})"))
+            self._queue.put_nowait(Unreachable(f"Discord's gateway is gone ({trouble_told(error)})"))
 
     async def _hear(self, told: Mapping[str, Any]) -> None:
         match told["op"]:

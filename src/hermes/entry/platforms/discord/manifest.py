@@ -101,6 +101,9 @@ MANIFEST = Manifest(
             hint="For an API proxy of your own.",
         ),
     ),
+    people="numbers like 501234567890123456 (Settings → Advanced → Developer Mode, then right-click a person"
+    " → Copy User ID)",
+    person=r"\d+",
     evidence="C for the HTTP API: Discord's OpenAPI description through Prism; D for the gateway: our fake,"
     " judged by discord.py and hikari",
 )

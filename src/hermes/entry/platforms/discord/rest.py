@@ -18,7 +18,7 @@ import aiohttp
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports import Sink
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, trouble_told
 
 API = "https://discord.com/api/v10"
 TOKEN = "DISCORD_BOT_TOKEN"
@@ -139,9 +139,9 @@ class Rest:
                 raw = await response.read()
                 told = Told(status=response.status, answer=_json(raw), headers=response.headers)
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
-            raise Unreachable(f"Discord cannot be reached ({type(error).__name__})") from None
+            raise Unreachable(f"Discord cannot be reached ({trouble_told(error)})") from None
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"Discord did not answer ({type(error).__name__})", maybe_done=True) from None
+            raise Unreachable(f"Discord did not answer ({trouble_told(error)})", maybe_done=True) from None
         except ValueError:
             raise Refused("That cannot be sent to Discord") from None
         self._remember(route, told)
@@ -193,7 +193,7 @@ class Rest:
                 async for piece in response.content.iter_chunked(_PIECE):
                     await sink(piece)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"The file stopped coming ({type(error).__name__})") from None
+            raise Unreachable(f"The file stopped coming ({trouble_told(error)})") from None
 
 
 def _route(method: str, path: str) -> str:

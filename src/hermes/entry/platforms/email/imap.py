@@ -257,17 +257,18 @@ class Imap:
             self._tag += 1
             tag = b"h%d" % self._tag
             await self._write(tag + b" IDLE\r\n")
-            going = False
+            # However short the wait for news is, the server has as long to answer as for anything else.
+            while not (line := await self._read()).text.startswith(b"+"):
+                if self._ended(tag, line):
+                    return
+                self._notice(line)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     while not self._news:
                         line = await self._read(timed=False)
-                        going = going or line.text.startswith(b"+")
                         if self._ended(tag, line):
                             return
                         self._notice(line)
-            if not going:
-                raise Unreachable("The IMAP server does not answer")
             await self._write(b"DONE\r\n")
             while not self._ended(tag, line := await self._read()):
                 self._notice(line)

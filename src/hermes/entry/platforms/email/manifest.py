@@ -153,5 +153,7 @@ MANIFEST = Manifest(
         ),
     ),
     login="hermes.entry.platforms.email.login:log_in",
+    people="addresses like ann@example.org",
+    person=r"[^\s@]+@[^\s@]+",
     evidence="A: dovecot and postfix, and pymap with aiosmtpd",
 )

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from hermes.domain.address import spell_platform
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.outfit import Outfit
-from hermes.domain.text import one_line, showable
+from hermes.domain.text import one_line, showable, trouble_told
 
 log = logging.getLogger("hermes.email")
 LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -207,7 +207,7 @@ async def ask(outfit: Outfit, provider: Provider, url: str, asked: Mapping[str, 
                     break
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         where = one_line(urlsplit(url).netloc, 80)
-        raise Unreachable(f"The token server {where} cannot be reached ({type(error).__name__})") from None
+        raise Unreachable(f"The token server {where} cannot be reached ({trouble_told(error)})") from None
     try:
         told = json.loads(raw)
     except ValueError:

@@ -9,9 +9,9 @@ import logging
 import aiosmtplib
 
 from hermes.domain.errors import Refused, Unreachable
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, trouble_told
 from hermes.entry.platforms.email.compose import error_for
-from hermes.entry.platforms.email.servers import Servers, drop, kind_of
+from hermes.entry.platforms.email.servers import Servers, drop
 
 log = logging.getLogger("hermes.email")
 KEPT_SECONDS = 20.0
@@ -57,7 +57,7 @@ class Post:
                 raise error_for(error.code, error.message) from None
             except _BROKEN as error:
                 raise Unreachable(
-                    f"The connection to the SMTP server broke ({kind_of(error)})", maybe_done=on_its_way
+                    f"The connection to the SMTP server broke ({trouble_told(error)})", maybe_done=on_its_way
                 ) from None
             finally:
                 if keep and self.keeps:
@@ -87,7 +87,7 @@ class Post:
             raise error_for(error.code, error.message) from None
         except _BROKEN as error:
             drop(client)
-            raise Unreachable(f"The connection to the SMTP server broke ({kind_of(error)})") from None
+            raise Unreachable(f"The connection to the SMTP server broke ({trouble_told(error)})") from None
         except BaseException:
             drop(client)
             raise

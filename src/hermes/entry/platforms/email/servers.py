@@ -12,7 +12,7 @@ import aiosmtplib
 
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.outfit import Finding, Outfit
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, trouble_told
 from hermes.entry.platforms.email.addresses import canonical
 from hermes.entry.platforms.email.compose import error_for
 from hermes.entry.platforms.email.imap import Imap, Mailbox, cannot_reach, refused_token
@@ -186,7 +186,7 @@ class Servers:
                 self._tls = await asyncio.to_thread(ssl.create_default_context, cafile=path)
             except (OSError, ValueError) as error:
                 raise UserError(
-                    f"EMAIL_CA_FILE cannot be read: {one_line(path or '')} ({kind_of(error)})."
+                    f"EMAIL_CA_FILE cannot be read: {one_line(path or '')} ({trouble_told(error)})."
                 ) from error
         return self._tls
 
@@ -207,12 +207,6 @@ def whole_number(outfit: Outfit, name: str, usual: int) -> int:
 
 def is_on(outfit: Outfit, name: str) -> bool:
     return outfit.said(name, "true").lower() not in ("false", "no", "off", "0")
-
-
-def kind_of(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer"
-    return one_line(getattr(error, "strerror", None) or type(error).__name__, 60)
 
 
 def _as_known(error: BaseException) -> Exception:

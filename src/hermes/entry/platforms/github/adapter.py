@@ -21,6 +21,7 @@ from hermes.domain.errors import NeedsLogin, Unreachable
 from hermes.domain.message import Body, Receipt
 from hermes.domain.outfit import Outfit
 from hermes.domain.ports import Accept
+from hermes.domain.text import trouble_told
 from hermes.entry.platforms.github.convert import (
     PER_PAGE,
     comments_path,
@@ -111,9 +112,9 @@ class GithubAdapter:
                 text = await response.text(errors="replace")
                 return Told(status=response.status, text=text, headers=response.headers)
         except aiohttp.ClientConnectorError as error:
-            raise Unreachable(f"GitHub cannot be reached ({type(error).__name__})") from error
+            raise Unreachable(f"GitHub cannot be reached ({trouble_told(error)})") from error
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"GitHub did not answer ({type(error).__name__})", maybe_done=True) from error
+            raise Unreachable(f"GitHub did not answer ({trouble_told(error)})", maybe_done=True) from error
 
     # --- the command ---
 

@@ -32,8 +32,10 @@ from hermes.entry.platforms.matrix.convert import (
     MESSAGE,
     REACTION,
     REDACTION,
+    STICKER,
     NotUnderstood,
     file_place,
+    redacted,
     to_inbounds,
 )
 from hermes.entry.platforms.matrix.encryption import Encryption, encryption_findings
@@ -54,6 +56,9 @@ from hermes.entry.platforms.matrix.sync import (
 
 log = logging.getLogger("hermes.matrix")
 ENCRYPTION = ("off", "optional", "required")
+_OPEN = (REACTION, REDACTION)
+"""What is never encrypted."""
+_HEARD = (MESSAGE, STICKER, *_OPEN)
 _MOST_ALIVE = 2000
 _TYPING_MS = 12_000
 _FILE_BYTES = 100 * 1024 * 1024
@@ -179,7 +184,7 @@ class MatrixAdapter:
             self._rooms.heed(news.room, (*news.state, *events))
             for event in events:
                 if event.get("type") == REDACTION:
-                    self._forget(event)
+                    self._alive.pop(redacted(event), None)
             return await self._converted(news.room, since_joining(events, me), me, since)
         except Refused as error:
             # We were sent out of it meanwhile.
@@ -199,9 +204,9 @@ class MatrixAdapter:
                     self._wait_for(room, event, since)
                 continue
             self._rooms.keep(clear)
-            if clear["sender"] == me.id or clear["type"] not in (MESSAGE, "m.sticker", REACTION):
+            if clear["sender"] == me.id or clear["type"] not in _HEARD:
                 continue
-            if self._mode == "required" and event["type"] != ENCRYPTED and clear["type"] != REACTION:
+            if self._mode == "required" and event["type"] != ENCRYPTED and clear["type"] not in _OPEN:
                 log.warning("matrix.not_encrypted event=%s: it is not read", one_line(clear["event_id"]))
                 continue
             known = await self._rooms.known(room, clear, me)
@@ -261,11 +266,6 @@ class MatrixAdapter:
             raise Refused("the room is encrypted, and MATRIX_ENCRYPTION is off")
         fitting = contents.fitted(content, contents.ENCRYPTED_BYTES)
         return await self._crypto.encrypt(about, sort, fitting)
-
-    def _forget(self, event: dict[str, Any]) -> None:
-        content = event.get("content")
-        gone = event.get("redacts") or (content.get("redacts") if isinstance(content, dict) else None)
-        self._alive.pop(str(gone), None)
 
     # --- what goes out ---
 

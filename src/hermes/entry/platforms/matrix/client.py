@@ -16,6 +16,7 @@ import aiohttp
 
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.ports import Sink
+from hermes.domain.text import trouble_told
 from hermes.entry.platforms.matrix.convert import error_for
 
 _PIECE = 64 * 1024
@@ -155,7 +156,7 @@ class Client:
                 async for piece in response.content.iter_chunked(_PIECE):
                     await sink(piece)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"The file stopped coming ({type(error).__name__})") from error
+            raise Unreachable(f"The file stopped coming ({trouble_told(error)})") from error
 
     async def _ask(self, method: str, where: str, seconds: float, **more: Any) -> Any:
         more["headers"] = {**self._headers(), **more.get("headers", {})}
@@ -167,9 +168,9 @@ class Client:
                 raw = await _whole(response)
                 status, wait = response.status, response.headers.get("Retry-After")
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
-            raise Unreachable(f"The homeserver cannot be reached ({type(error).__name__})") from None
+            raise Unreachable(f"The homeserver cannot be reached ({trouble_told(error)})") from None
         except (aiohttp.ClientError, TimeoutError) as error:
-            why = f"The homeserver did not answer ({type(error).__name__})"
+            why = f"The homeserver did not answer ({trouble_told(error)})"
             raise Unreachable(why, maybe_done=True) from None
         answer = _read(raw)
         if status >= 300:

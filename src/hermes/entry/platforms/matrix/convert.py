@@ -78,6 +78,8 @@ def to_inbounds(
         relation = _relation(event)
         if event["type"] == REACTION:
             found = _reacted(event, relation, room, me, known)
+        elif event["type"] == REDACTION:
+            found = _deleted(event, room, me)
         elif event["type"] not in (MESSAGE, STICKER):
             found = None
         elif relation.get("rel_type") == "m.replace":
@@ -160,6 +162,25 @@ def _reacted(
         text=key if value is None else "",
         button=value,
     )
+
+
+def _deleted(event: Mapping[str, Any], room: Room, me: Me) -> Inbound | None:
+    """Who may delete what is the homeserver's affair: it tells of no deletion that does not count."""
+    gone = redacted(event)
+    if not is_id(gone, "$"):
+        return None
+    return Inbound(
+        delivery=DeliveryId(event["event_id"]),
+        source=_source(event, room, me, None),
+        at=_time(event.get("origin_server_ts")),
+        what=What.DELETED,
+        ref=gone,
+    )
+
+
+def redacted(event: Mapping[str, Any]) -> str:
+    """The event that a redaction deletes; newer rooms tell it inside."""
+    return as_text(event.get("redacts")) or as_text(as_dict(event.get("content")).get("redacts"))
 
 
 def pressed(event: Mapping[str, Any], key: str) -> str | None:

@@ -26,6 +26,7 @@ MANIFEST = Manifest(
         unit=TextUnit.BYTES,
         flavour=Flavour.HTML,
         edit_interval=1.5,
+        draft_cursor=False,
         deletes=True,
         history=True,
         threads=Grade.FULL,
@@ -103,5 +104,7 @@ MANIFEST = Manifest(
             hint="For example http://127.0.0.1:3128.",
         ),
     ),
+    people="users like @you:example.org",
+    person=r"@[^\s:]+:\S+",
     evidence="A: a real Synapse, which the tests start; beside it our fake, judged by matrix-nio",
 )

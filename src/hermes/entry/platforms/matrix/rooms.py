@@ -18,6 +18,7 @@ from hermes.entry.platforms.matrix.convert import (
     REDACTION,
     Room,
     mentioned_events,
+    redacted,
 )
 from hermes.entry.platforms.matrix.sync import (
     CREATE,
@@ -37,8 +38,13 @@ _PAGE = "100"
 _PAGES = 100
 _LOOKED_THROUGH = 2
 _MOVES = 20
+_ASK_AGAIN = 30.0
 
 Decrypt = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
+
+
+class Uninvited(Unreachable):
+    """A conversation has gone on to a room that we are not in yet."""
 
 
 class Rooms:
@@ -130,11 +136,14 @@ class Rooms:
             if not after:
                 break
             try:
-                goes_on = (await self.get(after)).before == room
+                before = (await self.get(after)).before
             except Refused:
-                goes_on = False
-            if not goes_on:
-                raise Refused(f"the room was replaced by {after}, where we are not: invite us there")
+                if self._claims.get(after, room) == room:
+                    why = f"the room was replaced by {after}, where we are not: invite us there"
+                    raise Uninvited(why, after=_ASK_AGAIN) from None
+                before = ""
+            if before != room:
+                raise Refused(f"the room is closed: it names {after}, which does not go on with it")
             room = after
         return room
 
@@ -151,9 +160,7 @@ class Rooms:
             self.forget(room)
         for event in events:
             if event.get("type") == REDACTION:
-                content = event.get("content")
-                gone = event.get("redacts") or (content.get("redacts") if isinstance(content, dict) else None)
-                self._events.pop(str(gone), None)
+                self._events.pop(redacted(event), None)
 
     async def find(self, to: str, me: Me) -> str:
         """The room that an address means: itself, one with this alias, or the direct chat with a person; and
@@ -177,7 +184,7 @@ class Rooms:
                 room = await self.newest(listed)
                 if person in (await self.get(room)).members:
                     return room
-            except Refused:
+            except (Refused, Uninvited):
                 continue
         told = await self._client.call(
             "POST",

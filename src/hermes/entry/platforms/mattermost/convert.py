@@ -96,6 +96,8 @@ def _converted(event: Mapping[str, Any], me: Me, known: Known, now: datetime) ->
         post = _decoded(data["post"])
         what = What.MESSAGE if name == "posted" else What.EDIT
         return _message(post, _channel(post, data, known), me, known, what)
+    if name == "post_deleted":
+        return _deleted(_decoded(data["post"]), me, known)
     if name == "reaction_added":
         return _reaction(_decoded(data["reaction"]), event, me, known)
     whom = data.get("user_id") or event["broadcast"].get("user_id")
@@ -121,6 +123,8 @@ def wanted(event: Any, me: Me) -> tuple[str | None, str | None]:
             told = name == "posted" and data.get("channel_type")
             root = _id(post["root_id"]) if post.get("root_id") else None
             return None if told else _id(post["channel_id"]), root
+        if name == "post_deleted" and (post := _decoded(data["post"]))["user_id"] != me.id:
+            return _id(post["channel_id"]), None
         if name == "reaction_added" and _decoded(data["reaction"])["user_id"] != me.id:
             return _id(event["broadcast"]["channel_id"]), None
     except _UNREADABLE:
@@ -133,7 +137,9 @@ def as_events(posts: Sequence[Any], since: int) -> list[dict[str, Any]]:
     found: list[tuple[int, dict[str, Any]]] = []
     for post in posts:
         try:
-            if post.get("delete_at"):
+            if gone := _int(post.get("delete_at") or 0):
+                if gone > since:
+                    found.append((gone, {"event": "post_deleted", "data": {"post": post}}))
                 continue
             made, edited = _int(post["create_at"]), _int(post.get("edit_at") or 0)
             if made > since:
@@ -186,6 +192,20 @@ def _message(post: Mapping[str, Any], channel: Channel, me: Me, known: Known, wh
         attachments=attachments,
         reply_to=None if root is None else _reply(root, me, known),
         mentions_me=mentioned,
+    )
+
+
+def _deleted(post: Mapping[str, Any], me: Me, known: Known) -> Inbound | None:
+    """By whom is not always told; whose message it was, always."""
+    number, channel = _id(post["id"]), known.channels[_id(post["channel_id"])]
+    if _id(post["user_id"]) == me.id:
+        return None
+    return Inbound(
+        delivery=DeliveryId(f"deleted:{number}"),
+        source=_source(channel, me, None, known),
+        at=_time(_int(post.get("delete_at") or post["create_at"])),
+        what=What.DELETED,
+        ref=number,
     )
 
 

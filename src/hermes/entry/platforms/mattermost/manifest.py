@@ -90,5 +90,7 @@ MANIFEST = Manifest(
             required=False,
         ),
     ),
+    people="user ids of 26 letters and digits, not names",
+    person=r"[a-z0-9]{26}",
     evidence="D: our fake of REST v4 and the WebSocket, judged by the vendor's @mattermost/client",
 )

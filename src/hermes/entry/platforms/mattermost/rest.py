@@ -11,7 +11,7 @@ import aiohttp
 
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports import Sink
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, trouble_told
 from hermes.entry.platforms.mattermost.convert import ID
 
 _PIECE = 64 * 1024
@@ -96,7 +96,7 @@ class Rest:
                 async for piece in response.content.iter_chunked(_PIECE):
                     await sink(piece)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"The file stopped coming ({type(error).__name__})") from None
+            raise Unreachable(f"The file stopped coming ({trouble_told(error)})") from None
 
     async def _ask(self, method: str, path: str, seconds: float, **more: Any) -> Any:
         limit = aiohttp.ClientTimeout(total=seconds)
@@ -106,11 +106,9 @@ class Rest:
             ) as response:
                 raw, status, headers = await response.read(), response.status, response.headers
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
-            raise Unreachable(f"Mattermost cannot be reached ({type(error).__name__})") from None
+            raise Unreachable(f"Mattermost cannot be reached ({trouble_told(error)})") from None
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(
-                f"Mattermost did not answer ({type(error).__name__})", maybe_done=True
-            ) from None
+            raise Unreachable(f"Mattermost did not answer ({trouble_told(error)})", maybe_done=True) from None
         try:
             answer = json.loads(raw)
         except ValueError:

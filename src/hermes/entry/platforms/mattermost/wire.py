@@ -12,13 +12,16 @@ from typing import Any
 import aiohttp
 
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable
+from hermes.domain.text import trouble_told
 from hermes.entry.platforms.mattermost.rest import Server
 
 ALIVE = "pong"
 """The name under which the answer to a ping stands among the events."""
 MISSED = "missed"
 """Stands before an event whose number is not the next one."""
-EVENTS = frozenset({"hello", "posted", "post_edited", "reaction_added", "user_added", "user_removed"})
+EVENTS = frozenset(
+    {"hello", "posted", "post_edited", "post_deleted", "reaction_added", "user_added", "user_removed"}
+)
 """Those that mean something to us; a busy server tells of much more."""
 _FRAME_BYTES = 16 * 1024 * 1024
 _WAITING = 1_000
@@ -51,7 +54,7 @@ class Wire:
                 )
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Unreachable(
-                f"Mattermost's WebSocket cannot be reached ({type(error).__name__}); a proxy before it has to"
+                f"Mattermost's WebSocket cannot be reached ({trouble_told(error)}); a proxy before it has to"
                 " let /api/v4/websocket through"
             ) from None
         wire = cls(socket, seconds)
@@ -99,7 +102,7 @@ class Wire:
                 told: dict[str, Any] = await answer
         except (TimeoutError, ConnectionError, aiohttp.ClientError) as error:
             raise Unreachable(
-                f"Mattermost's WebSocket does not answer ({type(error).__name__})", maybe_done=True
+                f"Mattermost's WebSocket does not answer ({trouble_told(error)})", maybe_done=True
             ) from None
         finally:
             self._answers.pop(number, None)

@@ -13,6 +13,7 @@ import aiohttp
 
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ports import Sink
+from hermes.domain.text import trouble_told
 from hermes.entry.platforms.slack.wire import error_for, is_ours
 
 # What only reads takes its parameters as a form; what writes takes JSON.
@@ -124,7 +125,7 @@ class Api:
                 async for piece in response.content.iter_chunked(_PIECE):
                     await sink(piece)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"The file stopped coming ({type(error).__name__})") from None
+            raise Unreachable(f"The file stopped coming ({trouble_told(error)})") from None
 
     async def connect(self, url: str) -> aiohttp.ClientWebSocketResponse:
         """A connection for Socket Mode; a dead one is noticed by its missing heartbeat."""
@@ -139,7 +140,7 @@ class Api:
                     max_msg_size=16 * 1024 * 1024,
                 )
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"Slack's socket cannot be opened ({type(error).__name__})") from None
+            raise Unreachable(f"Slack's socket cannot be opened ({trouble_told(error)})") from None
 
     def check_ours(self, url: str) -> None:
         if not is_ours(url, self.base):
@@ -155,14 +156,14 @@ class Api:
             ) as response:
                 return response.status, await response.read(), response.headers
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
-            raise Unreachable(f"Slack cannot be reached ({type(error).__name__})") from None
+            raise Unreachable(f"Slack cannot be reached ({trouble_told(error)})") from None
         except RuntimeError as error:
             # Closed between two steps of ours.
             raise Unreachable(
                 f"The connection to Slack is being renewed ({error})", maybe_done=True
             ) from None
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"Slack did not answer ({type(error).__name__})", maybe_done=True) from None
+            raise Unreachable(f"Slack did not answer ({trouble_told(error)})", maybe_done=True) from None
 
     def http(self) -> aiohttp.ClientSession:
         if self._over:

@@ -126,6 +126,8 @@ def _converted(payload: Any, me: Me, now: datetime) -> Inbound | None:
     match event["type"]:
         case "message" if event.get("subtype") == "message_changed":
             return _edited(event, me)
+        case "message" if event.get("subtype") == "message_deleted":
+            return _deleted(event, event["deleted_ts"], me)
         case "message" | "app_mention":
             return _message(event, event, me, What.MESSAGE)
         case "reaction_added":
@@ -174,10 +176,27 @@ def _message(event: Mapping[str, Any], said: Mapping[str, Any], me: Me, what: Wh
 
 def _edited(event: Mapping[str, Any], me: Me) -> Inbound | None:
     said, before = event["message"], event.get("previous_message")
+    if said.get("subtype") == "tombstone":
+        # What begins a thread that others have written in stays as its headstone.
+        return _deleted(event, said["ts"], me)
     # A link that got its preview is told as a change too.
     if isinstance(before, dict) and before.get("text") == said.get("text"):
         return None
     return _message(event, said, me, What.EDIT)
+
+
+def _deleted(event: Mapping[str, Any], ts: Any, me: Me) -> Inbound | None:
+    """By whom Slack does not say; whose message it was, mostly."""
+    channel, ts, before = _id(event["channel"]), _ts(ts), event.get("previous_message")
+    if isinstance(before, dict) and (before.get("user") == me.user or before.get("bot_id") == (me.bot or 0)):
+        return None
+    return Inbound(
+        delivery=DeliveryId(f"deleted:{channel}:{ts}"),
+        source=_source(me, _address(me, channel), _kind(event, channel, me), ""),
+        at=_time(_ts(event.get("event_ts") or event.get("ts") or ts)),
+        what=What.DELETED,
+        ref=ts,
+    )
 
 
 def _thread(said: Mapping[str, Any], ts: str) -> str | None:
@@ -199,7 +218,7 @@ def _source(
     return Source(
         address=address,
         kind=Kind.THREAD if inside else kind,
-        user=user,
+        user=user or None,
         user_name=storable(name) or None,
         chat_name=storable(me.names.get(address.chat, "")) or None,
         guild=me.team or None,

@@ -17,6 +17,7 @@ from aiohttp import web
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable
 from hermes.domain.outfit import no_door
+from hermes.domain.text import trouble_told
 from hermes.entry.platforms.slack.api import Api
 from hermes.entry.platforms.slack.wire import is_signed
 
@@ -122,7 +123,7 @@ class Socket:
         try:
             await socket.send_json({"envelope_id": envelope})
         except (ConnectionError, RuntimeError, aiohttp.ClientError) as error:
-            raise Unreachable(f"Slack closed the connection ({type(error).__name__})") from None
+            raise Unreachable(f"Slack closed the connection ({trouble_told(error)})") from None
         return True
 
 

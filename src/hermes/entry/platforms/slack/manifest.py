@@ -104,6 +104,8 @@ MANIFEST = Manifest(
             hint="For example http://127.0.0.1:3128.",
         ),
     ),
+    people="member ids like U0123456789 (a person's profile, ⋮, Copy member ID)",
+    person=r"[UW][A-Z0-9]+",
     evidence="D: our fake of the Web API, Socket Mode and the Events API, judged by slack-bolt; the Web API"
     " also B: npm emulate",
 )

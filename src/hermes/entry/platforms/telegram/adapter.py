@@ -214,7 +214,13 @@ class TelegramAdapter:
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         if not is_topic_name(to):
-            return await self._send(to, body, reply_to)
+            try:
+                return await self._send(to, body, reply_to)
+            except TopicGone:
+                named = await self._outfit.name_topic(to)
+                if named is None or not is_topic_name(named):
+                    raise
+                to = named
         known = await self._outfit.find_topic(to)
         if known is not None:
             with contextlib.suppress(TopicGone):

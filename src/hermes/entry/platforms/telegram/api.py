@@ -16,6 +16,7 @@ import aiohttp
 
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.ports import Sink
+from hermes.domain.text import trouble_told
 from hermes.entry.platforms.telegram.compose import Upload
 from hermes.entry.platforms.telegram.convert import error_for
 
@@ -107,7 +108,7 @@ class Api:
                 async for piece in response.content.iter_chunked(_PIECE):
                     await sink(piece)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"The file stopped coming ({type(error).__name__})") from error
+            raise Unreachable(f"The file stopped coming ({trouble_told(error)})") from error
 
     async def _post(self, method: str, seconds: float, **body: Any) -> Told:
         url = f"{self._base}/bot{self._token}/{method}"
@@ -117,9 +118,9 @@ class Api:
                 raw = await response.read()
                 status = response.status
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
-            raise Unreachable(f"Telegram cannot be reached ({type(error).__name__})") from None
+            raise Unreachable(f"Telegram cannot be reached ({trouble_told(error)})") from None
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"Telegram did not answer ({type(error).__name__})", maybe_done=True) from None
+            raise Unreachable(f"Telegram did not answer ({trouble_told(error)})", maybe_done=True) from None
         try:
             return Told(status=status, answer=json.loads(raw))
         except ValueError:

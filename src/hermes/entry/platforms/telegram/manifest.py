@@ -106,5 +106,7 @@ MANIFEST = Manifest(
             hint="For example http://127.0.0.1:3128.",
         ),
     ),
+    people="numbers like 501234567. If you do not know yours, leave it empty and write to the bot",
+    person=r"\d+",
     evidence="D: our fake of the Bot API, judged by python-telegram-bot and aiogram",
 )

@@ -20,6 +20,7 @@ from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.message import Body, Receipt
 from hermes.domain.outfit import Outfit
 from hermes.domain.ports import Accept
+from hermes.domain.text import trouble_told
 from hermes.entry.platforms.webhook.convert import (
     Target,
     error_for,
@@ -100,10 +101,10 @@ class WebhookAdapter:
         except aiohttp.ClientConnectorError as problem:
             if isinstance(problem.os_error, _NotPublic):
                 raise _refusal(target) from problem
-            why = f"the webhook “{target.name}” cannot be reached ({type(problem).__name__})"
+            why = f"the webhook “{target.name}” cannot be reached ({trouble_told(problem)})"
             raise Unreachable(why) from problem
         except (aiohttp.ClientError, TimeoutError) as problem:
-            why = f"the webhook “{target.name}” did not answer ({type(problem).__name__})"
+            why = f"the webhook “{target.name}” did not answer ({trouble_told(problem)})"
             raise Unreachable(why, maybe_done=True) from problem
         if error is not None:
             raise error

@@ -1,0 +1,42 @@
+"""`hermes outbox list` tells what a message is, also one that is nothing but files."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+
+import pytest
+
+from hermes.admin import outbox
+from hermes.admin.output import Console, Parser
+from hermes.domain.address import Address
+from hermes.domain.message import Attachment, Body, MediaKind
+from hermes.domain.rows import OutboxRow
+
+
+class Place:
+    running = True
+
+    def __init__(self, row: OutboxRow) -> None:
+        self._row = row
+
+    def get(self, path: str, shape: object, **asked: object) -> list[OutboxRow]:
+        return [self._row]
+
+
+def test_files_without_words_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = tuple(
+        Attachment(kind=MediaKind.FILE, ref="sha256:1", name=name) for name in ("plan.pdf", "big.bin")
+    )
+    row = OutboxRow(
+        key="turn_1:1",
+        to=Address(platform="slack", chat="D1"),
+        body=Body(attachments=files),
+        created_at=datetime.now(UTC),
+    )
+    monkeypatch.setattr(outbox, "open_home", lambda *asked: Place(row))
+    parser, out = Parser(prog="hermes outbox"), io.StringIO()
+    outbox.arguments(parser)
+    console = Console(out=out, err=out)
+    assert outbox.run(parser.parse_args(["list"]), None, {}, console) == 0  # type: ignore[arg-type]
+    assert "📎 plan.pdf, 📎 big.bin" in out.getvalue()
