@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from hermes.control.commands import load
-from hermes.control.commands.registry import COMMANDS, Call, Reply, command, read_command, resolve
+from hermes.control.commands.registry import (
+    COMMANDS,
+    Call,
+    Reply,
+    command,
+    read_command,
+    resolve,
+    spell_commands,
+)
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.ports import ModelRequest
@@ -18,6 +26,7 @@ from hermes.domain.settings import DisplaySettings, SessionSettings
 from hermes.domain.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, echo, last_words, say
+from hermes.testing.platform import KINDS, PLAIN
 from hermes.testing.world import Deed
 
 
@@ -373,3 +382,32 @@ async def test_model_also_takes_what_the_service_offers(tmp_path: Path) -> None:
         await chat.until_seen("This session answers with offered-35 from now on.")
         chat.world.write("/model ofered-07")
         await chat.until_seen("Did you mean offered-07?")
+
+
+async def test_commands_are_named_as_they_are_given_in_that_chat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(KINDS, "plain", replace(PLAIN, command_prefix="!"))
+    script = [call("danger", '{"token": "x"}'), say("it is done")]
+    async with Journey(folder=tmp_path, kind="plain", script=script) as chat:
+        for line, words in {
+            "!help new": "!new [title]: begin a new session in this chat (also !reset)",
+            "!stahtus": "There is no command /stahtus. Did you mean !status?",
+            "do it": "Reply yes, session, always or no (or !approve, !deny).",
+            "!deny": "it is done",
+        }.items():
+            chat.world.write(line)
+            await chat.until_seen(words)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Write /sethome in a chat.", "Write !sethome in a chat."),
+        ("Wait, or /stop first.", "Wait, or !stop first."),
+        ("/etc/new, a/new, ~/new, /new/x, /new.txt and /newer", None),
+    ],
+)
+def test_paths_are_no_commands(said: str, told: str | None) -> None:
+    assert spell_commands(said, "!") == (told or said)
+    assert spell_commands(said, "/") == said

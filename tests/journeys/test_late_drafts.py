@@ -1,9 +1,10 @@
-"""The answer stands in the chat before its session has heard that the end was stored: the draft, which knows
-of no end yet, must not be shown over it."""
+"""The store answers late, and meanwhile other things happen: the draft of a turn that is over must not be
+shown over its answer, and an answer comes before what is said after it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -11,10 +12,12 @@ from typing import TypeVar
 from hermes.domain.address import Address
 from hermes.domain.ids import AgentId
 from hermes.domain.ports import ModelRequest, Store, Tx
+from hermes.domain.settings import DisplaySettings
+from hermes.domain.turn import BusyMode
 from hermes.testing.clock import settle
 from hermes.testing.crash import unit_name
-from hermes.testing.harness import Journey
-from hermes.testing.model import Say
+from hermes.testing.harness import PATIENCE, Journey, open_settings
+from hermes.testing.model import Say, last_words
 from hermes.testing.world import Deed
 
 T = TypeVar("T")
@@ -22,48 +25,74 @@ ANSWER = "one two three four"
 
 
 class Late:
-    """A store that begins no draft before `begin`, and tells of the end of a turn only after `tell`."""
+    """A store that does some units only, or tells of them only, after an event."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.asked, self.begin, self.ended, self.tell = (asyncio.Event() for _ in range(4))
+    def __init__(self, **held: asyncio.Event) -> None:
+        """By what a unit is called: `before_draft`, `after_record`."""
+        self._held = held
+        self.met: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+
+    def wrap(self, store: Store) -> Store:
+        return _LateStore(store, self)
+
+    async def pause(self, moment: str) -> None:
+        self.met[moment].set()
+        if moment in self._held:
+            await self._held[moment].wait()
+
+
+class _LateStore:
+    def __init__(self, store: Store, late: Late) -> None:
+        self._store, self._late = store, late
 
     async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
-        name = unit_name(unit)
-        if name == "draft":
-            self.asked.set()
-            await self.begin.wait()
+        await self._late.pause(f"before_{unit_name(unit)}")
         result = await self._store.write(unit, first=first)
-        if name == "record":
-            self.ended.set()
-            await self.tell.wait()
+        await self._late.pause(f"after_{unit_name(unit)}")
         return result
 
     async def read(self, query: Callable[[Tx], T]) -> T:
         return await self._store.read(query)
 
     def scoped(self, agent: AgentId) -> Store:
-        scoped = Late(self._store.scoped(agent))
-        scoped.__dict__ |= {name: one for name, one in vars(self).items() if name != "_store"}
-        return scoped
+        return _LateStore(self._store.scoped(agent), self._late)
 
 
 async def test_a_draft_is_not_shown_over_the_answer(tmp_path: Path) -> None:
-    def script(request: ModelRequest) -> Say:
-        """Says the second half when the first is about to be shown."""
-        return Say(text=ANSWER, pieces=4, halt=store.asked)
-
-    async with Journey(folder=tmp_path, script=script, wrap_store=Late) as chat:
-        store = chat.store
-        assert isinstance(store, Late)
+    begin, tell = asyncio.Event(), asyncio.Event()
+    late = Late(before_draft=begin, after_record=tell)
+    # It says the second half when the first is about to be shown.
+    script = [Say(text=ANSWER, pieces=4, halt=late.met["before_draft"])]
+    async with Journey(folder=tmp_path, script=script, wrap_store=late.wrap) as chat:
         chat.world.write("hello")
-        await asyncio.wait_for(store.ended.wait(), 40)
+        await asyncio.wait_for(late.met["after_record"].wait(), PATIENCE)
         chat.gateway.deliver(Address(platform="fake", chat="1"))
-        store.begin.set()
+        begin.set()
         await chat.until(lambda: any(one.text == ANSWER for one in chat.world.did(Deed.EDITED)))
         while await chat.database.read(lambda tx: tx.outbox.waiting("fake", 0, 1)):
             await settle()
         await settle()
-        store.tell.set()
+        tell.set()
         await chat.until_idle()
         assert chat.world.seen() == [ANSWER]
+
+
+async def test_an_answer_comes_before_the_next_ones_draft(tmp_path: Path) -> None:
+    look, hold = asyncio.Event(), asyncio.Event()
+    late = Late(after_attempt=look)
+    settings = open_settings(display=DisplaySettings(busy_input_mode=BusyMode.QUEUE))
+
+    def script(request: ModelRequest) -> Say:
+        words = last_words(request)
+        return Say(text=f"answer to {words}", pieces=2, hold=hold if words == "second" else None)
+
+    async with Journey(folder=tmp_path, script=script, settings=settings, wrap_store=late.wrap) as chat:
+        chat.world.write("first")
+        chat.world.write("second")
+        await chat.until(lambda: len(chat.model.requests) == 2)
+        await settle()
+        look.set()
+        await chat.until_seen("answer to first", "answer to second ▉")
+        hold.set()
+        await chat.until_idle()
+        assert chat.world.seen() == ["answer to first", "answer to second"]

@@ -200,7 +200,7 @@ async def findings_of(declared: Declared, home: Path) -> list[Finding]:
     except UserError as error:
         return [Finding(good=False, text=hide(error.message), hint=hide(error.hint))]
     except HermesError as error:
-        hint = f"See {declared.manifest.docs}." if isinstance(error, NeedsLogin) else ""
+        hint = f"See {declared.manifest.docs}."
         return [Finding(good=False, text=hide(one_line(str(error), 300)), hint=hint)]
     except TimeoutError:
         return [Finding(good=False, text=f"{declared.title} did not answer within {_SECONDS:.0f} s.")]

@@ -224,7 +224,10 @@ class Gateway:
         self._delivery.detach(account)
 
     def capabilities(self, to: Address) -> Capabilities:
-        return self._parts.capabilities.get(to.platform) or _NO_ABILITIES
+        """What can be done there: as the account says itself while it is up, for servers differ."""
+        up = self._delivery.platform(to.credential)
+        told = self._parts.capabilities.get(to.platform) if up is None else up.capabilities
+        return told or _NO_ABILITIES
 
     def knows(self, to: Address) -> bool:
         """Whether there is such a platform at all, and such an account of it."""

@@ -21,6 +21,7 @@ from hermes.control.commands.registry import (
     is_command,
     perform,
     read_command,
+    spell_commands,
 )
 from hermes.control.edits import (
     GONE,
@@ -43,6 +44,7 @@ from hermes.control.resets import Renewing, policy_of
 from hermes.control.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
 from hermes.control.targets import seen_channel
+from hermes.control.workers import report_death
 from hermes.domain.address import Address, Kind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
@@ -136,7 +138,7 @@ class Intake:
         self._ahead += 1
         if chat not in self._chats:
             task = asyncio.create_task(self._take_chat(chat), name=f"intake {chat}")
-            task.add_done_callback(_report)
+            task.add_done_callback(report_death)
             self._chats[chat] = task
 
     async def _take_chat(self, chat: Address) -> None:
@@ -475,6 +477,7 @@ class Taking:
         if not text:
             return taken
         able = self.world.capabilities(self.inbound.source.address)
+        text = spell_commands(text, able.command_prefix)
         for place, piece in enumerate(split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)):
             tx.outbox.add(
                 OutboxRow(
@@ -486,12 +489,6 @@ class Taking:
                 )
             )
         return replace(taken, replied=True)
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    error = None if task.cancelled() else task.exception()
-    if error is not None:
-        log.error("intake.broke task=%s", task.get_name(), exc_info=error)
 
 
 def _join(before: TurnInput, piece: TurnInput) -> str:

@@ -115,9 +115,12 @@ class Lane:
                     for draft in self._drafts:
                         draft.settle(settled)
                     continue
+                if self._due:
+                    # Something was finished meanwhile: it comes before what others begin to say.
+                    continue
                 if self._leaving:
                     return
-                self._due = self._due or head.seconds > 0
+                self._due = head.seconds > 0
                 wait = head.seconds or await self._show_drafts(platform)
                 if wait is None and not self._drafts:
                     if not self._bell.is_set():

@@ -145,7 +145,8 @@ class Outcomes:
                 Button(label=option, value=f"{asked.question}:{option}") for option in choices(asked)
             )
         elif asked.kind is QuestionKind.APPROVAL:
-            text = f"{asked.text}\n\nReply yes, session, always or no (or /approve, /deny)."
+            words = f"{able.command_prefix}approve, {able.command_prefix}deny"
+            text = f"{asked.text}\n\nReply yes, session, always or no (or {words})."
         elif asked.kind is QuestionKind.CONFIRM:
             text = f"{asked.text}\n\nReply yes or no."
         pieces = split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)

@@ -125,7 +125,7 @@ class Workers(Generic[K]):
     def _enter(self, key: K, worker: Worker) -> None:
         self._active[key] = worker
         task = asyncio.create_task(self._employ(key, worker), name=f"{self._name} {key}")
-        task.add_done_callback(_report)
+        task.add_done_callback(report_death)
         self._tasks[key] = task
 
     async def _employ(self, key: K, worker: Worker) -> None:
@@ -163,7 +163,8 @@ class Workers(Generic[K]):
                 self._cursor = n
 
 
-def _report(task: asyncio.Task[None]) -> None:
+def report_death(task: asyncio.Task[None]) -> None:
+    """For a task that is over: the log hears what it died of."""
     error = None if task.cancelled() else task.exception()
     if error is not None:
         log.error("worker.died task=%s", task.get_name(), exc_info=error)

@@ -70,4 +70,5 @@ def trouble_told(error: BaseException) -> str:
         return os.strerror(number) if number > 0 else one_line(str(inner.strerror))
     if isinstance(status := getattr(inner, "status", None), int) and status:
         return f"HTTP {status}"
-    return _HUMPS.sub(" ", type(inner).__name__.removesuffix("Error")).lower()
+    told = _HUMPS.sub(" ", type(inner).__name__.removesuffix("Error")).lower()
+    return "the address that is set, or the proxy, is none" if "url" in told else told

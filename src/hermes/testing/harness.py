@@ -181,7 +181,8 @@ class Journey:
         return fake_platform(self.kind, self.world, self.account)
 
     def connect(self) -> None:
-        self.gateway.attach(self.account, self.platform)
+        if self.connect_platform is None:
+            self.gateway.attach(self.account, self.platform)
         self._host = asyncio.create_task(self._receive(), name="fake platform")
 
     async def disconnect(self) -> None:
@@ -194,13 +195,15 @@ class Journey:
     async def _receive(self) -> None:
         while True:
             cursor = await self.gateway.cursor(self.account)
+            if self.connect_platform is not None:
+                # As the host does: what is sent opens connections, which only an adapter that runs closes.
+                self.gateway.attach(self.account, self.platform)
             try:
                 await self.platform.run(self._accept, cursor)
             except HermesError:
                 await asyncio.sleep(0.01)
             if self.connect_platform is not None:
                 self.platform = self._made()
-                self.gateway.attach(self.account, self.platform)
 
     async def _accept(self, items: Sequence[object], cursor: str | None) -> None:
         if items or cursor is not None:

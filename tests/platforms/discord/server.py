@@ -35,6 +35,8 @@ from tests.ports import free_port
 TOKEN = "MTIzNDU2Nzg5MDEyMzQ1Njc4.GabcdE.the-fake-token-of-a-bot_1234567890abcd"
 EPOCH_MS = 1_420_070_400_000
 MOST_TEXT, MOST_FILE = 2000, 10 * 1024 * 1024
+MOST_FILES = (MOST_FILE, MOST_FILE, 5 * MOST_FILE, 10 * MOST_FILE)
+"""By a server's level."""
 MESSAGE_CONTENT = 1 << 15
 NONCE_SECONDS = 180.0
 
@@ -112,6 +114,8 @@ class Discord:
     files: dict[str, bytes] = field(default_factory=dict)
     roles: list[str] = field(default_factory=lambda: ["700000000000000001"])
     rights: int = (1 << 52) - 1 & ~(1 << 3)
+    boosted: int = 0
+    """The server's level."""
     joined: int = 1
     """On how many servers it is."""
     no_threads: set[str] = field(default_factory=set)
@@ -370,11 +374,14 @@ class Discord:
         if "shard" in asked:
             ready["shard"] = asked["shard"]
         self._tell(session, "READY", ready)
-        self._tell(session, "GUILD_CREATE", guild_of(self.channels, self.roles))
+        self._tell(session, "GUILD_CREATE", self.guild())
         for event in session.events:
             await self._pass_on(wire, event)
         session.socket = wire
         return session
+
+    def guild(self) -> dict[str, Any]:
+        return {**guild_of(self.channels, self.roles), "premium_tier": self.boosted}
 
     async def _resume(self, wire: Wire, asked: dict[str, Any]) -> Session | None:
         if asked["token"] != self.token:
@@ -638,7 +645,8 @@ class Discord:
         if known is not None:
             return known
         content = asked.get("content") or ""
-        _check_content(content, asked, files)
+        most = MOST_FILE if channel["type"] == 1 else MOST_FILES[self.boosted]
+        _check_content(content, asked, files, most)
         more: dict[str, Any] = {"components": _checked_rows(asked.get("components") or [])}
         spoken = bool(asked.get("flags", 0) & (1 << 13))
         if spoken and (content or len(files) != 1):
@@ -766,12 +774,12 @@ def _invalid(name: str, code: str, message: str) -> Wrong:
     return Wrong(400, 50035, "Invalid Form Body", errors=errors)
 
 
-def _check_content(content: str, asked: dict[str, Any], files: Any) -> None:
+def _check_content(content: str, asked: dict[str, Any], files: Any, most: int = MOST_FILE) -> None:
     if len(content) > MOST_TEXT:
         raise _invalid("content", "BASE_TYPE_MAX_LENGTH", "Must be 2000 or fewer in length.")
     if not content.strip() and not files and not asked.get("embeds"):
         raise Wrong(400, 50006, "Cannot send an empty message")
-    if any(isinstance(one, tuple) and len(one[2]) > MOST_FILE for one in files):
+    if any(isinstance(one, tuple) and len(one[2]) > most for one in files):
         raise Wrong(413, 40005, "Request entity too large")
 
 

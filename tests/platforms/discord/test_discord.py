@@ -30,9 +30,9 @@ from hermes.entry.platforms.discord.convert import (
     ogg_seconds,
     to_inbounds,
 )
-from hermes.entry.platforms.discord.gateway import Event, Line, close_error, own_gateway
+from hermes.entry.platforms.discord.gateway import Event, Line, SessionEnded, close_error, own_gateway
 from hermes.entry.platforms.discord.mark import Mark
-from hermes.entry.platforms.discord.rest import error_for
+from hermes.entry.platforms.discord.rest import Rest, Told, error_for
 from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import (
     CHECKS,
@@ -53,6 +53,7 @@ from tests.platforms.discord.objects import APPLICATION, BOT, FORUM, GENERAL, GU
 from tests.platforms.discord.samples import EVENTS, NUMBER, ROLE, buttons
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
+MIB = 1024 * 1024
 HERE = Scene(place=Place(name="general"), guild=GUILD, mine=frozenset({ROLE}))
 INSIDE = replace(HERE, place=Place(name="plans", parent=GENERAL))
 
@@ -516,6 +517,33 @@ async def test_a_limit_of_all_stops_all() -> None:
             assert clock.monotonic() - before >= 2.999
 
 
+@pytest.mark.parametrize(
+    ("status", "answer", "headers", "wait", "everywhere"),
+    [
+        (429, {"retry_after": 30.0, "global": False}, {"X-RateLimit-Scope": "user"}, 30.0, False),
+        (429, {"retry_after": 30.0, "global": False}, {"X-RateLimit-Scope": "shared"}, 30.0, False),
+        (429, {"retry_after": 30.0, "global": True}, {}, 30.0, True),
+        (429, {"retry_after": 30.0}, {"X-RateLimit-Scope": "global"}, 30.0, True),
+        (429, None, {"Retry-After": "900"}, 900.0, True),
+        (429, {"message": "You are being blocked", "code": 0}, {}, 60.0, True),
+        (403, None, {}, 60.0, True),
+        (403, {"message": "internal network error", "code": 40333}, {}, 60.0, True),
+        (403, {"message": "Missing Access", "code": 50001}, {}, None, False),
+    ],
+)
+async def test_what_a_limit_is_of(
+    status: int, answer: object, headers: dict[str, str], wait: float | None, everywhere: bool
+) -> None:
+    rest = Rest("token", "http://127.0.0.1:9", None, FakeClock())
+    told = Told(status=status, answer=answer, headers=headers)
+    here, there = "POST channels/1/messages", "GET channels/2"
+    rest._remember(here, told)
+    assert getattr(told.error, "after", None) == wait
+    for route, waits in ((here, wait is not None), (there, everywhere)):
+        with pytest.raises(Unreachable, match="slower") if waits else contextlib.nullcontext():
+            await rest._wait_for(route)
+
+
 # --- bad input: one sentence each ---
 
 
@@ -556,12 +584,30 @@ async def test_too_many_connections_wait() -> None:
         assert error.value.after == 7200
 
 
+async def test_a_forgotten_session_is_not_begun_anew_if_no_start_is_left() -> None:
+    async with DiscordBed() as bed:
+        inboxes = Inboxes()
+        async with hosted(bed, inboxes):
+            await bed.do(Does.TEXT, "first")
+            await until(lambda: inboxes.texts == ["first"], "the first message is missing")
+        bed.server.starts_left = 0
+        bed.server.sessions.clear()
+        with pytest.raises(Unreachable, match="too often") as error:
+            await bed.connect().run(inboxes.accept, inboxes.cursor)
+        assert error.value.after == 7200 and bed.server.identified == 1
+
+
 @pytest.mark.parametrize(
-    ("code", "error"),
-    [(4004, NeedsLogin), (4014, NeedsLogin), (4011, Refused), (4012, Refused), (1006, Unreachable)],
+    ("codes", "error"),
+    [
+        ((4004, 4014), NeedsLogin),
+        ((4010, 4011, 4012, 4013), Refused),
+        ((4003, 4005, 4007, 4009), SessionEnded),
+        ((None, 1000, 1001, 1006, 4000, 4001, 4002, 4008), Unreachable),
+    ],
 )
-def test_close_codes(code: int, error: type[Exception]) -> None:
-    assert type(close_error(code)) is error
+def test_close_codes(codes: Sequence[int | None], error: type[Exception]) -> None:
+    assert {type(close_error(code)) for code in codes} == {error}
 
 
 @pytest.mark.parametrize(
@@ -602,6 +648,37 @@ async def test_files_that_are_too_large_or_elsewhere() -> None:
                 await platform.fetch(f"501/{message['id']}/{file['id']}", sink)
             with pytest.raises(Refused, match="not there any more"):
                 await platform.fetch(f"501/{message['id']}/5", sink)
+
+
+async def test_a_boosted_server_takes_larger_files_also_after_a_restart() -> None:
+    async with DiscordBed() as bed:
+
+        async def open_file(file: Attachment) -> bytes:
+            return bytes(12 * MIB)
+
+        bed.open_file = open_file
+        big = Body(attachments=(Attachment(kind=MediaKind.FILE, ref="x", name="big.bin", size=12 * MIB),))
+        general, inboxes = Address(platform="discord", chat=GENERAL), Inboxes()
+        bed.server.boosted = 2
+        for life in range(2):  # the second takes the session up again, and nobody tells of servers
+            platform = bed.connect()
+            async with running(platform, inboxes.accept, inboxes.cursor):
+                await bed.do(Does.TEXT, f"life {life}")
+                await until(lambda: f"life {life}" in inboxes.texts, "it never came")  # noqa: B023
+                await platform.send(general, big, key=f"k{life}", reply_to=None)
+                with pytest.raises(Refused, match="takes 10 MiB there"):
+                    await platform.send(bed.chat, big, key="d", reply_to=None)
+        assert (bed.server.identified, bed.server.resumed) == (1, 1)
+        assert [len(one.files[0][2]) for one in bed.server.sent] == [12 * MIB] * 2
+        bed.server.boosted = 1
+        platform = bed.connect()
+        async with running(platform, inboxes.accept, inboxes.cursor):
+            await until(lambda: bed.server.resumed == 2, "it never came back")
+            bed.server.dispatch("GUILD_UPDATE", bed.server.guild())
+            await bed.do(Does.TEXT, "changed")
+            await until(lambda: "changed" in inboxes.texts, "it never came")
+            with pytest.raises(Refused, match="takes 10 MiB there"):
+                await platform.send(general, big, key="k9", reply_to=None)
 
 
 @pytest.mark.parametrize("where", ["general", "../users", "12345678901234567890", "1 2"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from email import message_from_bytes
+from email.policy import default
 
 import pytest
 
@@ -258,10 +260,10 @@ async def test_a_server_that_is_slow_to_wait_with_us_is_not_given_up() -> None:
     await idling
 
 
-def test_an_invitation_has_a_name() -> None:
-    raw = mail(
+def _with_event(about: str) -> bytes:
+    return mail(
         "cal",
-        """\
+        f"""\
         Subject: Lunch
         MIME-Version: 1.0
         Content-Type: multipart/alternative; boundary="b"
@@ -269,18 +271,36 @@ def test_an_invitation_has_a_name() -> None:
         --b
         Content-Type: text/plain
 
-        You are invited.
+        See the event.
         --b
-        Content-Type: text/calendar; method=REQUEST; charset=utf-8
+        Content-Type: text/calendar; {about}
 
         BEGIN:VCALENDAR
         END:VCALENDAR
         --b--
         """,
     )
-    found = item(raw)
-    assert found.text == "Subject: Lunch\n\nYou are invited."
-    assert [(one.name, one.mime) for one in found.attachments] == [("invitation.ics", "text/calendar")]
+
+
+@pytest.mark.parametrize("method", ["REQUEST", "reply", '"CANCEL"', "COUNTER; charset=utf-8"])
+def test_calendars_are_not_answered(method: str) -> None:
+    found = reading(_with_event(f"method={method}"))
+    assert found.item is None and "a calendar sent it" in found.why
+
+
+@pytest.mark.parametrize("about", ["charset=utf-8", "method=PUBLISH", 'method=REQUEST; name="lunch.ics"'])
+def test_events_that_people_send_are_files(about: str) -> None:
+    found = item(_with_event(about))
+    assert found.text == "Subject: Lunch\n\nSee the event."
+    name = "lunch.ics" if "name" in about else "invitation.ics"
+    assert [(one.name, one.mime) for one in found.attachments] == [(name, "text/calendar")]
+
+
+def test_an_invitation_that_was_passed_on_is_read() -> None:
+    outer = written("ann@example.org", "Shall I go there?")
+    outer.add_attachment(message_from_bytes(_with_event("method=REQUEST"), policy=default))
+    found = item(outer.as_bytes())
+    assert "Shall I go there?" in found.text and [one.name for one in found.attachments] == ["mail.eml"]
 
 
 # --- winmail.dat ---

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hermes.domain.settings import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
-from hermes.testing.model import echo, obedient
+from hermes.testing.model import echo, obedient, say
 from hermes.testing.platform_suite import Does, until
 from tests.platforms.mattermost.bed import MattermostBed
 from tests.platforms.mattermost.samples import PRIVATE, TEAM
@@ -77,6 +77,17 @@ async def test_each_thread_is_a_conversation_of_its_own(tmp_path: Path) -> None:
             await until(lambda: len(bed.shown(bed.chat)) == 1, lambda: f"people see {bed.shown()}")
         assert {one.thread for one in bed.shown() if one.chat == TEAM} == set(roots)
         assert "ann" in bed.shown(bed.chat)[0].text
+
+
+async def test_a_server_that_takes_short_posts_gets_more_of_them(tmp_path: Path) -> None:
+    words = [f"w{number}" for number in range(2_000)]
+    async with MattermostBed() as bed:
+        bed.server.most_runes = 4_000
+        async with journey(bed, tmp_path, [say(" ".join(words))]) as here:
+            await bed.do(Does.TEXT, "tell me all")
+            await said(bed, words[-1])
+            await here.until_idle()
+        assert " ".join(one.text for one in bed.shown()).split() == words
 
 
 async def test_what_was_written_at_night_is_answered_in_the_morning(tmp_path: Path) -> None:

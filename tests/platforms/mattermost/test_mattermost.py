@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
 from hermes.domain.outfit import Outfit
 from hermes.domain.settings import PlatformSettings, Secret
+from hermes.entry.platforms.mattermost import door
 from hermes.entry.platforms.mattermost.adapter import MattermostAdapter, Place
 from hermes.entry.platforms.mattermost.convert import as_events, calm, emoji_name, spoken, to_inbounds
 from hermes.entry.platforms.mattermost.rest import error_for
@@ -179,6 +181,32 @@ async def test_a_channel_that_we_are_shut_out_of_does_not_stop_the_others() -> N
         inboxes = Inboxes()
         async with running(bed.connect(), inboxes.accept, "1:1"):
             await until(lambda: inboxes.texts == ["hello"], "it never came")
+
+
+async def test_a_chat_that_began_while_nobody_listened_is_read() -> None:
+    async with MattermostBed() as bed:
+        inboxes = Inboxes()
+        async with hosted(bed, inboxes):
+            await bed.do(Does.TEXT, "first")
+            await until(lambda: inboxes.texts == ["first"], "the first message is missing")
+        bed.server.say(bed.server.channel("a stranger"), "hello for the first time")
+        async with hosted(bed, inboxes):
+            await until(lambda: len(inboxes.items) == 2, "it is lost")
+        assert inboxes.texts[-1] == "hello for the first time"
+        assert inboxes.items[-1].source.kind is Kind.PRIVATE
+
+
+@pytest.mark.parametrize(
+    ("told", "most"), [(4_000, 4_000), (16_383, 16_383), (99_999, 16_383), (0, 16_383), (12, 16_383)]
+)
+async def test_the_server_says_how_long_a_post_may_be(told: int, most: int) -> None:
+    async with MattermostBed() as bed:
+        bed.server.most_runes = told
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            await until(lambda: bed.server.greeted > 0, "never there")
+            able = platform.capabilities
+        assert able.max_text == most == min(one.caption for one in able.media.values())
 
 
 @pytest.mark.parametrize("cursor", ["", "nonsense", "12", "1:2:3", "-1:2", "9" * 40 + ":1"])
@@ -611,6 +639,25 @@ async def test_a_port_that_is_taken() -> None:
             await until(lambda: bed.server.greeted > 0, "nobody came")
             with pytest.raises(Unreachable, match="cannot be listened on"):
                 await bed.connect().run(Inboxes().accept, None)
+
+
+async def test_a_door_that_is_closed_while_it_opens_leaves_no_port_taken() -> None:
+    async with MattermostBed() as bed:
+        port = int(bed.said["MATTERMOST_CALLBACK_PORT"])
+        for steps in range(12):
+            calls = door.Calls(press=None, command=None)  # type: ignore[arg-type]
+
+            async def stay() -> None:
+                async with door.opened(bed.outfit(), bed.said["MATTERMOST_CALLBACK_URL"], calls):  # noqa: B023
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(stay())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait((task,))
+            with socket.create_server(("127.0.0.1", port)):
+                pass  # nobody else has it
 
 
 async def test_faults_of_one_chat_are_not_anothers() -> None:

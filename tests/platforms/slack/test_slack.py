@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,8 @@ from hermes.domain.address import Address, Kind
 from hermes.domain.errors import NeedsLogin, Unreachable
 from hermes.domain.message import Inbound, MediaKind, What
 from hermes.entry.platforms.slack.adapter import SlackAdapter
-from hermes.entry.platforms.slack.convert import to_inbounds
+from hermes.entry.platforms.slack.convert import is_elsewhere, to_inbounds
+from hermes.entry.platforms.slack.doors import Door
 from hermes.entry.platforms.slack.history import OVERLAP, WEEK, Mark
 from hermes.testing.clock import FakeClock, QuickClock
 from hermes.testing.platform_suite import (
@@ -33,6 +35,7 @@ from hermes.testing.platform_suite import (
 )
 from tests.platforms.slack.bed import ME, NOW, EventsBed, SlackBed
 from tests.platforms.slack.samples import ANN, CHANNEL, DM, GROUP, PAYLOADS
+from tests.ports import free_port
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -289,6 +292,95 @@ async def test_the_connection_is_renewed_when_slack_wants_it() -> None:
             assert not task.done()
 
 
+async def test_somebody_listens_while_the_connection_is_renewed() -> None:
+    """The new connection is not greeted yet: what is pressed meanwhile comes by the old one."""
+    async with SlackBed() as bed:
+        inboxes, clock, server = Inboxes(), FakeClock(), bed.server
+        platform = at(bed.connect(), clock)
+        platform.api.answer_seconds = 60.0
+        async with running(platform, inboxes.accept, None):
+            await bed.do(Does.TEXT, "before")
+            await until(lambda: inboxes.texts == ["before"], "it never came")
+            await clock.advance(3600)
+            (old,) = server.sockets
+            server.greets = False
+            server.disconnect("warning")
+            await until(lambda: server.opened == 2, "no new connection")
+            server.sockets.append(old)
+            server.command(DM, "/hermes", "status")
+            await until(lambda: "/status" in inboxes.texts, "it was told to nobody")
+            await until(lambda: not server._envelopes, "it was not acknowledged")
+            new = server.sockets[0]
+            await new.send_json({"type": "hello"})
+            await until(lambda: old.closed and not new.closed, "the old one is not left")
+            server.sockets[:] = [new]
+            await bed.do(Does.TEXT, "after")
+            await until(lambda: "after" in inboxes.texts, "it never came")
+
+
+async def test_a_repeat_of_slack_counts_once_and_is_acknowledged() -> None:
+    async with SlackBed() as bed:
+        inboxes = Inboxes()
+        async with running(bed.connect(), inboxes.accept, None):
+            await bed.do(Does.TEXT, "once")
+            await until(lambda: inboxes.texts == ["once"], "it never came")
+            told = {"retry_attempt": 1, "retry_reason": "timeout", "type": "events_api"}
+            again = {**told, "envelope_id": "env-again", "payload": bed.server.events[-1]}
+            await bed.server.sockets[-1].send_json(again)
+            await until(lambda: {"envelope_id": "env-again"} in bed.server.answers, "it would come again")
+        assert inboxes.texts == ["once"]
+
+
+# --- other workspaces ---
+
+
+def _installed(payload: dict[str, Any], team: str, **more: Any) -> dict[str, Any]:
+    return {**payload, "authorizations": [{"team_id": team, "is_bot": True}], **more}
+
+
+@pytest.mark.parametrize(
+    ("payload", "elsewhere"),
+    [
+        (PAYLOADS["text"], False),
+        ({**PAYLOADS["text"], "team_id": "T0OTHER0001"}, True),
+        (_installed(PAYLOADS["text"], "T0OTHER0001"), True),
+        (_installed(PAYLOADS["text"], "T0FAKETEAM1", team_id="T0OTHER0001"), False),
+        (_installed(PAYLOADS["text"], "T0OTHER0001", is_ext_shared_channel=True), False),
+        ({**PAYLOADS["command"], "team_id": "T0OTHER0001"}, True),
+        (PAYLOADS["button"], False),
+        ({**PAYLOADS["button"], "message": {"user": "U0ELSEWHERE"}}, True),
+        ({**PAYLOADS["button"], "team": {"id": "T0OTHER0001"}}, False),
+        ({"type": "event_callback", "authorizations": [None], "event": {}}, False),
+        ({"type": "event_callback", "authorizations": {}, "team_id": ["T"], "event": {}}, False),
+        ([], False),
+    ],
+)
+def test_what_is_told_to_the_app_elsewhere(payload: Any, elsewhere: bool) -> None:
+    assert is_elsewhere(payload, ME) == elsewhere
+
+
+async def test_what_another_workspace_says_is_nobodys_here(caplog: pytest.LogCaptureFixture) -> None:
+    """Slack tells it again to another connection of the app, if it is not acknowledged."""
+    async with SlackBed() as bed:
+        inboxes = Inboxes()
+        async with running(bed.connect(), inboxes.accept, None):
+            await bed.server.reached.wait()
+            bed.server.deliver("events_api", _installed(PAYLOADS["text"], "T0OTHER0001"), "theirs")
+            await bed.do(Does.TEXT, "ours")
+            await until(lambda: bool(bed.server.answers), "not acknowledged")
+        assert inboxes.texts == ["ours"] and len(bed.server.answers) == 1
+        assert "theirs" not in bed.server.acked and "slack.other_workspace" in caplog.text
+
+
+async def test_an_app_of_a_whole_organisation_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SlackBed() as bed:
+        told = bed.server.m_auth_test({})
+        monkeypatch.setattr(bed.server, "m_auth_test", lambda asked: {**told, "is_enterprise_install": True})
+        for ask in (bed.connect().check(), bed.connect().run(Inboxes().accept, None)):
+            with pytest.raises(NeedsLogin, match="install it in a workspace"):
+                await ask
+
+
 async def test_no_storm_of_connections() -> None:
     async with SlackBed() as bed:
         async with running(at(bed.connect(), FakeClock()), Inboxes().accept, None) as task:
@@ -398,6 +490,21 @@ async def test_what_slack_gave_up_on_is_read_later() -> None:
                 assert told.status == 200
             await clock.advance(61)
             await until(lambda: "never brought" in inboxes.texts, "it is lost")
+
+
+async def test_a_door_that_is_closed_while_it_opens_leaves_no_port_taken() -> None:
+    port = free_port()
+    for steps in range(12):
+        opening = asyncio.create_task(Door("secret", FakeClock(), None).open("127.0.0.1", port))  # type: ignore[arg-type]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if not opening.done():
+            opening.cancel()
+        await asyncio.wait((opening,))
+        if not opening.cancelled():
+            await opening.result().cleanup()
+        with socket.create_server(("127.0.0.1", port)):
+            pass  # nobody else has it
 
 
 async def test_a_port_that_is_taken_or_none() -> None:

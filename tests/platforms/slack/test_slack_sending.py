@@ -297,6 +297,8 @@ async def test_addresses_that_are_not_slacks_are_not_used() -> None:
     [
         ({}, "SLACK_BOT_TOKEN is no bot token"),
         ({"SLACK_BOT_TOKEN": "xoxp-1-a-user-token"}, "SLACK_BOT_TOKEN is no bot token"),
+        ({"SLACK_BOT_TOKEN": "xoxe.xoxb-1-rotated"}, "token rotation"),
+        ({"SLACK_BOT_TOKEN": "xoxe-1-refreshes"}, "token rotation"),
         ({"SLACK_BOT_TOKEN": "xoxb-1111111111"}, "SLACK_APP_TOKEN"),
         (
             {"SLACK_BOT_TOKEN": "xoxb-1111111111", "SLACK_APP_TOKEN": "xoxb-2"},
@@ -340,6 +342,10 @@ async def test_wrong_tokens_park_and_are_never_told(caplog: pytest.LogCaptureFix
     [
         (200, {"error": "missing_scope", "needed": "chat:write"}, NeedsLogin, "permission chat:write"),
         (200, {"error": "account_inactive"}, NeedsLogin, "account_inactive"),
+        (200, {"error": "token_expired"}, NeedsLogin, "make an app without it"),
+        (200, {"error": "is_archived"}, Refused, "the channel is archived"),
+        (200, {"error": "msg_too_long"}, Refused, "too long"),
+        (200, {"error": "messages_tab_disabled"}, Refused, "App Home"),
         (200, {"error": "channel_not_found"}, Refused, "does not know the chat"),
         (200, {"error": "not_in_channel"}, Refused, "/invite"),
         (200, {"error": "never_heard_of"}, Refused, "never_heard_of"),

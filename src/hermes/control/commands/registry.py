@@ -152,6 +152,7 @@ def command(
 
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_NAMED = re.compile(r"(?<![\w/.~])/([a-z][a-z-]*)(?![\w/.]\w)")
 _DASHES = str.maketrans({"\u2014": "--", "\u2013": "-"})
 
 
@@ -196,7 +197,9 @@ def resolve(name: str, settings: Settings | None = None) -> SlashCommand:
     words = {word: known.name for known in there for word in (known.name, *known.aliases)}
     near = get_close_matches(name, list(words), n=1)
     hint = f"Did you mean /{words[near[0]]}?" if near else "/help lists the commands."
-    raise UserError(f"There is no command /{name}.", hint=f"{hint} To send it as text, leave out the slash.")
+    raise UserError(
+        f"There is no command /{name}.", hint=f"{hint} To send it as text, leave out the first character."
+    )
 
 
 def known_name(name: str) -> str:
@@ -230,6 +233,14 @@ def usable(source: Source, settings: Settings) -> list[SlashCommand]:
 
 def is_command(name: str) -> bool:
     return any(name == known.name or name in known.aliases for known in COMMANDS.values())
+
+
+def spell_commands(text: str, prefix: str) -> str:
+    """The commands that a sentence of ours names as they are given here: many a chat program keeps `/…` for
+    itself."""
+    if prefix == "/":
+        return text
+    return _NAMED.sub(lambda found: (prefix if is_command(found[1]) else "/") + found[1], text)
 
 
 def _may(tier: Tier, known: SlashCommand) -> bool:

@@ -24,7 +24,7 @@ from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, 
 from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt
 from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.ports import Accept, Sink
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, size_told
 from hermes.entry.platforms.discord.check import application, findings
 from hermes.entry.platforms.discord.convert import (
     TALKED_IN,
@@ -40,7 +40,7 @@ from hermes.entry.platforms.discord.convert import (
     to_inbounds,
 )
 from hermes.entry.platforms.discord.gateway import BEAT, INVALID, Event, Line, SessionEnded, own_gateway
-from hermes.entry.platforms.discord.manifest import MANIFEST
+from hermes.entry.platforms.discord.manifest import MANIFEST, MAX_FILE
 from hermes.entry.platforms.discord.mark import OLDEST, Mark
 from hermes.entry.platforms.discord.rest import API, TOKEN, Rest, Told
 from hermes.entry.platforms.discord.scenes import Scenes
@@ -77,6 +77,8 @@ class DiscordAdapter:
         self._stored = ""
         self._pending: set[str] = set()
         self._identified = False
+        self._shut_seconds: float | None = None
+        """How long Discord lets no new session begin, if none is left for today."""
         self._scenes = Scenes(
             self._rest,
             asks_roles=bool(outfit.settings.allowed_roles),
@@ -136,10 +138,9 @@ class DiscordAdapter:
         if not isinstance(url, str) or not url.startswith(("wss://", "ws://")):
             raise Unreachable("Discord does not say where its gateway is")
         limit = answer.get("session_start_limit")
-        if not self._mark.session and isinstance(limit, dict) and limit.get("remaining") == 0:
+        if isinstance(limit, dict) and limit.get("remaining") == 0:
             after = limit.get("reset_after")
-            seconds = min(after / 1000, 86_400.0) if isinstance(after, int) else 3600.0
-            raise Unreachable("The bot has connected too often today; Discord lets it wait", after=seconds)
+            self._shut_seconds = min(after / 1000, 86_400.0) if isinstance(after, int) else 3600.0
         try:
             return url, parsedate_to_datetime(told.headers["Date"])
         except (KeyError, ValueError, TypeError):
@@ -161,6 +162,8 @@ class DiscordAdapter:
                 await self._store(accept)
             case "GUILD_CREATE":
                 await self._see_guild(accept, data, now)
+            case "GUILD_UPDATE" if isinstance(data, dict):
+                mark.know_guild(data)
             case "GUILD_DELETE":
                 if isinstance(data, dict) and not data.get("unavailable"):
                     await self._done(accept, data.get("id"))
@@ -182,6 +185,10 @@ class DiscordAdapter:
         await self._identify(line)
 
     async def _identify(self, line: Line) -> None:
+        if self._shut_seconds is not None:
+            # Who identifies once too often loses the token.
+            why = "The bot has connected too often today; Discord lets it wait"
+            raise Unreachable(why, after=self._shut_seconds)
         self._identified = True
         await line.identify(self._token)
 
@@ -259,8 +266,10 @@ class DiscordAdapter:
             return
         told = [guild.get("channels"), guild.get("threads")]
         known = [one for part in told if isinstance(part, list) for one in part if isinstance(one, dict)]
-        channels = [one for one in known if is_snowflake(one.get("id"))]
+        inside = {"guild_id": guild.get("id")}
+        channels = [one | inside for one in known if is_snowflake(one.get("id"))]
         self._scenes.see(channels)
+        self._mark.know_guild(guild)
         if not is_snowflake(guild.get("id")) or guild["id"] not in self._pending:
             return
         after = self._mark.gap(id_at(now - OLDEST))
@@ -341,12 +350,23 @@ class DiscordAdapter:
         answered = to.thread if astray else reply_to
         if is_snowflake(answered):
             said["message_reference"] = {"message_id": answered, "fail_if_not_exists": False}
+        await self._check_sizes(to, body)
         path = f"/channels/{channel}/messages"
         told = await self._post(path, said, body)
         if told.blames("message_reference"):
             del said["message_reference"]
             told = await self._post(path, said, body)
         return told
+
+    async def _check_sizes(self, to: Address, body: Body) -> None:
+        """What a server takes depends on how much it is boosted."""
+        largest = max((one.size or 0 for one in body.attachments), default=0)
+        if largest <= MAX_FILE:
+            return
+        place = await self._scenes.place(channel_id(replace(to, thread=None)))
+        most = self._mark.most_bytes(None if place is None else place.guild)
+        if largest > most:
+            raise Refused(f"The file is too large for this place; Discord takes {size_told(most)} there")
 
     async def _post(self, path: str, asked: dict[str, Any], body: Body) -> Told:
         if not body.attachments:

@@ -54,6 +54,7 @@ class Place:
 
     name: str = ""
     parent: str | None = None
+    guild: str | None = None
     forum: bool = False
     direct: bool = False
     opens: bool = False
@@ -131,6 +132,7 @@ def place_of(channel: Any) -> Place | None:
         return Place(
             name=storable(_text(channel.get("name")))[:100],
             parent=snowflake(channel["parent_id"]) if sort in THREADS else None,
+            guild=channel["guild_id"] if is_snowflake(channel.get("guild_id")) else None,
             forum=sort in FORUMS,
             direct=sort in (1, 3),
             opens=sort in OPEN_THREADS,

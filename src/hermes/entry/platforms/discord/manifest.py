@@ -15,7 +15,12 @@ from hermes.domain.capabilities import (
 )
 from hermes.domain.message import MediaKind
 
-MAX_FILE = 10 * 1024 * 1024
+MEBI = 1024 * 1024
+MAX_FILE = 10 * MEBI
+BOOSTED = {2: 50 * MEBI, 3: 100 * MEBI}
+"""What a server takes that its members boosted, by its level."""
+MOST_FILE = max(BOOSTED.values())
+"""What some server takes; what a server takes itself is asked before sending."""
 MAX_TEXT = 2000
 
 MANIFEST = Manifest(
@@ -35,21 +40,21 @@ MANIFEST = Manifest(
         media={
             MediaKind.IMAGE: MediaLimit(
                 mimes=("image/png", "image/jpeg", "image/gif", "image/webp"),
-                max_bytes=MAX_FILE,
+                max_bytes=MOST_FILE,
                 caption=MAX_TEXT,
             ),
-            MediaKind.VOICE: MediaLimit(mimes=("audio/ogg", "audio/opus"), max_bytes=MAX_FILE),
+            MediaKind.VOICE: MediaLimit(mimes=("audio/ogg", "audio/opus"), max_bytes=MOST_FILE),
             MediaKind.AUDIO: MediaLimit(
                 mimes=("audio/mpeg", "audio/mp4", "audio/wav", "audio/flac", "audio/ogg"),
-                max_bytes=MAX_FILE,
+                max_bytes=MOST_FILE,
                 caption=MAX_TEXT,
             ),
             MediaKind.VIDEO: MediaLimit(
-                mimes=("video/mp4", "video/webm", "video/quicktime"), max_bytes=MAX_FILE, caption=MAX_TEXT
+                mimes=("video/mp4", "video/webm", "video/quicktime"), max_bytes=MOST_FILE, caption=MAX_TEXT
             ),
-            MediaKind.FILE: MediaLimit(max_bytes=MAX_FILE, caption=MAX_TEXT),
+            MediaKind.FILE: MediaLimit(max_bytes=MOST_FILE, caption=MAX_TEXT),
         },
-        # Voice messages go alone.
+        # Voice messages go alone. What goes together fits everywhere.
         albums=(
             Album(
                 kinds=frozenset({MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE}),

@@ -13,6 +13,7 @@ from typing import Any
 
 from hermes.domain.address import Source
 from hermes.entry.platforms.discord.convert import is_snowflake
+from hermes.entry.platforms.discord.manifest import BOOSTED, MAX_FILE
 
 OLDEST = timedelta(days=7)
 _OVERLAP_MS = 60_000
@@ -23,7 +24,8 @@ _MOST_CHATS = 200
 class Mark:
     """`began`: where the first connection ever began; `newest`: the newest message since then; `since`: from
     where a gap has to be read, while there is one. What Discord does not list is remembered: `directs`, the
-    private chats and their people; `threads`, which may be put away meanwhile, and their servers."""
+    private chats and their people; `threads`, which may be put away meanwhile, and their servers. `boosts`:
+    the levels of boosted servers, of which Discord tells when a session begins and when they change."""
 
     session: str | None = None
     number: int = 0
@@ -33,6 +35,7 @@ class Mark:
     since: int | None = None
     directs: dict[str, str] = field(default_factory=dict)
     threads: dict[str, str] = field(default_factory=dict)
+    boosts: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, cursor: str | None) -> Mark:
@@ -47,6 +50,7 @@ class Mark:
                 newest=int(told.get("newest", 0)),
                 directs=_ids(told.get("directs", {})),
                 threads=_ids(told.get("threads", {})),
+                boosts=_ids(told.get("boosts", {})),
             )
         except (ValueError, TypeError, AttributeError):
             return cls()
@@ -54,6 +58,8 @@ class Mark:
     def cursor(self) -> str:
         told: dict[str, Any] = {"began": self.began, "newest": self.newest}
         told |= {"directs": self.directs, "threads": self.threads}
+        if self.boosts:
+            told["boosts"] = self.boosts
         if self.since is not None:
             told["newest"] = self.since
         elif self.session is not None:
@@ -75,6 +81,18 @@ class Mark:
             _remember(self.directs, channel, source.user)
         elif source.guild is not None and source.address.thread:
             _remember(self.threads, channel, source.guild)
+
+    def know_guild(self, guild: Any) -> None:
+        """What Discord says of a server: how much it is boosted."""
+        number, level = guild.get("id"), guild.get("premium_tier")
+        if is_snowflake(number):
+            self.boosts.pop(number, None)
+            if isinstance(level, int) and level in BOOSTED:
+                _remember(self.boosts, number, str(level))
+
+    def most_bytes(self, guild: str | None) -> int:
+        """How large a file may be on a server; None is a private chat."""
+        return BOOSTED.get(int(self.boosts.get(guild or "", 0)), MAX_FILE)
 
     def has_direct(self, channel: str, user: str) -> None:
         _remember(self.directs, channel, user)

@@ -25,6 +25,8 @@ TOKEN = "DISCORD_BOT_TOKEN"
 FILE_HOSTS = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
 _AGENT = "DiscordBot (hermes-gateway, 1)"
 _PATIENCE = 5.0
+_BLOCKED = 40333
+_BLOCKED_SECONDS = 60.0
 _TRIES = 5
 _MOST_ROUTES = 1000
 _PIECE = 64 * 1024
@@ -162,10 +164,12 @@ class Rest:
             self._free_at = {name: at for name, at in self._free_at.items() if at > now}
         if told.status == 429:
             free = now + _delay(told.answer, told.headers)
-            if told.headers.get("X-RateLimit-Global") or _field(told.answer, "global") is True:
+            if _is_everywhere(told):
                 self._all_free_at = free
             else:
                 self._free_at[route] = free
+        elif _is_blocked(told.status, told.answer):
+            self._all_free_at = now + _BLOCKED_SECONDS
         elif told.headers.get("X-RateLimit-Remaining") == "0":
             after = _seconds(told.headers.get("X-RateLimit-Reset-After"))
             self._free_at[route] = now + (after or 0.0)
@@ -221,8 +225,9 @@ def error_for(status: int, answer: Any, headers: Mapping[str, str]) -> HermesErr
         return Unreachable(f"Discord wants us to be slower ({told})", after=_delay(answer, headers))
     if status >= 500:
         return Unreachable(f"Discord has a fault of its own ({told})", maybe_done=True)
-    if status == 403 and not isinstance(answer, dict):
-        return Unreachable("Something before Discord turned us away (HTTP 403)", after=60.0)
+    if _is_blocked(status, answer):
+        why = "Something before Discord turned us away (HTTP 403)"
+        return Unreachable(why, after=_BLOCKED_SECONDS)
     if status == 403:
         return Refused(f"Discord does not let us do that there ({told})")
     if status == 413 or code == 40005:
@@ -232,11 +237,29 @@ def error_for(status: int, answer: Any, headers: Mapping[str, str]) -> HermesErr
     return Refused(f"Discord refuses it ({told})")
 
 
+def _is_blocked(status: int, answer: Any) -> bool:
+    """Whether what stands before Discord turned us away, which says nothing of what was asked."""
+    return status == 403 and (not isinstance(answer, dict) or answer.get("code") == _BLOCKED)
+
+
+def _is_everywhere(told: Told) -> bool:
+    """Whether a limit is of all that we ask. One that says nothing of itself is not Discord's but of what
+    stands before it: who was refused too often is shut out there, for a while and from everything."""
+    if told.headers.get("X-RateLimit-Global") or _field(told.answer, "global") is True:
+        return True
+    return told.headers.get("X-RateLimit-Scope") == "global" or not _is_discords(told.answer, told.headers)
+
+
+def _is_discords(answer: Any, headers: Mapping[str, str]) -> bool:
+    return _field(answer, "retry_after") is not None or "X-RateLimit-Scope" in headers
+
+
 def _delay(answer: Any, headers: Mapping[str, str]) -> float:
     found = _field(answer, "retry_after")
     if isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found < 86_400:
         return float(found)
-    return _seconds(headers.get("Retry-After")) or 5.0
+    usual = 5.0 if _is_discords(answer, headers) else _BLOCKED_SECONDS
+    return _seconds(headers.get("Retry-After")) or usual
 
 
 def _seconds(text: str | None) -> float | None:

@@ -22,6 +22,14 @@ from hermes.entry.platforms.email.words import html_to_text
 TOO_FAST_SECONDS = 60.0
 """A server that wants us to be slower does not say by how much."""
 _MOST_REFERENCES = 20
+_STATUS = {
+    **dict.fromkeys(("5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10"), "There is no such address"),
+    **dict.fromkeys(("5.3.4", "5.2.3"), "The mail is too large for the server"),
+    "5.2.1": "The mailbox of that address is switched off",
+    "5.2.2": "The mailbox of that address is full",
+    "5.7.1": "The server's rules forbid the mail",
+}
+"""What servers say more precisely (RFC 3463)."""
 _LOGIN_CODES = (530, 534, 535, 538)
 _MIME = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}", re.ASCII)
 
@@ -108,6 +116,6 @@ def error_for(code: int, told: object) -> HermesError:
         return Unreachable("What answers there is no SMTP server")
     if code < 500:
         return Unreachable(f"The SMTP server wants us to come back later ({why})", after=TOO_FAST_SECONDS)
-    if code == 552 or "5.3.4" in words:
-        return Refused(f"The mail is too large for the server ({why})")
-    return Refused(f"The SMTP server refuses the mail ({why})")
+    status = re.search(r"\b5\.\d{1,3}\.\d{1,3}\b", words, re.ASCII)
+    told_why = _STATUS.get(status[0] if status else "5.3.4" if code == 552 else "")
+    return Refused(f"{told_why or 'The SMTP server refuses the mail'} ({why})")

@@ -284,7 +284,18 @@ def machine_made(mail: Mail, sender: str) -> str:
         return "it is a report about a mail"
     if _MACHINES.fullmatch(sender.partition("@")[0]):
         return "its sender is a machine"
+    if _quietly(lambda: _is_calendars(mail), False):
+        return "a calendar sent it (an invitation, or an answer to one)"
     return ""
+
+
+def _is_calendars(part: Mail, depth: int = 3) -> bool:
+    """What is to be done with an event is for a calendar; a file with one is for who reads the mail."""
+    kind, inner = part.get_content_type(), part.get_payload()
+    if kind.startswith("multipart/") and isinstance(inner, list) and depth:
+        return any(_is_calendars(one, depth - 1) for one in inner[:10] if isinstance(one, Message))
+    meant = _parameter(part, "method") not in ("", "publish")
+    return meant and kind == "text/calendar" and not part.get_filename()
 
 
 def not_proved(mail: Mail, sender: str, authserv: str) -> str:

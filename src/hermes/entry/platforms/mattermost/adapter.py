@@ -43,7 +43,7 @@ from hermes.entry.platforms.mattermost.convert import (
     to_inbounds,
     wanted,
 )
-from hermes.entry.platforms.mattermost.manifest import MANIFEST
+from hermes.entry.platforms.mattermost.manifest import MANIFEST, limited
 from hermes.entry.platforms.mattermost.rest import Rest, Server
 from hermes.entry.platforms.mattermost.wire import ALIVE, MISSED, Wire
 
@@ -99,10 +99,11 @@ class MattermostAdapter:
         self._known = Known()
         self._me: Me | None = None
         self._wire: Wire | None = None
+        self._able = MANIFEST.capabilities
 
     @property
     def capabilities(self) -> Capabilities:
-        return MANIFEST.capabilities
+        return self._able
 
     @property
     def answer_seconds(self) -> float:
@@ -118,6 +119,7 @@ class MattermostAdapter:
     async def run(self, accept: Accept, cursor: str | None) -> None:
         try:
             me = await self._who()
+            await self._learn_limit()
             begun = Place.read(cursor)
             if begun is None:
                 newest = max((one.last_post_at for one in await self._channels()), default=0)
@@ -153,6 +155,17 @@ class MattermostAdapter:
                 raise UserError(f"MATTERMOST_REPLY_MODE is {one_line(mode, 20)}: thread or off is wanted.")
             self._me = Me(id=number, username=name, account=self._outfit.account, threads=mode == "thread")
         return self._me
+
+    async def _learn_limit(self) -> None:
+        """How long a post may be: servers that were set up long ago take less."""
+        try:
+            told = await self._rest.get("/config/client", format="old")
+        except (Refused, Unreachable) as error:
+            log.info("mattermost.limit why=%s", error)
+            return
+        most = told.get("MaxPostSize") if isinstance(told, dict) else None
+        if isinstance(most, str) and re.fullmatch(r"[1-9]\d{3,5}", most, re.ASCII):
+            self._able = limited(MANIFEST.capabilities, int(most))
 
     async def _live(self, accept: Accept, begun: Place, wire: Wire, me: Me) -> None:
         here = await self._catch_up(accept, begun, me)

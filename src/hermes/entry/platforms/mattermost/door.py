@@ -4,6 +4,7 @@ see, and a slash command the token that Mattermost made for it."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -66,7 +67,12 @@ async def opened(outfit: Outfit, url: str, calls: Calls) -> AsyncIterator[None]:
 async def _listen(outfit: Outfit, runner: web.AppRunner) -> None:
     host = outfit.said("MATTERMOST_CALLBACK_HOST", "127.0.0.1")
     port = outfit.port(PORT, "8446")
+    starting = asyncio.ensure_future(web.TCPSite(runner, host, port).start())
     try:
-        await web.TCPSite(runner, host, port).start()
+        await asyncio.shield(starting)
     except OSError as error:
         raise no_door(host, port, PORT, error) from error
+    finally:
+        # Stopped in the middle, it would keep a port that nobody closes.
+        if not starting.done():
+            await asyncio.wait((starting,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hermes.domain.capabilities import (
     Album,
     Capabilities,
@@ -94,3 +96,10 @@ MANIFEST = Manifest(
     person=r"[a-z0-9]{26}",
     evidence="D: our fake of REST v4 and the WebSocket, judged by the vendor's @mattermost/client",
 )
+
+
+def limited(able: Capabilities, most: int) -> Capabilities:
+    """The same, where a post may have so many characters."""
+    most = min(most, able.max_text)
+    media = {kind: replace(limit, caption=min(limit.caption, most)) for kind, limit in able.media.items()}
+    return replace(able, max_text=most, media=media)

@@ -23,6 +23,7 @@ from hermes.entry.platforms.slack.api import Api, Told
 from hermes.entry.platforms.slack.convert import (
     Me,
     aside_of,
+    is_elsewhere,
     is_farewell,
     moment_of,
     new_name,
@@ -36,7 +37,9 @@ from hermes.entry.platforms.slack.manifest import MANIFEST
 from hermes.entry.platforms.slack.status import Status
 from hermes.entry.platforms.slack.wire import (
     KEY_EVENT,
+    ROTATED,
     blocks,
+    check_install,
     emoji_name,
     file_name,
     scope_findings,
@@ -60,6 +63,8 @@ class SlackAdapter:
     def __init__(self, outfit: Outfit) -> None:
         self._outfit = outfit
         token = outfit.said("SLACK_BOT_TOKEN")
+        if token.startswith("xoxe"):
+            raise NeedsLogin(ROTATED)
         if not token.startswith("xoxb-") or not token.isascii() or len(token) < 15:
             raise NeedsLogin("SLACK_BOT_TOKEN is no bot token; one begins with xoxb- (OAuth & Permissions)")
         self._app_token = outfit.said("SLACK_APP_TOKEN")
@@ -103,6 +108,7 @@ class SlackAdapter:
         answer = told.result
         if not isinstance(answer.get("user_id"), str) or not answer["user_id"]:
             raise Unreachable("Slack does not say who the bot is")
+        check_install(answer)
         self._me = Me(
             user=answer["user_id"],
             bot=str(answer.get("bot_id") or ""),
@@ -117,8 +123,8 @@ class SlackAdapter:
         return self._me, told.at or self._outfit.clock.now().timestamp()
 
     async def _socket(self, accept: Accept, me: Me) -> None:
-        async def hear(payload: Any) -> None:
-            await self._hear(accept, me, payload)
+        async def hear(payload: Any) -> bool:
+            return await self._hear(accept, me, payload)
 
         async def alive() -> None:
             await accept((), None)
@@ -130,8 +136,8 @@ class SlackAdapter:
         await Socket(self.api, self._app_token, self._outfit.clock, ears).live(self.quiet_seconds)
 
     async def _listen(self, accept: Accept, me: Me) -> None:
-        async def hear(payload: Any) -> None:
-            await self._hear(accept, me, payload)
+        async def hear(payload: Any) -> bool:
+            return await self._hear(accept, me, payload)
 
         clock = self._outfit.clock
         door = Door(self._secret, clock, hear)
@@ -149,7 +155,13 @@ class SlackAdapter:
         finally:
             await runner.cleanup()
 
-    async def _hear(self, accept: Accept, me: Me, payload: Any) -> None:
+    async def _hear(self, accept: Accept, me: Me, payload: Any) -> bool:
+        """Store what a payload tells; False if it is told to the app in another workspace."""
+        if is_elsewhere(payload, me):
+            log.warning(
+                "slack.other_workspace: the app is installed in more than one; each wants an app of its own"
+            )
+            return False
         if is_farewell(payload):
             # It may be an old one; if it is true, the token is refused.
             await self.api.call("auth.test")
@@ -161,6 +173,7 @@ class SlackAdapter:
                 self._keep_aside(item.ref, url, _ASIDE_SECONDS)
         self._mark.saw(moment_of(payload))
         await accept(items, self._mark.cursor if items else None)
+        return True
 
     async def _catch_up(self, accept: Accept, me: Me) -> None:
         """Read what was missed; until that is done the mark stays where it is."""
@@ -378,6 +391,7 @@ class SlackAdapter:
         try:
             told = await self.api.ask("auth.test", {})
             who = told.result
+            check_install(who)
             text = f"Slack knows the bot as @{who.get('user')} in {who.get('team')} ({who.get('user_id')})."
             found = [Finding(good=True, text=one_line(text, 200))]
             found += scope_findings(told.headers.get("X-OAuth-Scopes", ""))

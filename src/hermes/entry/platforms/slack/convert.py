@@ -104,6 +104,21 @@ def is_farewell(payload: Any) -> bool:
     return event.get("type") == "app_uninstalled" or revoked
 
 
+def is_elsewhere(payload: Any, me: Me) -> bool:
+    """Whether this is told to the app as it is installed in another workspace: all of them share its address.
+    A channel that two organisations share is of both, and names one of them."""
+    if not isinstance(payload, dict) or payload.get("is_ext_shared_channel") is True:
+        return False
+    if payload.get("type") == "block_actions":
+        message = payload.get("message")
+        author = message.get("user") if isinstance(message, dict) else None
+        return bool(_if_id(author)) and author != me.user
+    shown = payload.get("authorizations")
+    first = shown[0] if isinstance(shown, list) and shown else None
+    team = _if_id((first if isinstance(first, dict) else payload).get("team_id"))
+    return bool(team and me.team) and team != me.team
+
+
 def moment_of(payload: Any) -> float | None:
     """When an event happened on Slack's clock."""
     event = payload.get("event") if isinstance(payload, dict) else None

@@ -35,96 +35,130 @@ _ENDED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ears:
-    """Who listens: `hear` stores a payload, `alive` tells of a quiet while, `catch_up` reads what was
-    missed."""
+    """Who listens: `hear` stores a payload (False if it is for somebody else), `alive` tells of a quiet
+    while, `catch_up` reads what was missed."""
 
-    hear: Callable[[Any], Awaitable[None]]
+    hear: Callable[[Any], Awaitable[bool]]
     alive: Callable[[], Awaitable[None]]
     catch_up: Callable[[], Awaitable[None]]
 
 
 class Socket:
-    """Socket Mode: one connection after the other, as Slack renews them every few hours."""
+    """Socket Mode: one connection after the other, as Slack renews them every few hours. It says so before,
+    and the old connection is left when the new one has been greeted, so that there always is one: buttons and
+    slash commands are not told later."""
 
     def __init__(self, api: Api, token: str, clock: Clock, ears: Ears) -> None:
         self._api = api
         self._token = token
         self._clock = clock
         self._ears = ears
-        self._reading: asyncio.Task[aiohttp.WSMessage] | None = None
+        self._links: set[asyncio.Future[None]] = set()
         self._catching: asyncio.Future[None] | None = None
-        self._greeted = False
 
     async def live(self, quiet_seconds: float) -> None:
-        while True:
-            began = self._clock.monotonic()
-            await self._one(quiet_seconds)
-            if self._clock.monotonic() - began < _STEADY_SECONDS:
-                raise Unreachable("Slack renews the connection again and again")
+        try:
+            link, living = await self._open(quiet_seconds)
+            while True:
+                began = self._clock.monotonic()
+                await self._until(link.parting, living)
+                if self._clock.monotonic() - began < _STEADY_SECONDS:
+                    raise Unreachable("Slack renews the connection again and again")
+                before = living
+                link, living = await self._open(quiet_seconds)
+                await self._end(before)
+        finally:
+            await self._end(*self._links)
+            if self._catching is not None:
+                await self._end(self._catching)
 
-    async def _one(self, quiet_seconds: float) -> None:
+    async def _open(self, quiet_seconds: float) -> tuple[Link, asyncio.Future[None]]:
+        """A connection that has been greeted, and its life."""
         socket = await self._api.connect(await open_socket(self._api, self._token))
-        self._greeted = False
+        link = Link(socket, self._ears, self._api.answer_seconds)
+        living = asyncio.ensure_future(link.live(quiet_seconds))
+        self._links.add(living)
+        await self._until(link.greeted, living)
+        before, self._catching = self._catching, asyncio.ensure_future(self._ears.catch_up())
+        if before is not None:
+            await self._end(before)
+        return link, living
+
+    async def _until(self, sign: asyncio.Event, living: asyncio.Future[None]) -> None:
+        """Wait for a sign of a connection; its end is an error, and so is that what was missed cannot be
+        read."""
+        waiting = asyncio.ensure_future(sign.wait())
+        try:
+            while not sign.is_set():
+                tasks = [task for task in (living, waiting, self._catching) if task is not None]
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if self._catching is not None and self._catching.done():
+                    caught, self._catching = self._catching, None
+                    caught.result()
+                if living.done():
+                    living.result()
+        finally:
+            waiting.cancel()
+
+    async def _end(self, *tasks: asyncio.Future[None]) -> None:
+        for task in tasks:
+            task.cancel()
+            self._links.discard(task)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Link:
+    """One connection. `greeted` is set when Slack began to tell, `parting` when it wants another one."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, ears: Ears, greet_seconds: float) -> None:
+        self._socket = socket
+        self._ears = ears
+        self._greet_seconds = greet_seconds
+        self.greeted = asyncio.Event()
+        self.parting = asyncio.Event()
+
+    async def live(self, quiet_seconds: float) -> None:
+        reading: asyncio.Future[aiohttp.WSMessage] | None = None
         try:
             while True:
-                frame = await self._next(socket, quiet_seconds)
-                if frame is not None and not await self._take(socket, frame):
-                    return
+                reading = reading or asyncio.ensure_future(self._socket.receive())
+                patience = quiet_seconds if self.greeted.is_set() else self._greet_seconds
+                await asyncio.wait((reading,), timeout=patience)
+                if reading.done():
+                    frame, reading = reading.result(), None
+                    await self._take(frame)
+                elif self.greeted.is_set():
+                    # Slack may have nothing to tell; a connection that died is noticed by its heartbeat.
+                    await self._ears.alive()
+                else:
+                    raise Unreachable("Slack's socket says nothing")
         finally:
-            for task in (self._reading, self._catching):
-                if task is not None:
-                    task.cancel()
-                    await asyncio.wait((task,))
-            self._reading = self._catching = None
-            await socket.close()
+            if reading is not None:
+                reading.cancel()
+                await asyncio.wait((reading,))
+            await self._socket.close()
 
-    async def _next(
-        self, socket: aiohttp.ClientWebSocketResponse, quiet_seconds: float
-    ) -> aiohttp.WSMessage | None:
-        """The next frame; meanwhile what was missed is read, and its failure is ours."""
-        if self._reading is None:
-            self._reading = asyncio.ensure_future(socket.receive())
-        patience = quiet_seconds if self._greeted else self._api.answer_seconds
-        waited = [task for task in (self._reading, self._catching) if task is not None]
-        done, _ = await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-        if self._catching is not None and self._catching.done():
-            caught, self._catching = self._catching, None
-            caught.result()
-        if self._reading.done():
-            read, self._reading = self._reading, None
-            return read.result()
-        if not done and not self._greeted:
-            raise Unreachable("Slack's socket says nothing")
-        if not done:
-            # Slack may have nothing to tell; a connection that died is noticed by its heartbeat.
-            await self._ears.alive()
-        return None
-
-    async def _take(self, socket: aiohttp.ClientWebSocketResponse, frame: aiohttp.WSMessage) -> bool:
-        """Handle a frame; False when Slack wants another connection."""
+    async def _take(self, frame: aiohttp.WSMessage) -> None:
         if frame.type in _ENDED:
             raise Unreachable("Slack closed the connection")
         told = _read(frame.data) if frame.type is aiohttp.WSMsgType.TEXT else None
         if not isinstance(told, dict):
-            return True
+            return
         match told.get("type"):
             case "hello":
-                self._greeted = True
-                if self._catching is None:
-                    self._catching = asyncio.ensure_future(self._ears.catch_up())
-                return True
+                self.greeted.set()
+                return
             case "disconnect":
                 _check_reason(told.get("reason"))
-                return False
+                self.parting.set()
+                return
         envelope = told.get("envelope_id")
-        if not isinstance(envelope, str):
-            return True
-        await self._ears.hear(told.get("payload"))
-        try:
-            await socket.send_json({"envelope_id": envelope})
-        except (ConnectionError, RuntimeError, aiohttp.ClientError) as error:
-            raise Unreachable(f"Slack closed the connection ({trouble_told(error)})") from None
-        return True
+        # What is for somebody else is not acknowledged, so that it is told again, to another connection.
+        if isinstance(envelope, str) and await self._ears.hear(told.get("payload")):
+            try:
+                await self._socket.send_json({"envelope_id": envelope})
+            except (ConnectionError, RuntimeError, aiohttp.ClientError) as error:
+                raise Unreachable(f"Slack closed the connection ({trouble_told(error)})") from None
 
 
 async def open_socket(api: Api, token: str) -> str:
@@ -152,7 +186,7 @@ def _check_reason(reason: Any) -> None:
 class Door:
     """The Events API: events, pressed buttons and slash commands come to one address, each signed."""
 
-    def __init__(self, secret: str, clock: Clock, hear: Callable[[Any], Awaitable[None]]) -> None:
+    def __init__(self, secret: str, clock: Clock, hear: Callable[[Any], Awaitable[bool]]) -> None:
         self._secret = secret
         self._clock = clock
         self._hear = hear
@@ -164,11 +198,19 @@ class Door:
         app.router.add_post(PATH, self.called)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
         await runner.setup()
+        starting = asyncio.ensure_future(web.TCPSite(runner, host, port).start())
+        opened = False
         try:
-            await web.TCPSite(runner, host, port).start()
+            await asyncio.shield(starting)
+            opened = True
         except OSError as error:
-            await runner.cleanup()
             raise no_door(host, port, PORT, error) from error
+        finally:
+            # Stopped in the middle, it would keep a port that nobody closes.
+            if not starting.done():
+                await asyncio.wait((starting,))
+            if not opened:
+                await runner.cleanup()
         return runner
 
     async def called(self, request: web.Request) -> web.Response:

@@ -21,8 +21,12 @@ SECTION = 3000
 KEY_EVENT = "hermes_message"
 """The name of the metadata in which a message of ours carries its key."""
 _LABEL, _VALUE, _IN_A_ROW = 75, 2000, 25
+ROTATED = (
+    "SLACK_BOT_TOKEN is of an app with token rotation and ends after twelve hours: make an app without it,"
+    " and set that one's token"
+)
 _PRIVATE_FAULTS = frozenset({
-    "invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired",
+    "invalid_auth", "not_authed", "account_inactive", "token_revoked",
     "org_login_required", "not_allowed_token_type", "team_access_not_granted", "two_factor_setup_required",
 })  # fmt: skip
 _SLACKS_OWN = frozenset({"internal_error", "fatal_error", "service_unavailable", "request_timeout"})
@@ -31,6 +35,13 @@ _PLACES = {
     "not_in_channel": "the bot is not in the channel; /invite it there",
     "no_permission": "the bot may not do that there; /invite it",
     "is_archived": "the channel is archived",
+    "messages_tab_disabled": "the app takes no direct messages; switch its messages tab on (App Home)",
+    "user_disabled": "that person has left the workspace",
+    "restricted_action_read_only_channel": "only some may write in that channel",
+    "restricted_action_thread_only_channel": "only some may begin something in that channel",
+    "restricted_action_non_threadable_channel": "that channel has no threads",
+    "ekm_access_denied": "the organisation's admins forbid it now",
+    "message_limit_exceeded": "the workspace sends more messages than its plan takes",
     "msg_too_long": "the message is too long",
     "message_not_found": "the message is gone",
     "cant_update_message": "the message is not ours to edit",
@@ -95,6 +106,8 @@ def error_for(status: int, answer: Any, wait: str | None) -> HermesError:
             f"The Slack app lacks the permission {needed}: add it under OAuth & Permissions, then install the"
             " app again"
         )
+    if told == "token_expired":
+        return NeedsLogin(f"{ROTATED} ({told})")
     if told in _PRIVATE_FAULTS:
         return NeedsLogin(f"Slack does not take the token any more or at all ({told}); install the app again")
     if status >= 500 or told in _SLACKS_OWN:
@@ -111,6 +124,15 @@ def error_for(status: int, answer: Any, wait: str | None) -> HermesError:
 def _seconds(wait: str | None) -> float:
     plain = wait is not None and wait.isascii() and wait.isdigit() and len(wait) < 6
     return float(wait) if plain and wait is not None else 5.0
+
+
+def check_install(who: Mapping[str, Any]) -> None:
+    """Whether the token is of one workspace: that of an organisation has to name one at every step."""
+    if who.get("is_enterprise_install") is True:
+        raise NeedsLogin(
+            "SLACK_BOT_TOKEN is of an app that is installed for a whole organisation: install it in a"
+            " workspace, and set the token that it has there"
+        )
 
 
 # --- addresses -----------------------------------------------------------------------------------
