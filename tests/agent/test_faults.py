@@ -16,7 +16,7 @@ from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import Secret
 from hermes.testing.model_script import FAULTS, VISIBLE, WORDS, Cut, Fault, Pace, Reply, Then
 from hermes.testing.model_server import FakeModelServer
-from hermes.testing.provider_suite import KEY, LONG, QUICK
+from hermes.testing.provider_suite import KEY, LONG, QUICK, patience
 from tests.agent.driving import Driver, loop_of, quick, tool
 from tests.agent.test_openai_provider import deadlines
 
@@ -28,10 +28,8 @@ PATIENT = deadlines(LONG)
 
 def limits_of(fault: Fault) -> Deadlines:
     """Quick where nothing else ends it, and long where something comes, however slow the machine is."""
-    if not fault.ends_late:
-        return PATIENT
     endless = isinstance(fault.reply, Reply) and fault.reply.endless is not None
-    return replace(PATIENT, total=4 * QUICK) if endless else deadlines(QUICK)
+    return replace(PATIENT, total=4 * QUICK) if endless else deadlines(patience(fault))
 
 
 class Limited(OpenAIProvider):

@@ -10,7 +10,7 @@ from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.settings import ModelSettings, Secret
 from hermes.testing.model_script import FAULTS, Reply
 from hermes.testing.model_server import FakeModelServer
-from hermes.testing.provider_suite import CHECKS, KEY, LONG, QUICK, ask, hear
+from hermes.testing.provider_suite import CHECKS, KEY, LONG, ask, hear, patience
 
 
 def deadlines(seconds: float) -> Deadlines:
@@ -31,7 +31,7 @@ async def test_without_streaming_the_same_is_heard() -> None:
         if fault.stream_only:
             continue
         async with FakeModelServer([fault.reply]) as server:
-            limits = deadlines(QUICK if fault.ends_late else LONG)
+            limits = deadlines(patience(fault))
             provider = OpenAIProvider(Endpoint(base_url=server.base_url, stream=False, deadlines=limits))
             heard = await hear(provider, ask("go"))
             await provider.close()

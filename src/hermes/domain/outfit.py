@@ -3,11 +3,12 @@ be asked before anybody uses it: whether its credentials work."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
 from hermes.domain.clock import Clock, SystemClock
@@ -84,8 +85,20 @@ class Outfit:
         return int(said)
 
 
-def no_door(host: str, port: int, variable: str, error: OSError) -> Unreachable:
-    """Why nobody can call us there; `variable` names the port."""
+async def open_door(opening: Coroutine[Any, Any, None], host: str, port: int, variable: str) -> None:
+    """Begin to listen, or say why nobody can call us there; `variable` names the port. Whoever is stopped in
+    the middle waits for the end of it: otherwise a port would be taken that nobody closes."""
+    begun = asyncio.ensure_future(opening)
+    try:
+        await asyncio.shield(begun)
+    except OSError as error:
+        raise _no_door(host, port, variable, error) from error
+    finally:
+        if not begun.done():
+            await asyncio.wait((begun,))
+
+
+def _no_door(host: str, port: int, variable: str, error: OSError) -> Unreachable:
     why = error.strerror or type(error).__name__
     if error.errno == errno.EADDRINUSE:
         why = f"another account or program has it; set {variable} to a port of its own"

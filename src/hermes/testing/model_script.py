@@ -305,13 +305,6 @@ class Fault:
     retry: bool = False
     stream_only: bool = False
 
-    @property
-    def ends_late(self) -> bool:
-        """Whether nothing but a deadline of the client's ends it."""
-        reply = self.reply
-        stalls = isinstance(reply, Reply) and reply.cut is not None and reply.cut.then is Then.STALL
-        return stalls or (isinstance(reply, Reply) and reply.endless is not None)
-
 
 WORDS = "One two three four five six seven eight."
 VISIBLE = rb"three [^\n]*\n\n"

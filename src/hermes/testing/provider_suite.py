@@ -23,7 +23,7 @@ from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import Tool, ToolCall, ToolContext, ToolResult
 from hermes.domain.turn import Earlier, Speaker
-from hermes.testing.model_script import FAULTS, WORDS, Call, Fault, Pace, Reply, Script, echo
+from hermes.testing.model_script import FAULTS, WORDS, Call, Fault, Pace, Reply, Script, Then, echo
 from hermes.testing.model_server import Ended, FakeModelServer, refusing_address, unreachable_address
 
 QUICK = 0.4
@@ -93,6 +93,13 @@ def ask(*words: str, tools: Sequence[Tool] = (), said: str = "") -> ModelRequest
         for place, word in enumerate(words)
     ]
     return ModelRequest(model="fake-model", system="Be brief.", entries=entries, tools=tools, said=said)
+
+
+def patience(fault: Fault) -> float:
+    """How long a provider that meets this may be silent: nothing but its deadline ends some of them."""
+    said = fault.reply
+    stalls = isinstance(said, Reply) and said.cut is not None and said.cut.then is Then.STALL
+    return QUICK if stalls or (isinstance(said, Reply) and said.endless is not None) else LONG
 
 
 async def hear(provider: ClosingProvider, request: ModelRequest) -> Heard:
@@ -302,7 +309,7 @@ async def check_retry_after(make: Make) -> None:
 async def check_every_fault(make: Make) -> None:
     """Each fault ends as it is described, within the deadlines, and an answer is whole."""
     for name, fault in FAULTS.items():
-        async with _serving(make, [fault.reply], QUICK if fault.ends_late else LONG) as (_, provider):
+        async with _serving(make, [fault.reply], patience(fault)) as (_, provider):
             heard = await hear(provider, ask("go", tools=[A_TOOL]))
             _judge(name, fault, heard)
 
@@ -362,7 +369,7 @@ async def check_nothing_is_left(make: Make) -> None:
     names = ("stall_after_words", "close_after_words", "server_error", "invalid_json_line", "comments")
     for name in names:
         fault = FAULTS[name]
-        async with _serving(make, [fault.reply], QUICK if fault.ends_late else LONG) as (_, provider):
+        async with _serving(make, [fault.reply], patience(fault)) as (_, provider):
             await hear(provider, ask("go"))
     gc.collect()
     await _until(lambda: len(asyncio.all_tasks()) <= tasks, "tasks were left behind")

@@ -4,7 +4,6 @@ see, and a slash command the token that Mattermost made for it."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import logging
@@ -16,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 from aiohttp import web
 
 from hermes.domain.errors import HermesError
-from hermes.domain.outfit import Outfit, no_door
+from hermes.domain.outfit import Outfit, open_door
 
 PORT = "MATTERMOST_CALLBACK_PORT"
 log = logging.getLogger("hermes.mattermost")
@@ -67,12 +66,4 @@ async def opened(outfit: Outfit, url: str, calls: Calls) -> AsyncIterator[None]:
 async def _listen(outfit: Outfit, runner: web.AppRunner) -> None:
     host = outfit.said("MATTERMOST_CALLBACK_HOST", "127.0.0.1")
     port = outfit.port(PORT, "8446")
-    starting = asyncio.ensure_future(web.TCPSite(runner, host, port).start())
-    try:
-        await asyncio.shield(starting)
-    except OSError as error:
-        raise no_door(host, port, PORT, error) from error
-    finally:
-        # Stopped in the middle, it would keep a port that nobody closes.
-        if not starting.done():
-            await asyncio.wait((starting,))
+    await open_door(web.TCPSite(runner, host, port).start(), host, port, PORT)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable
@@ -16,7 +17,7 @@ from aiohttp import web
 
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable
-from hermes.domain.outfit import no_door
+from hermes.domain.outfit import open_door
 from hermes.domain.text import trouble_told
 from hermes.entry.platforms.slack.api import Api
 from hermes.entry.platforms.slack.wire import is_signed
@@ -198,19 +199,10 @@ class Door:
         app.router.add_post(PATH, self.called)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
         await runner.setup()
-        starting = asyncio.ensure_future(web.TCPSite(runner, host, port).start())
-        opened = False
-        try:
-            await asyncio.shield(starting)
-            opened = True
-        except OSError as error:
-            raise no_door(host, port, PORT, error) from error
-        finally:
-            # Stopped in the middle, it would keep a port that nobody closes.
-            if not starting.done():
-                await asyncio.wait((starting,))
-            if not opened:
-                await runner.cleanup()
+        async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(runner.cleanup)
+            await open_door(web.TCPSite(runner, host, port).start(), host, port, PORT)
+            closing.pop_all()
         return runner
 
     async def called(self, request: web.Request) -> web.Response:

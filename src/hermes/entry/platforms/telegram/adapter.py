@@ -25,7 +25,7 @@ from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, MenuEntry
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
-from hermes.domain.outfit import Finding, Outfit, no_door
+from hermes.domain.outfit import Finding, Outfit, open_door
 from hermes.domain.ports import Accept, Sink
 from hermes.domain.text import one_line
 from hermes.entry.platforms.telegram.api import Api, Told
@@ -195,10 +195,7 @@ class TelegramAdapter:
     async def _open_door(self, runner: web.AppRunner) -> None:
         host = self._outfit.said("TELEGRAM_WEBHOOK_HOST", "127.0.0.1")
         port = self._outfit.port(PORT, "8443")
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except OSError as error:
-            raise no_door(host, port, PORT, error) from error
+        await open_door(web.TCPSite(runner, host, port).start(), host, port, PORT)
 
     async def _look_after(self, url: str) -> None:
         info = await self.api.call("getWebhookInfo")
