@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.attachments import kept_file
 from hermes.domain.address import Address
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.event import Entry, UserSaid
@@ -155,10 +154,10 @@ async def test_files_that_nothing_names_are_swept_away(tmp_path: Path) -> None:
         sent = await files.put(b"sent", "image/png")
         loose = await files.put(b"loose", "image/png")
         session = Session(id=SessionId("s"), agent=MAIN_AGENT, created_at=clock.now(), updated_at=clock.now())
-        said = UserSaid(text="look", attachments=(kept_file(named, "image/png"),))
+        said = UserSaid(text="look", attachments=(named.attached(),))
         entry = Entry(seq=1, turn=TurnId("t"), at=clock.now(), record=said)
         to = Address(platform="fake", chat="1")
-        body = Body(text="here", attachments=(kept_file(sent, "image/png"),))
+        body = Body(text="here", attachments=(sent.attached(),))
 
         def write(tx: Tx) -> None:
             tx.sessions.add(session)

@@ -115,7 +115,7 @@ async def test_one_life_after_another(shelf: Shelf) -> None:
         for _ in range(3):
             await shelf.commit(logs)
             await logs.write()
-        await logs.close()
+        await logs.write()
     shelf.check()
 
 

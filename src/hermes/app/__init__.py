@@ -24,28 +24,28 @@ from hermes.agent.pictures import Illustrated
 from hermes.agent.routes import Route, RoutedProvider
 from hermes.agent.tools import Workbench
 from hermes.app.accounts import AccountDesk, told_apart
-from hermes.app.commands import commands_around
 from hermes.app.hooks import HookPart
-from hermes.app.http import Around, HttpPart
+from hermes.app.http import HttpPart
 from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
 from hermes.app.messaging import Messaging
 from hermes.app.pairing import import_people
-from hermes.app.prompt import SystemPrompt, zone_of
+from hermes.app.prompt import SystemPrompt
 from hermes.app.tools import Inject, Injecting, added_tools, own_tools
 from hermes.app.tools import Toolsets as Toolsets
 from hermes.app.vitals import Vitals
 from hermes.app.vitals import Watch as Watch
+from hermes.control.commands.registry import Around as CommandAround
 from hermes.control.gates import agent_chooser, gate_tools
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
 from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
+from hermes.control.tiers import tier_of
 from hermes.control.upkeep import HOURLY, Chore
 from hermes.domain.address import read_platform
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.clock import Clock, SystemClock
+from hermes.domain.clock import Clock, SystemClock, zone_named
 from hermes.domain.errors import UserError
-from hermes.domain.event import Entry
-from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
+from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports import (
     Backend,
     Media,
@@ -59,7 +59,7 @@ from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.turn import Turn
 from hermes.entry.host import Account, Host
-from hermes.entry.http.door import AgentFacts
+from hermes.entry.http.door import AgentFacts, Door
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 from hermes.state.aliases import ChannelAliases
 from hermes.state.engine import StoreOptions
@@ -210,7 +210,7 @@ class App:
             if writing is not None and logs is not None:
                 writing.cancel()
                 await asyncio.wait((writing,))
-                await logs.close()
+                await logs.write()
 
     async def _run(self, store: Store, watch: Watch, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
@@ -221,30 +221,31 @@ class App:
             self._hooks = await asyncio.to_thread(HookPart, self._home, self._environ, clock)
         runtimes = await asyncio.to_thread(self._runtimes, store, settings)
         accounts = self._accounts(store)
-        self._gateway = gateway = Gateway(
-            Parts(
-                store=store,
-                runtimes=runtimes,
-                settings=settings,
-                clock=clock,
-                capabilities=self._capabilities(),
-                hooks=self._own_hooks,
-                select=agent_chooser(self._own_hooks),
-                owner=str(self._home),
-                aliases={name: route.model for name, route in self._routes.items()},
-                around=replace(
-                    commands_around(settings, self._version, self._home),
-                    can_restart=self._given.boots,
-                    offered=lambda agent: self._models.offered.get(agent, ()),
-                ),
-                restart=self.restart,
-                chores=self._chores,
-                accounts=[account.name for account in accounts],
-                channel_names=ChannelAliases(self._home).read,
-                committed=_tell_nobody if logs is None else logs.committed,
-                forgotten=_forget_nothing if logs is None else logs.forget,
-            )
+        parts = Parts(
+            store=store,
+            runtimes=runtimes,
+            settings=settings,
+            clock=clock,
+            capabilities=self._capabilities(),
+            hooks=self._own_hooks,
+            select=agent_chooser(self._own_hooks),
+            owner=str(self._home),
+            aliases={name: route.model for name, route in self._routes.items()},
+            around=CommandAround(
+                is_admin=lambda source: tier_of(source, settings).owner,
+                version=self._version,
+                home=str(self._home),
+                can_restart=self._given.boots,
+                offered=lambda agent: self._models.offered.get(agent, ()),
+            ),
+            restart=self.restart,
+            chores=self._chores,
+            accounts=[account.name for account in accounts],
+            channel_names=ChannelAliases(self._home).read,
         )
+        if logs is not None:
+            parts = replace(parts, committed=logs.committed, forgotten=logs.forget)
+        self._gateway = gateway = Gateway(parts)
         if not self._given.in_memory:
             await import_people(self._home, store)
         for runtime in runtimes.values() if not self._given.in_memory else ():
@@ -252,7 +253,7 @@ class App:
         await gateway.start()
         http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
         if not self._given.in_memory:
-            await http.open(self._around_http(gateway, runtimes), vitals.facts)
+            await http.open(self._door(gateway, runtimes, http, vitals))
         tell = told_apart(vitals.tell_platform)
         kept = {one.name: Host(one, gateway, clock, tell) for one in accounts}
         vitals.watch(kept, gateway)
@@ -280,9 +281,13 @@ class App:
         choice = self._choices.get(agent)
         return runtime.profile.settings.model.default if choice is None else choice.model
 
-    def _around_http(self, gateway: Gateway, runtimes: Mapping[AgentId, Runtime]) -> Around:
-        return Around(
+    def _door(
+        self, gateway: Gateway, runtimes: Mapping[AgentId, Runtime], http: HttpPart, vitals: Vitals
+    ) -> Door:
+        return Door(
             gateway=gateway,
+            options=http.options(),
+            facts=vitals.facts,
             clock=self._given.clock,
             default=self.loaded.settings.default_agent,
             agents={
@@ -424,7 +429,7 @@ class App:
     ) -> list[Tool]:
         bench = Workbench(
             backend=backend,
-            recall=recall_from(store, zone_of(profile.settings.timezone)),
+            recall=recall_from(store, zone_named(profile.settings.timezone)),
             workspace=str(workspace),
             home=self._environ.get("HOME") or str(Path.home()),
             agent_home=str(profile.home),
@@ -467,11 +472,3 @@ class App:
         if self._given.platforms is not None:
             return desk.given(store, self._given.platforms)
         return desk.declared(store, self._manifests, self.loaded)
-
-
-async def _forget_nothing(agent: AgentId, session: SessionId) -> None:
-    """Stands where nothing is kept beside the store."""
-
-
-def _tell_nobody(agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
-    """Stands where nobody follows what is committed."""

@@ -10,18 +10,16 @@ import ipaddress
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hermes.app.webhooks import WebhookPart
-from hermes.control.gateway import Gateway
-from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.host import HostState
-from hermes.entry.http.door import PLATFORM, AgentFacts, Door, HttpOptions
+from hermes.entry.http.door import PLATFORM, Door, HttpOptions
 from hermes.entry.http.keys import ALL_SCOPES, LEAST_CHARS, Key, Keyring, Principal, Scope
 from hermes.entry.http.webhooks.resource import PLATFORM as WEBHOOKS
 from hermes.state.setting_reader import looks_like_placeholder
@@ -34,18 +32,6 @@ DEFAULT_KEY = "default"
 _TAKEN = (DEFAULT_KEY, "owner", "nobody")
 _KEY_BYTES = 32
 _NONE = PlatformSettings()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
-    """What the door needs of the gateway that it opens."""
-
-    gateway: Gateway
-    clock: Clock
-    default: AgentId
-    agents: Mapping[AgentId, AgentFacts]
-    version: str
-    aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 class HttpPart:
@@ -72,37 +58,26 @@ class HttpPart:
             return block.enabled
         return bool(self._find(KEY)) or any(name.startswith("keys.") for name in block.secrets)
 
-    async def open(self, around: Around, facts: Callable[[], Mapping[str, Any]]) -> None:
+    async def open(self, door: Door) -> None:
         """The owner's socket always, the port if it is wanted. What is wrong with the port stops nothing
         else."""
         from hermes.entry.http.server import HttpServer
 
-        door = Door(
-            gateway=around.gateway,
-            clock=around.clock,
-            options=self._options(),
-            default=around.default,
-            agents=around.agents,
-            version=around.version,
-            facts=facts,
-            aliases=around.aliases,
-            webhooks=self._webhooks.make(around.clock),
-        )
-        self._server = HttpServer(door)
+        self._server = HttpServer(replace(door, webhooks=self._webhooks.make(door.clock)))
         try:
             await self._server.open_socket(self._home, self._loaded.variables)
         except UserError as error:
             # Without it nobody can attach to this gateway; everything else works.
             log.error("http.no_socket why=%s", error)
         if self.is_wanted:
-            await self._open_port(around, door)
+            await self._open_port(door)
         if await asyncio.to_thread(self._webhooks.wants_port, bool(self.address)):
             await self._open_webhooks()
 
-    async def _open_port(self, around: Around, door: Door) -> None:
+    async def _open_port(self, door: Door) -> None:
         try:
             keys = await asyncio.to_thread(self._keys)
-            port = await self._server.open_port(Keyring(keys, around.clock.monotonic))
+            port = await self._server.open_port(Keyring(keys, door.clock.monotonic))
         except UserError as error:
             log.error("http.closed why=%s", error)
             self._tell(PLATFORM, HostState.PARKED, str(error))
@@ -137,7 +112,7 @@ class HttpPart:
         found = self._loaded.find(PLATFORM, variable)
         return "" if found is None else found.reveal().strip()
 
-    def _options(self) -> HttpOptions:
+    def options(self) -> HttpOptions:
         known = HttpOptions()
         extra = self._block.extra
         return HttpOptions(

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -131,20 +132,6 @@ def _origin(context: ToolContext, tx: Tx) -> Any:
 
 def wish_of(said: Mapping[str, Any]) -> JobWish:
     """What is said of a job by the names that people and programs use."""
+    told = {field.name: said.get(field.name) for field in fields(JobWish)}
     repeat = said.get("repeat")
-    return JobWish(
-        schedule=said.get("schedule"),
-        prompt=said.get("prompt"),
-        name=said.get("name"),
-        deliver=said.get("deliver"),
-        times=repeat if isinstance(repeat, int) else None,
-        catch_up=said.get("catch_up"),
-        script=said.get("script"),
-        no_agent=said.get("no_agent"),
-        context_from=said.get("context_from"),
-        model=said.get("model"),
-        toolsets=said.get("toolsets"),
-        workdir=said.get("workdir"),
-        skills=said.get("skills"),
-        attach_to_session=said.get("attach_to_session"),
-    )
+    return JobWish(**told | {"times": repeat if isinstance(repeat, int) else None})

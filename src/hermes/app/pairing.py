@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from datetime import UTC, datetime
 from functools import partial
@@ -16,6 +15,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account, Paired
 from hermes.domain.ports import Store
 from hermes.domain.text import one_line
+from hermes.state.jsonfile import read_mapping
 
 log = logging.getLogger("hermes.app")
 FOLDERS = ("platforms/pairing", "pairing")
@@ -44,15 +44,7 @@ async def import_people(home: Path, store: Store) -> int:
 
 def read_approved(file: Path) -> list[Paired]:
     """The people of one file; a `UserError` if it is not what it should be."""
-    hint = "Mend it, or move it away."
-    try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise UserError(f"{file} is too large.", hint=hint)
-        tree = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{file} cannot be read ({type(error).__name__}).", hint=hint) from error
-    if not isinstance(tree, dict):
-        raise UserError(f"{file} must map user ids to what is known of them.", hint=hint)
+    tree = read_mapping(file, _MOST_BYTES)
     account = Account(platform=file.name.removesuffix(_SUFFIX).lower(), name=DEFAULT_ACCOUNT)
     return [_paired(account, user, facts, file) for user, facts in tree.items() if user.strip()]
 

@@ -7,7 +7,6 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hermes.domain.errors import Unreachable
@@ -18,41 +17,30 @@ TOLD = tuple(event for event in EVENTS if not is_asked(event))
 Function = Callable[[str, dict[str, Any]], Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginHook:
-    """A function that follows events; `events` are those it names, or all that are told."""
-
-    name: str
-    run: Function
-    events: tuple[str, ...]
-
-
-def plugin_hook(name: str, run: Function) -> PluginHook:
-    """A plugin's function as a hook. It observes: what is asked is no plugin's business."""
+def plugin_hook(name: str, run: Function) -> Hook:
+    """A plugin's function as a hook: `events` are those it names, or all that are told. It observes: what is
+    asked is no plugin's business."""
     named = getattr(run, "events", TOLD)
     events = tuple(event for event in named if is_event(event) and not is_asked(event))
-    return PluginHook(name=name, run=run, events=events)
+    return Hook(name=name, folder=FOLDER, events=events)
 
 
 class PluginRunner:
     def __init__(self, functions: Mapping[str, Function]) -> None:
-        self._known = {name: plugin_hook(name, run) for name, run in functions.items()}
+        self._functions = functions
         self._busy: set[str] = set()
 
     @property
     def hooks(self) -> Sequence[Hook]:
-        return [
-            Hook(name=one.name, folder=FOLDER, events=one.events)
-            for one in self._known.values()
-            if one.events
-        ]
+        known = (plugin_hook(name, run) for name, run in self._functions.items())
+        return [hook for hook in known if hook.events]
 
     async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> Heard:
         if hook.name in self._busy:
             raise Unreachable("its last call has not come back")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[object] = loop.create_future()
-        run = self._known[hook.name].run
+        run = self._functions[hook.name]
 
         def settle(error: str | None, result: object) -> None:
             self._busy.discard(hook.name)

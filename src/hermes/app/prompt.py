@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 from hermes.agent.prompt import PromptParts, build_prompt, local_environment
-from hermes.domain.clock import Clock
+from hermes.domain.clock import Clock, zone_named
 from hermes.domain.settings import Profile
 from hermes.state.memory import MemoryFiles
 
@@ -61,12 +60,7 @@ class SystemPrompt:
 
 
 def _today(clock: Clock, timezone: str) -> date:
-    return clock.now().astimezone(zone_of(timezone)).date()
-
-
-def zone_of(timezone: str) -> ZoneInfo | None:
-    """The zone of the settings; None is the machine's own."""
-    return ZoneInfo(timezone) if timezone else None
+    return clock.now().astimezone(zone_named(timezone)).date()
 
 
 def _read(files: MemoryFiles, name: str) -> str:

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from hermes.domain.capabilities import Album, Capabilities
 from hermes.domain.errors import UserError
-from hermes.domain.message import Attachment, Body, MediaKind, media_kind
-from hermes.domain.rows import MediaItem
+from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.text import one_line, size_told
 from hermes.stream.drafts import read_directives
 
@@ -19,13 +18,6 @@ MOST_FILES = 10
 _AS_VOICE = "audio_as_voice"
 _AS_DOCUMENT = "as_document"
 _SHOWN = 120
-
-
-def kept_file(item: MediaItem, mime: str) -> Attachment:
-    """A file of the media store as it goes with a message."""
-    return Attachment(
-        kind=media_kind(mime), ref=f"sha256:{item.sha256}", mime=mime, size=item.size, sha256=item.sha256
-    )
 
 
 async def collect_files(text: str, take: TakeFile | None) -> Body:

@@ -54,14 +54,8 @@ class Posted:
     fresh: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Map:
-    """What of the gateway decides where a letter can go."""
-
-    settings: Settings
-    accounts: Collection[str]
-    aliases: Aliases
-    capabilities: Callable[[Address], Capabilities]
+LookUp = Callable[[Tx, Address | None], Known]
+"""The places there are for who speaks from a chat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +63,8 @@ class Posting:
     """The transaction that takes a letter."""
 
     letter: Letter
-    map: Map
+    known: LookUp
+    capabilities: Callable[[Address], Capabilities]
     now: datetime
 
     def unit(self, tx: Tx) -> Posted:
@@ -91,11 +86,8 @@ class Posting:
         ]
         return Posted(to=addresses, told=tuple(session for session in told if session is not None))
 
-    def known(self, tx: Tx, origin: Address | None) -> Known:
-        return known_targets(tx, self.map.settings, self.map.accounts, self.map.aliases, origin)
-
     def _write(self, tx: Tx, key: str, to: Address) -> None:
-        bodies = cut_body(self.letter.body, self.map.capabilities(to), captioned=True)
+        bodies = cut_body(self.letter.body, self.capabilities(to), captioned=True)
         for part, body in enumerate(bodies):
             tx.outbox.add(OutboxRow(key=f"{key}:{part}", to=to, body=body, created_at=self.now))
 
@@ -142,7 +134,8 @@ class Courier:
 
     async def post(self, agent: AgentId, letter: Letter) -> Posted:
         """Take a letter; it is on its way when this returns."""
-        posting = Posting(letter=letter, map=await self._map(), now=self.clock.now())
+        known, now = await self._look_up(), self.clock.now()
+        posting = Posting(letter=letter, known=known, capabilities=self.capabilities, now=now)
         posted = await self.store.scoped(agent).write(posting.unit)
         for to in posted.to:
             self.ring(to)
@@ -152,27 +145,14 @@ class Courier:
 
     async def known(self, agent: AgentId, turn: TurnId | None = None) -> Known:
         """The places there are for a turn."""
-        around = await self._map()
-
-        def look(tx: Tx) -> Known:
-            return known_targets(tx, around.settings, around.accounts, around.aliases, origin_of(tx, turn))
-
-        return await self.store.scoped(agent).read(look)
+        look_up = await self._look_up()
+        return await self.store.scoped(agent).read(lambda tx: look_up(tx, origin_of(tx, turn)))
 
     async def resolve(self, target: str, origin: Address | None = None) -> tuple[Address, ...]:
         """The addresses that a target means now."""
-        around = await self._map()
+        look_up = await self._look_up()
+        return await self.store.read(lambda tx: resolve_targets(target, look_up(tx, origin)))
 
-        def look(tx: Tx) -> tuple[Address, ...]:
-            known = known_targets(tx, around.settings, around.accounts, around.aliases, origin)
-            return resolve_targets(target, known)
-
-        return await self.store.read(look)
-
-    async def _map(self) -> Map:
-        return Map(
-            settings=self.settings,
-            accounts=self.accounts(),
-            aliases=await asyncio.to_thread(self.aliases),
-            capabilities=self.capabilities,
-        )
+    async def _look_up(self) -> LookUp:
+        accounts, names = self.accounts(), await asyncio.to_thread(self.aliases)
+        return lambda tx, origin: known_targets(tx, self.settings, accounts, names, origin)

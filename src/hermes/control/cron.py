@@ -11,40 +11,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
 from hermes.control.bell import rest
 from hermes.control.job_runs import (
     Moment,
-    Parts,
     file_written,
     fire,
     plan_again,
     planned_wrong,
     report_failure,
-    report_interrupted,
     session_name,
     settle,
     speak,
     start_script,
     stop_idle,
 )
-from hermes.control.job_targets import ResolveTargets, resolve_targets
-from hermes.control.job_words import output_name, output_text
+from hermes.control.job_targets import ResolveTargets
+from hermes.control.job_words import INTERRUPTED, output_name, output_text
 from hermes.control.jobs import JobDesk
-from hermes.control.runtime import Runtime
-from hermes.domain.address import Address
-from hermes.domain.clock import Clock, zone_named
+from hermes.control.outcome import Outcomes
+from hermes.control.parts import Bells, Parts
+from hermes.domain.clock import zone_named
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Failed, Finished, Stopped
-from hermes.domain.ids import AgentId, JobId, SessionId
+from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.job import DueJobs, JobRun, RunState
 from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import Slot
-from hermes.domain.settings import Settings
 from hermes.domain.turn import TurnState
 
 log = logging.getLogger("hermes.cron")
@@ -55,25 +51,15 @@ _SET_BACK = -2.0
 _RunKey = tuple[AgentId, Slot]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CronWorld:
-    """What the ticker needs of the gateway around it."""
-
-    store: Store
-    runtimes: Mapping[AgentId, Runtime]
-    settings: Settings
-    clock: Clock
-    parts: Parts
-    ring_session: Callable[[AgentId, SessionId], None]
-    ring_lane: Callable[[Address], None]
-    owner: str = "gateway"
-    targets: ResolveTargets = resolve_targets
-
-
 class Cron:
-    def __init__(self, world: CronWorld) -> None:
-        self._world = world
-        self._zone = zone_named(world.settings.timezone)
+    """`outcomes` makes messages of what a run said, `targets` finds the places they go to."""
+
+    def __init__(self, parts: Parts, bells: Bells, outcomes: Outcomes, targets: ResolveTargets) -> None:
+        self._parts = parts
+        self._bells = bells
+        self._outcomes = outcomes
+        self._targets = targets
+        self._zone = zone_named(parts.settings.timezone)
         self._bell = asyncio.Event()
         self._working: dict[_RunKey, asyncio.Task[None]] = {}
         self._looked: tuple[datetime, float] | None = None
@@ -95,15 +81,15 @@ class Cron:
             self.ring()
 
     def desk(self, agent: AgentId) -> JobDesk:
-        runtime, world = self._world.runtimes[agent], self._world
+        runtime = self._parts.runtimes[agent]
         return JobDesk(
             agent=agent,
             store=runtime.store,
-            clock=world.clock,
+            clock=self._parts.clock,
             zone=self._zone,
-            settings=world.settings,
+            settings=self._parts.settings,
             world=runtime.jobs,
-            targets=world.targets,
+            targets=self._targets,
             changed=self.ring,
         )
 
@@ -112,7 +98,7 @@ class Cron:
     async def live(self) -> None:
         while True:
             self._bell.clear()
-            await rest(self._bell, self._world.clock, await self.tick(), "cron")
+            await rest(self._bell, self._parts.clock, await self.tick(), "cron")
 
     async def close(self) -> None:
         """What is under way in scripts is cut off; what has ended is settled."""
@@ -121,18 +107,18 @@ class Cron:
         if self._working:
             await asyncio.wait(self._working.values())
         with contextlib.suppress(HermesError):
-            for agent in self._world.runtimes:
+            for agent in self._parts.runtimes:
                 for run in (await self._look(agent))[1]:
                     if run.state is RunState.TURN:
                         await self._settle(agent, run)
-            await self._world.store.write(lambda tx: tx.leases.release(LEASE, self._world.owner))
+            await self._parts.store.write(lambda tx: tx.leases.release(LEASE, self._parts.owner))
 
     async def tick(self) -> float:
         """Do what is due now; the seconds until there may be more."""
-        now = self._world.clock.now()
+        now = self._parts.clock.now()
         await self._mind_the_clock(now)
         following: list[datetime] = []
-        for agent in self._world.runtimes:
+        for agent in self._parts.runtimes:
             due, runs = await self._look(agent)
             if (due.jobs or runs) and not await self._leads(now):
                 return LONGEST_SLEEP
@@ -141,39 +127,38 @@ class Cron:
             if await self._fire(agent, due, len(runs)):
                 due, _ = await self._look(agent)
             following += [due.next] if due.next is not None else []
-        now = self._world.clock.now()
+        now = self._parts.clock.now()
         ahead = [max(0.0, (at - now).total_seconds()) for at in following]
         return min([LONGEST_SLEEP, *ahead])
 
     async def _look(self, agent: AgentId) -> tuple[DueJobs, list[JobRun]]:
-        now = self._world.clock.now()
+        now = self._parts.clock.now()
         return await self._store(agent).read(lambda tx: (tx.jobs.due(now), tx.job_runs.open()))
 
     async def _leads(self, now: datetime) -> bool:
-        world = self._world
-        epoch = await world.store.write(lambda tx: tx.leases.take(LEASE, world.owner, now, LEASE_SECONDS))
-        return epoch is not None
+        store, owner = self._parts.store, self._parts.owner
+        return await store.write(lambda tx: tx.leases.take(LEASE, owner, now, LEASE_SECONDS)) is not None
 
     async def _mind_the_clock(self, now: datetime) -> None:
-        elapsed = self._world.clock.monotonic()
+        elapsed = self._parts.clock.monotonic()
         before, self._looked = self._looked, (now, elapsed)
         if before is not None and (now - before[0]).total_seconds() - (elapsed - before[1]) > _SET_BACK:
             return
-        for agent in self._world.runtimes:
+        for agent in self._parts.runtimes:
             moment = self._moment()
-            if await self._store(agent).read(partial(_is_planned_wrong, moment)):
-                changed = await self._store(agent).write(partial(_plan_again, moment))
+            if await self._store(agent).read(partial(planned_wrong, moment=moment)):
+                changed = await self._store(agent).write(partial(plan_again, moment=moment))
                 log.info("cron.planned_again agent=%s jobs=%d", agent, changed)
 
     # --- beginning ---
 
     async def _fire(self, agent: AgentId, due: DueJobs, running: int) -> bool:
         """Begin what is due, as far as there is room; whether anything was looked at."""
-        most = self._world.settings.cron.max_parallel_jobs
+        most = self._parts.settings.cron.max_parallel_jobs
         for job in due.jobs:
             if most and running >= most:
                 break
-            run = await self._store(agent).write(partial(_fire, job.id, self._moment()))
+            run = await self._store(agent).write(partial(fire, wanted=job.id, moment=self._moment()))
             if run is None:
                 continue
             running += 1
@@ -196,9 +181,8 @@ class Cron:
                 self._working[key] = task
                 task.add_done_callback(partial(self._done, key))
             case RunState.SCRIPT:
-                moment = self._moment()
-                told = await self._store(agent).write(lambda tx: report_interrupted(tx, run.slot, moment))
-                self._begun(agent, told)
+                unit = partial(report_failure, slot=run.slot, moment=self._moment(), why=INTERRUPTED)
+                self._begun(agent, await self._store(agent).write(unit))
             case RunState.TURN:
                 await self._settle(agent, run)
             case RunState.SETTLED:
@@ -215,7 +199,7 @@ class Cron:
 
     async def _prepare(self, agent: AgentId, run: JobRun) -> None:
         """What has to happen before the turn: the folder, the script."""
-        store, world = self._store(agent), self._world.runtimes[agent].jobs
+        store, world = self._store(agent), self._parts.runtimes[agent].jobs
         job = await store.write(lambda tx: start_script(tx, run.slot))
         if job is None:
             return
@@ -227,7 +211,7 @@ class Cron:
             if job.workdir:
                 await world.enter(SessionId(session_name(run)), job.workdir)
             if job.script:
-                seconds = self._world.settings.cron.script_timeout
+                seconds = self._parts.settings.cron.script_timeout
                 report = await world.run_script(job.script, job.workdir, seconds)
         except HermesError as error:
             why, moment = str(error), self._moment()
@@ -238,7 +222,7 @@ class Cron:
 
     def _begun(self, agent: AgentId, run: JobRun | None) -> None:
         if run is not None and run.session is not None:
-            self._world.ring_session(agent, run.session)
+            self._bells.session(agent, run.session)
 
     # --- ending ---
 
@@ -247,25 +231,25 @@ class Cron:
             turn = None if run.turn is None else tx.turns.get(run.turn)
             return None if turn is None else turn.state
 
-        store, moment, parts = self._store(agent), self._moment(), self._world.parts
+        store, moment = self._store(agent), self._moment()
         state = await store.read(look)
         if state is not None and state.open:
             if state is TurnState.ACCEPTED or await store.write(lambda tx: stop_idle(tx, run.slot, moment)):
                 self._begun(agent, run)
             return
-        settled = await store.write(lambda tx: settle(tx, run.slot, moment, parts))
+        settled = await store.write(lambda tx: settle(tx, run.slot, moment, self._outcomes))
         if settled is None:
             return
         log.info("cron.ended job=%s status=%s", run.job, settled.run.status.value)
         for to in settled.run.to:
-            self._world.ring_lane(to)
+            self._bells.lane(to)
         if settled.told is not None:
-            self._world.ring_session(agent, settled.told)
+            self._bells.session(agent, settled.told)
         await self._write_file(agent, settled.run)
 
     async def _write_file(self, agent: AgentId, run: JobRun) -> None:
         """The run's file, outside of any transaction; a run without its file gets it at the next look."""
-        store, world, settings = self._store(agent), self._world.runtimes[agent].jobs, self._world.settings
+        store, world, settings = self._store(agent), self._parts.runtimes[agent].jobs, self._parts.settings
         turn = run.turn
         entries = [] if turn is None else await store.read(lambda tx: tx.journal.of_turn(turn))
         if world is not None:
@@ -282,20 +266,8 @@ class Cron:
     # --- small things ---
 
     def _store(self, agent: AgentId) -> Store:
-        return self._world.runtimes[agent].store
+        return self._parts.runtimes[agent].store
 
     def _moment(self) -> Moment:
-        world = self._world
-        return Moment(now=world.clock.now(), zone=self._zone, settings=world.settings, targets=world.targets)
-
-
-def _fire(job: JobId, moment: Moment, tx: Tx) -> JobRun | None:
-    return fire(tx, job, moment)
-
-
-def _is_planned_wrong(moment: Moment, tx: Tx) -> bool:
-    return bool(planned_wrong(tx, moment))
-
-
-def _plan_again(moment: Moment, tx: Tx) -> int:
-    return plan_again(tx, moment)
+        now, settings = self._parts.clock.now(), self._parts.settings
+        return Moment(now=now, zone=self._zone, settings=settings, targets=self._targets)

@@ -10,6 +10,7 @@ from hermes.control.feed import Feed
 from hermes.control.hooks import Hooks
 from hermes.control.lane import UNSENT, Lane, LaneWorld
 from hermes.control.menus import Menus
+from hermes.control.outbox import notify
 from hermes.control.signs import Signs
 from hermes.control.tally import Tally
 from hermes.control.targets import home_channel
@@ -18,7 +19,6 @@ from hermes.control.workers import Workers
 from hermes.domain.address import Address, Kind
 from hermes.domain.clock import Clock
 from hermes.domain.hooks import GATE_SEND
-from hermes.domain.message import Body
 from hermes.domain.ports import Platform, Store, Tx
 from hermes.domain.rows import OutboxRow
 from hermes.domain.settings import Settings
@@ -132,28 +132,16 @@ class Delivery:
         shut out: the next message to it is tried as any other."""
         files = name_files(row.body.attachments)
         if files and not row.body.text:
-            self._tell_people(tx, row, files)
+            # Whoever waits in the chat for files that went without words hears of it there.
+            text = f"📎 {files} could not be sent: {one_line(row.error, 120)}"
+            notify(tx, UNSENT + row.key, row.to, text, self._clock.now())
         home = home_channel(tx, self._settings, row.to)
-        key = _REPORT + row.key
         home = None if home is None else lane_of(tx, home)
-        if (
-            home in (None, row.to, real_place(tx, row.to))
-            or row.key.startswith(_REPORT)
-            or tx.post.get(key) is not None
-        ):
+        if home is None or home in (row.to, real_place(tx, row.to)) or row.key.startswith(_REPORT):
             return None
         said = "(not kept)" if row.body.fleeting else one_line(row.body.text or files, 120)
         text = f"⚠️ A message to {row.to} could not be delivered ({row.error}): {said}"
-        assert home is not None
-        tx.outbox.add(OutboxRow(key=key, to=home, body=Body(text=text), created_at=self._clock.now()))
-        return home
-
-    def _tell_people(self, tx: Tx, row: OutboxRow, files: str) -> None:
-        """Files that went without words: whoever waits for them in the chat hears it there, once."""
-        key = UNSENT + row.key
-        if tx.post.get(key) is None:
-            text = f"📎 {files} could not be sent: {one_line(row.error, 120)}"
-            tx.outbox.add(OutboxRow(key=key, to=row.to, body=Body(text=text), created_at=self._clock.now()))
+        return home if notify(tx, _REPORT + row.key, home, text, self._clock.now()) else None
 
     def _given_up(self, reported: Address | None) -> None:
         self._tally.undeliverable += 1

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from hermes.control.outbox import notify
 from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Unreachable, UserError
-from hermes.domain.message import Attachment, Body, MediaKind, media_kind
+from hermes.domain.message import Attachment, MediaKind, media_kind
 from hermes.domain.ports import Fetches, Platform, Tx
-from hermes.domain.rows import MediaItem, OutboxRow
+from hermes.domain.rows import MediaItem
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line, size_told, storable
 from hermes.domain.turn import Turn, TurnState
@@ -33,13 +34,13 @@ _FETCH_SECONDS = 300.0
 _NAME = 120
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fetching:
-    def __init__(
-        self, *, connected: Callable[[str], Awaitable[Platform]], clock: Clock, settings: Settings
-    ) -> None:
-        self._connected = connected
-        self._clock = clock
-        self._settings = settings
+    """`connected` waits for the platform of an account."""
+
+    connected: Callable[[str], Awaitable[Platform]]
+    clock: Clock
+    settings: Settings
 
     async def get(self, turn: Turn, file: Attachment, runtime: Runtime) -> Attachment:
         """The file as the transcript is to speak of it."""
@@ -61,14 +62,14 @@ class Fetching:
         return await self._described(claimed, item, runtime)
 
     async def _receive(self, turn: Turn, file: Attachment, runtime: Runtime) -> MediaItem:
-        limit = self._settings.gateway.max_inbound_media_bytes
+        limit = self.settings.gateway.max_inbound_media_bytes
         media = runtime.media
         if media is None or turn.source is None:
             raise UserError("this agent keeps no files")
         if file.size is not None and file.size > limit:
             raise UserError(f"it is larger than {size_told(limit)}")
         async with asyncio.timeout(_CONNECT_SECONDS):
-            platform = await self._connected(turn.source.address.credential)
+            platform = await self.connected(turn.source.address.credential)
         if not isinstance(platform, Fetches):
             raise UserError("files cannot be fetched from there")
         for pause in (*_PAUSES, None):
@@ -78,7 +79,7 @@ class Fetching:
             except Unreachable as error:
                 if pause is None:
                     raise
-                await self._clock.sleep(pause if error.after is None else min(error.after, _FETCH_SECONDS))
+                await self.clock.sleep(pause if error.after is None else min(error.after, _FETCH_SECONDS))
         raise AssertionError("the last try returns or raises")
 
     async def _described(self, claimed: Attachment, item: MediaItem, runtime: Runtime) -> Attachment:
@@ -128,16 +129,7 @@ def write_down(turn: Turn, file: Attachment, got: Attachment, clock: Clock) -> C
         if got.problem is None or turn.reply is None:
             return False
         text = f"⚠️ I could not take {got.name or 'your ' + got.kind.value}: {got.problem}."
-        tx.outbox.add(
-            OutboxRow(
-                key=f"fetch:{turn.id}:{place}",
-                to=turn.reply.to,
-                body=Body(text=text),
-                created_at=clock.now(),
-                reply_to=turn.reply.ref,
-            )
-        )
-        return True
+        return notify(tx, f"fetch:{turn.id}:{place}", turn.reply.to, text, clock.now(), turn.reply.ref)
 
     return write
 

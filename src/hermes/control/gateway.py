@@ -15,12 +15,10 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
-from hermes.control.access import Knock, Verdict
-from hermes.control.attachments import kept_file
 from hermes.control.commands.registry import Around
 from hermes.control.continuing import Continued
 from hermes.control.courier import Courier
-from hermes.control.cron import Cron, CronWorld
+from hermes.control.cron import Cron
 from hermes.control.delivery import Delivery
 from hermes.control.doors import (
     About,
@@ -35,15 +33,15 @@ from hermes.control.doors import (
 )
 from hermes.control.entrance import ActorKey, Entrance
 from hermes.control.expiry import SessionExpiry
-from hermes.control.explain import explain
 from hermes.control.feed import Feeds
 from hermes.control.fetching import Fetching
-from hermes.control.handoff import Carriers, HandoffWorld, handoff_words
+from hermes.control.handoff import Carriers, handoff_words
 from hermes.control.intake import Intake, IntakeWorld
 from hermes.control.job_targets import named_targets
 from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
+from hermes.control.parts import Bells
 from hermes.control.parts import Parts as Parts
 from hermes.control.prepare import place_prompt
 from hermes.control.questions import Expiry, Outcome, answer, settled_of
@@ -62,7 +60,7 @@ from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
-from hermes.domain.message import Attachment, Body, Inbound
+from hermes.domain.message import Attachment, Inbound
 from hermes.domain.ports import Platform, Tx
 from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
@@ -90,7 +88,7 @@ class Gateway:
             settings=parts.settings,
             clock=parts.clock,
             capabilities=self.capabilities,
-            ring=self._delivery.ring,
+            ring_lane=self._delivery.ring,
             begin=self._delivery.begin,
         )
         self._actors: Workers[ActorKey] = Workers(
@@ -112,8 +110,9 @@ class Gateway:
         self.sends = self._delivery.sends
         self.resting = Resting(parts.store)
         self._job_targets = named_targets(parts.channel_names, parts.accounts or ())
-        self.cron = self._make_cron(parts)
-        self.handoffs = self._make_carriers(parts)
+        bells = Bells(session=self._ring_known, lane=self._delivery.ring)
+        self.cron = Cron(parts, bells, self._outcomes, self._job_targets)
+        self.handoffs = Carriers(parts, bells, self._delivery.platform)
         forget, tidy = forgetting(parts.store, parts.clock, self.keeps), tidying(parts.runtimes, parts.clock)
         self.chores = Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
         self._around: Surroundings | None = None
@@ -124,36 +123,6 @@ class Gateway:
         self._hurry = asyncio.Event()
         self._listeners: list[Callable[[Turn], None]] = []
         self._entrance: Entrance | None = None
-
-    def _make_cron(self, parts: Parts) -> Cron:
-        return Cron(
-            CronWorld(
-                store=parts.store,
-                runtimes=parts.runtimes,
-                settings=parts.settings,
-                clock=parts.clock,
-                parts=lambda to, text, turn, n: self._outcomes.parts(
-                    to, Body(text=text), turn=turn, segment=n
-                ),
-                ring_session=self._ring_known,
-                ring_lane=self._delivery.ring,
-                owner=parts.owner,
-                targets=self._job_targets,
-            )
-        )
-
-    def _make_carriers(self, parts: Parts) -> Carriers:
-        return Carriers(
-            HandoffWorld(
-                runtimes=parts.runtimes,
-                settings=parts.settings,
-                clock=parts.clock,
-                platform=self._delivery.platform,
-                ring_session=self._ring_known,
-                ring_lane=self._delivery.ring,
-                select=parts.select,
-            )
-        )
 
     # --- its life ---
 
@@ -285,7 +254,7 @@ class Gateway:
         media = self._runtime(agent).media
         if media is None:
             raise UserError(f"The agent “{agent}” keeps no files.")
-        return kept_file(await media.put(data, mime), mime)
+        return (await media.put(data, mime)).attached()
 
     async def submit(self, words: Submission) -> Turn:
         """A turn for a terminal or an API client, in one commit; its feed is open before this returns."""
@@ -310,11 +279,6 @@ class Gateway:
     async def write(self, agent: AgentId, unit: Callable[[Tx], T]) -> T:
         """Change something in an agent's part of the store that no actor has to hear of."""
         return await self._runtime(agent).store.write(unit)
-
-    async def explain(self, knock: Knock) -> Verdict:
-        """Whether such a message would be answered, and why."""
-        settings, able = self._parts.settings, self.capabilities
-        return await self._parts.store.read(lambda tx: explain(tx, knock, settings, able))
 
     def deliver(self, to: Address) -> None:
         """Something was put into the outbox for this chat."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,21 +17,20 @@ from functools import partial
 from hermes.control.bell import rest
 from hermes.control.claim import next_session
 from hermes.control.doors import UNUSED
-from hermes.control.routing import SelectAgent, route
-from hermes.control.runtime import Runtime
+from hermes.control.outbox import notify
+from hermes.control.parts import Bells, Parts
+from hermes.control.routing import route
 from hermes.control.targets import home_channels
 from hermes.control.topics import real_place
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Grade
-from hermes.domain.clock import Clock
 from hermes.domain.directory import Channel
 from hermes.domain.errors import HermesError, Lost, Refused, Unreachable, UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.handoff import Handoff, HandoffState, new_handoff_id
 from hermes.domain.ids import AgentId, DeliveryId, SessionId, new_turn_id
-from hermes.domain.message import Body, Inbound
+from hermes.domain.message import Inbound
 from hermes.domain.ports import Platform, Threads, Tx
-from hermes.domain.rows import OutboxRow
 from hermes.domain.session import Isolation, Session, begin_session, session_key
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
@@ -135,14 +134,13 @@ def _next_round(attempts: int) -> int:
     return (attempts // MOST_ATTEMPTS + 1) * MOST_ATTEMPTS
 
 
-def handoff_words(handoff: Handoff, session: str | None = None) -> str:
+def handoff_words(handoff: Handoff) -> str:
     """How a hand-off stands, for whoever asked for it."""
     match handoff.state:
         case HandoffState.COMPLETED:
-            name = session or handoff.session
             return (
-                f"This conversation goes on in {handoff.to}. /resume {name} brings it back here; what you"
-                " write now begins a new one."
+                f"This conversation goes on in {handoff.to}. /resume {handoff.session} brings it back here;"
+                " what you write now begins a new one."
             )
         case HandoffState.FAILED:
             return f"It was not handed over to {handoff.account}: {handoff.error}. It stays here."
@@ -154,24 +152,13 @@ def handoff_words(handoff: Handoff, session: str | None = None) -> str:
 # --- the carriers ---
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandoffWorld:
-    """What hand-offs need of the gateway around them."""
-
-    runtimes: Mapping[AgentId, Runtime]
-    settings: Settings
-    clock: Clock
-    platform: Callable[[str], Platform | None]
-    ring_session: Callable[[AgentId, SessionId], None]
-    ring_lane: Callable[[Address], None]
-    select: SelectAgent | None = None
-
-
 @dataclass(slots=True)
 class Carriers:
     """Looks for hand-offs that are due, and has each carried by a task of its own."""
 
-    world: HandoffWorld
+    parts: Parts
+    bells: Bells
+    platform: Callable[[str], Platform | None]
     _bell: asyncio.Event = field(default_factory=asyncio.Event)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _working: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -183,7 +170,7 @@ class Carriers:
     async def live(self) -> None:
         while True:
             self._bell.clear()
-            await rest(self._bell, self.world.clock, await self.look(), "handoff")
+            await rest(self._bell, self.parts.clock, await self.look(), "handoff")
 
     async def close(self) -> None:
         """Those who carry are cut off; what they carried is taken up again when their lease is over."""
@@ -195,11 +182,11 @@ class Carriers:
     async def look(self) -> float:
         """Take up what is due; the seconds until there may be more."""
         seconds = _LONGEST_SLEEP
-        for agent, runtime in self.world.runtimes.items():
+        for agent, runtime in self.parts.runtimes.items():
             for handoff in await runtime.store.read(lambda tx: tx.handoffs.open()):
                 if handoff.id in self._working:
                     continue
-                wait = (handoff.due_at - self.world.clock.now()).total_seconds()
+                wait = (handoff.due_at - self.parts.clock.now()).total_seconds()
                 if wait > 0:
                     seconds = min(seconds, wait)
                 elif await self._is_possible(handoff):
@@ -210,7 +197,7 @@ class Carriers:
 
     async def settled(self, agent: AgentId, handoff: str, seconds: float) -> Handoff | None:
         """The hand-off once it is settled, or as it is after so many seconds."""
-        store = self.world.runtimes[agent].store
+        store = self.parts.runtimes[agent].store
         known: Handoff | None = None
         try:
             async with asyncio.timeout(seconds):
@@ -233,9 +220,9 @@ class Carriers:
 
     async def _is_possible(self, handoff: Handoff) -> bool:
         """Whether its account is connected; one that is not for a long time has failed."""
-        if self.world.platform(handoff.account) is not None:
+        if self.platform(handoff.account) is not None:
             return True
-        if self.world.clock.now() - handoff.created_at < PATIENCE:
+        if self.parts.clock.now() - handoff.created_at < PATIENCE:
             await self._move(handoff, error=f"{handoff.account} is not connected")
         else:
             await self._move(handoff, state=HandoffState.FAILED, error=f"{handoff.account} is not connected")
@@ -244,19 +231,19 @@ class Carriers:
     async def _move(self, was: Handoff, **changes: object) -> None:
         now: Handoff = replace(was, **changes)  # type: ignore[arg-type]
         if now != was:
-            await self.world.runtimes[was.agent].store.write(lambda tx: tx.handoffs.change(was, now))
+            await self.parts.runtimes[was.agent].store.write(lambda tx: tx.handoffs.change(was, now))
         if not now.state.open:
             self._news.set()
 
     async def _carry(self, agent: AgentId, ident: str) -> None:
-        store = self.world.runtimes[agent].store
-        claimed = await store.write(partial(_claim, ident, self.world.clock.now()))
+        store = self.parts.runtimes[agent].store
+        claimed = await store.write(partial(_claim, ident, self.parts.clock.now()))
         if claimed is None:
             return
         log.info("handoff.begun id=%s to=%s attempt=%d", ident, claimed.account, claimed.attempts)
         try:
             place = await self._place(claimed)
-            now, settings = self.world.clock.now(), self.world.settings
+            now, settings = self.parts.clock.now(), self.parts.settings
             arrival = Arrival(handoff=claimed, place=place, settings=settings, now=now)
             done = await store.write(arrival.unit)
         except Lost:
@@ -269,9 +256,9 @@ class Carriers:
             await self._move(claimed, state=HandoffState.FAILED, error=why)
         else:
             log.info("handoff.completed id=%s to=%s", ident, done.to)
-            self.world.ring_session(agent, done.session)
+            self.bells.session(agent, done.session)
             if done.to is not None:
-                self.world.ring_lane(done.to)
+                self.bells.lane(done.to)
 
     async def _later(self, claimed: Handoff, error: Unreachable) -> None:
         why = one_line(str(error), _ERROR).rstrip(".")
@@ -279,16 +266,16 @@ class Carriers:
             await self._move(claimed, state=HandoffState.FAILED, error=why)
             return
         wait = error.after if error.after is not None else 2.0**claimed.attempts
-        due = self.world.clock.now() + timedelta(seconds=wait)
+        due = self.parts.clock.now() + timedelta(seconds=wait)
         await self._move(claimed, state=HandoffState.PENDING, due_at=due, error=why)
 
     # --- where to ---
 
     async def _place(self, handoff: Handoff) -> Source:
         """The chat in which the conversation goes on, as words from there will come."""
-        world = self.world
-        store = world.runtimes[handoff.agent].store
-        home, known = await store.read(partial(_home_and_channel, handoff.account, world.settings))
+        parts = self.parts
+        store = parts.runtimes[handoff.agent].store
+        home, known = await store.read(partial(_home_and_channel, handoff.account, parts.settings))
         session = await store.read(lambda tx: tx.sessions.get(handoff.session))
         if session is None:
             raise Refused("the conversation was deleted")
@@ -303,9 +290,9 @@ class Carriers:
                 f"Nobody has written from {home} yet, so it is not known what sort of chat it is.",
                 hint="Write /sethome there, then try again",
             )
-        _check_shared(source, world.settings)
+        _check_shared(source, parts.settings)
         inbound = Inbound(delivery=DeliveryId(handoff.id), source=source, at=handoff.created_at)
-        routed = await route(inbound, world.settings, world.runtimes, world.select)
+        routed = await route(inbound, parts.settings, parts.runtimes, parts.select)
         if routed.agent != handoff.agent:
             raise UserError(
                 f"{source.address} belongs to the agent “{routed.agent}”, and this conversation to"
@@ -315,7 +302,7 @@ class Carriers:
 
     async def _open_thread(self, account: str, home: Address, session: Session) -> Address | None:
         """A fresh thread in the home channel; None where there are none, or not here."""
-        platform = self.world.platform(account)
+        platform = self.platform(account)
         if platform is None:
             raise Unreachable(f"{account} is not connected")
         if platform.capabilities.threads is Grade.NONE or not isinstance(platform, Threads):
@@ -412,8 +399,7 @@ class Arrival:
         handoff, to = self.handoff, self.place.address
         if before not in (None, handoff.session):
             text = f"A conversation comes over from the terminal. /resume {before} goes back to this chat's."
-            row = OutboxRow(key=f"{handoff.id}:0", to=to, body=Body(text=text), created_at=self.now)
-            tx.outbox.add(row)
+            notify(tx, f"{handoff.id}:0", to, text, self.now)
         turn = Turn(
             id=new_turn_id(),
             session=handoff.session,

@@ -20,37 +20,10 @@ from hermes.domain.text import one_line, storable
 
 FACT = "cron.imported"
 _ID = re.compile(r"[0-9a-f]{12}")
-_USED = frozenset(
-    [
-        "id",
-        "name",
-        "prompt",
-        "skills",
-        "skill",
-        "model",
-        "script",
-        "no_agent",
-        "context_from",
-        "schedule",
-        "schedule_display",
-        "repeat",
-        "enabled",
-        "state",
-        "paused_at",
-        "paused_reason",
-        "created_at",
-        "next_run_at",
-        "last_run_at",
-        "last_status",
-        "last_error",
-        "last_delivery_error",
-        "deliver",
-        "origin",
-        "enabled_toolsets",
-        "workdir",
-        "attach_to_session",
-    ]
-)
+_KEYS = """id name prompt skills skill model script no_agent context_from schedule schedule_display repeat
+    enabled state paused_at paused_reason created_at next_run_at last_run_at last_status last_error
+    last_delivery_error deliver origin enabled_toolsets workdir attach_to_session"""
+_USED = frozenset(_KEYS.split())
 
 
 def import_jobs(

@@ -6,22 +6,23 @@ run again. The end of a run is one commit too: what is delivered, how it went, w
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
 from hermes.control.courier import mirror
 from hermes.control.job_targets import ResolveTargets, resolve_targets
-from hermes.control.job_words import INTERRUPTED, Context, ended, prompt_words, title, wakes
+from hermes.control.job_words import Context, ended, prompt_words, title, wakes
 from hermes.control.library import stop_turn
+from hermes.control.outcome import Outcomes
 from hermes.control.schedule import Schedule, grace, read_schedule
 from hermes.control.topics import lane_of, real_place
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import UserError
-from hermes.domain.ids import JobId, SessionId, TurnId, new_turn_id
+from hermes.domain.ids import JobId, SessionId, new_turn_id
 from hermes.domain.job import CatchUp, Job, JobRun, JobState, RunState, RunStatus, ScriptReport
+from hermes.domain.message import Body
 from hermes.domain.ports import Tx
-from hermes.domain.rows import OutboxRow, Slot
+from hermes.domain.rows import Slot
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.text import storable
@@ -33,8 +34,6 @@ MISSED = "Its time passed while it could not be run, and it is told to skip what
 REMOVED = "The job was removed."
 _KEPT = timedelta(days=90)
 _KEPT_OUTPUT = 8000
-Parts = Callable[[ReplyPlace, str, TurnId, int], tuple[OutboxRow, ...]]
-"""A text for a place as rows of the outbox; the number tells apart several texts of one turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,10 +215,6 @@ def report_failure(tx: Tx, slot: Slot, moment: Moment, why: str) -> JobRun | Non
     return _turn(tx, replace(run, error=why), job, moment, given)
 
 
-def report_interrupted(tx: Tx, slot: Slot, moment: Moment) -> JobRun | None:
-    return report_failure(tx, slot, moment, INTERRUPTED)
-
-
 def _contexts(tx: Tx, job: Job) -> list[Job]:
     found = (tx.jobs.get(one) for one in job.context_from)
     return [one for one in found if one is not None]
@@ -279,7 +274,7 @@ class Settled:
     told: SessionId | None = None
 
 
-def settle(tx: Tx, slot: Slot, moment: Moment, parts: Parts) -> Settled | None:
+def settle(tx: Tx, slot: Slot, moment: Moment, outcomes: Outcomes) -> Settled | None:
     """What follows from a turn that has ended. None while it has not, or when that was done before."""
     run = tx.job_runs.get(slot)
     if run is None or run.state is not RunState.TURN or run.turn is None:
@@ -290,7 +285,7 @@ def settle(tx: Tx, slot: Slot, moment: Moment, parts: Parts) -> Settled | None:
     end = ended(run, tx.journal.of_turn(run.turn), moment.settings.cron.wrap_response)
     lanes = tuple(dict.fromkeys(lane_of(tx, to) for to in run.to))
     for place, to in enumerate(lanes if end.delivered else ()):
-        for row in parts(ReplyPlace(to=to), end.delivered, run.turn, place):
+        for row in outcomes.parts(ReplyPlace(to=to), Body(text=end.delivered), turn=run.turn, segment=place):
             tx.outbox.add(row)
     over = replace(run, state=RunState.SETTLED, status=end.status, error=end.error, ended_at=moment.now)
     run = replace(over, to=lanes)

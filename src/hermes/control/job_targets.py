@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from hermes.control.prepare import is_chat
 from hermes.control.targets import LOCAL, ORIGIN, Aliases, known_targets
 from hermes.control.targets import resolve_targets as resolve
-from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
+from hermes.domain.address import Address, Source
 from hermes.domain.ports import Tx
 from hermes.domain.settings import Settings
 
@@ -15,12 +16,6 @@ __all__ = ["LOCAL", "ORIGIN", "ResolveTargets", "named_targets", "resolve_target
 
 ResolveTargets = Callable[[Tx, str, Source | None, Settings], tuple[Address, ...]]
 """The addresses that `deliver` means, for who made the job; a `UserError` says what is wrong with it."""
-_CHATS = (Kind.PRIVATE, Kind.GROUP, Kind.CHANNEL, Kind.THREAD)
-
-
-def resolve_targets(tx: Tx, deliver: str, origin: Source | None, settings: Settings) -> tuple[Address, ...]:
-    """With the names that chats have by themselves."""
-    return _resolve(tx, deliver, origin, settings, {})
 
 
 def named_targets(names: Callable[[], Aliases], accounts: Collection[str] = ()) -> ResolveTargets:
@@ -28,30 +23,17 @@ def named_targets(names: Callable[[], Aliases], accounts: Collection[str] = ()) 
     the store's own thread, where that may wait."""
 
     def look_up(tx: Tx, deliver: str, origin: Source | None, settings: Settings) -> tuple[Address, ...]:
-        return _resolve(tx, deliver, origin, settings, names(), accounts)
+        chat = origin.address if origin is not None and is_chat(origin) else None
+        known = known_targets(tx, settings, {*settings.platforms, *accounts}, names(), chat)
+        words = [word.strip() for word in deliver.split(",") if word.strip()]
+        if chat is None and any(word.lower() == ORIGIN for word in words):
+            words = [word for word in words if word.lower() != ORIGIN] or [LOCAL]
+            homes = tuple(known.homes.values())[:1]
+            return tuple(dict.fromkeys((*homes, *resolve(",".join(words), known))))
+        return resolve(",".join(words), known)
 
     return look_up
 
 
-def _resolve(
-    tx: Tx,
-    deliver: str,
-    origin: Source | None,
-    settings: Settings,
-    names: Aliases,
-    accounts: Collection[str] = (),
-) -> tuple[Address, ...]:
-    chat = _chat(origin)
-    known = known_targets(tx, settings, {*settings.platforms, *accounts}, names, chat)
-    words = [word.strip() for word in deliver.split(",") if word.strip()]
-    if chat is None and any(word.lower() == ORIGIN for word in words):
-        words = [word for word in words if word.lower() != ORIGIN] or [LOCAL]
-        homes = tuple(known.homes.values())[:1]
-        return tuple(dict.fromkeys((*homes, *resolve(",".join(words), known))))
-    return resolve(",".join(words), known)
-
-
-def _chat(origin: Source | None) -> Address | None:
-    if origin is None or origin.kind not in _CHATS or origin.address.platform == LOCAL_DOOR:
-        return None
-    return origin.address
+resolve_targets = named_targets(dict)
+"""With the names that chats have by themselves."""

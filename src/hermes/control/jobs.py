@@ -83,19 +83,13 @@ def create_job(tx: Tx, agent: AgentId, wish: JobWish, origin: Source | None, mom
         raise UserError("A job needs a schedule.", hint=f"For example: {EXAMPLES}.")
     if wish.name is None and (wish.prompt or wish.script):
         wish = replace(wish, name=_free_name(tx, one_line(wish.prompt or wish.script or "", 50)))
-    return _changed(tx, job, wish, moment)
+    return update_job(tx, job, wish, moment)
 
 
-def update_job(tx: Tx, job: Job, wish: JobWish, moment: Moment) -> Job:
-    return _changed(tx, job, wish, moment)
-
-
-def pause_job(tx: Tx, job: Job, now: datetime, reason: str = "") -> Job:
+def pause_job(tx: Tx, job: Job, now: datetime) -> Job:
     if job.state is not JobState.SCHEDULED:
         raise UserError(f"The job “{title(job)}” is {job.state.value}, so it cannot be paused.")
-    paused = replace(
-        job, state=JobState.PAUSED, next_due=None, paused_at=now, paused_reason=one_line(reason, 200)
-    )
+    paused = replace(job, state=JobState.PAUSED, next_due=None, paused_at=now, paused_reason="")
     tx.jobs.save(paused)
     return paused
 
@@ -115,7 +109,7 @@ def resume_job(tx: Tx, job: Job, moment: Moment) -> Job:
     return resumed
 
 
-def _changed(tx: Tx, job: Job, wish: JobWish, moment: Moment) -> Job:
+def update_job(tx: Tx, job: Job, wish: JobWish, moment: Moment) -> Job:
     """The job with what is wished, checked as a whole and stored."""
     plan: Schedule | None = None
     if wish.schedule is not None:
@@ -272,8 +266,8 @@ class JobDesk:
         await self._check(wish)
         return await self._change(lambda tx: update_job(tx, find_job(tx, word), wish, self.moment))
 
-    async def pause(self, word: str, reason: str = "") -> Job:
-        return await self._change(lambda tx: pause_job(tx, find_job(tx, word), self.clock.now(), reason))
+    async def pause(self, word: str) -> Job:
+        return await self._change(lambda tx: pause_job(tx, find_job(tx, word), self.clock.now()))
 
     async def resume(self, word: str) -> Job:
         return await self._change(lambda tx: resume_job(tx, find_job(tx, word), self.moment))

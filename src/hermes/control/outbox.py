@@ -1,5 +1,5 @@
-"""The outbox in the hands of an operator: what waits, what was given up, trying again, dropping. Units of one
-transaction each."""
+"""The outbox beside answers: words of the gateway's own, and what an operator does with it (what waits, what
+was given up, trying again, dropping). Units of one transaction each."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import datetime
 
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
+from hermes.domain.message import Body
 from hermes.domain.ports import Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
@@ -18,8 +19,16 @@ DROPPED = "dropped by the operator"
 _MOST = 10_000
 
 
-def list_outbox(tx: Tx, limit: int, states: Sequence[OutState] = UNSETTLED) -> list[OutboxRow]:
-    return tx.post.find(states, limit)
+def notify(tx: Tx, key: str, to: Address, text: str, now: datetime, reply_to: str | None = None) -> bool:
+    """Send words of the gateway's own, once for this key; False if that was done before."""
+    if tx.post.get(key) is not None:
+        return False
+    tx.outbox.add(OutboxRow(key=key, to=to, body=Body(text=text), created_at=now, reply_to=reply_to))
+    return True
+
+
+def list_outbox(tx: Tx, limit: int) -> list[OutboxRow]:
+    return tx.post.find(UNSETTLED, limit)
 
 
 def _nobody(to: Address) -> bool:

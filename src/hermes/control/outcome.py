@@ -58,29 +58,23 @@ class Conclusion:
             tx.outbox.add(row)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        clock: Clock,
-        capabilities: Callable[[Address], Capabilities],
-        ring: Callable[[Address], None],
-        begin: Callable[[Turn, Feed], None],
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._capabilities = capabilities
-        self._ring = ring
-        self.begin = begin
+    """`ring_lane` wakes who sends to a chat, `begin` shows a turn there as it speaks."""
+
+    settings: Settings
+    clock: Clock
+    capabilities: Callable[[Address], Capabilities]
+    ring_lane: Callable[[Address], None]
+    begin: Callable[[Turn, Feed], None]
 
     def ring(self, turn: Turn) -> None:
         """Something of this turn may be ready to be sent."""
         if turn.reply is not None:
-            self._ring(turn.reply.to)
+            self.ring_lane(turn.reply.to)
 
     def write(self, tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
-        self.of(turn, entries).write(tx, self._clock.now())
+        self.of(turn, entries).write(tx, self.clock.now())
 
     def of(self, turn: Turn, entries: Sequence[Entry], said: Body | None = None) -> Conclusion:
         """`entries` are the turn's records up to the one that ends or parks it; `said` are its closing words
@@ -121,10 +115,10 @@ class Outcomes:
         self, reply: ReplyPlace, said: Body, *, turn: TurnId, segment: int = 0
     ) -> tuple[OutboxRow, ...]:
         """What was said as rows: the text in pieces that fit, and then the files."""
-        able = self._capabilities(reply.to)
+        able = self.capabilities(reply.to)
         # Words that were shown as a draft stay where they are.
-        bodies = cut_body(said, able, captioned=not is_streamed(self._settings.streaming, able))
-        now = self._clock.now()
+        bodies = cut_body(said, able, captioned=not is_streamed(self.settings.streaming, able))
+        now = self.clock.now()
         first = segment * PARTS_PER_SEGMENT
         return tuple(
             OutboxRow(
@@ -142,7 +136,7 @@ class Outcomes:
     def _prompt(self, turn: Turn, asked: Asked) -> tuple[OutboxRow, ...]:
         if turn.reply is None or not for_people(asked):
             return ()
-        able = self._capabilities(turn.reply.to)
+        able = self.capabilities(turn.reply.to)
         buttons: tuple[Button, ...] = ()
         text = question_text(asked)
         if able.buttons is not Grade.NONE:
@@ -157,7 +151,7 @@ class Outcomes:
             text = f"{asked.text}\n\nReply yes or no."
         pieces = split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)
         last = len(pieces) - 1
-        now = self._clock.now()
+        now = self.clock.now()
         return tuple(
             OutboxRow(
                 key=f"{asked.question}:{place}",
@@ -189,10 +183,10 @@ class Outcomes:
         if turn.source is not None and turn.source.address.platform == LOCAL_DOOR:
             return None
         if kind is QuestionKind.CONFIRM:
-            return self._clock.now() + timedelta(seconds=CONFIRM_SECONDS)
+            return self.clock.now() + timedelta(seconds=CONFIRM_SECONDS)
         decided = kind in (QuestionKind.APPROVAL, QuestionKind.CLIENT_TOOL)
-        seconds = self._settings.approvals.timeout if decided else self._settings.agent.clarify_timeout
-        return self._clock.now() + timedelta(seconds=seconds)
+        seconds = self.settings.approvals.timeout if decided else self.settings.agent.clarify_timeout
+        return self.clock.now() + timedelta(seconds=seconds)
 
 
 def cut_to_fit(text: str, able: Capabilities) -> list[str]:

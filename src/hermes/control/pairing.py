@@ -12,12 +12,11 @@ import secrets
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from hermes.control.outbox import notify
 from hermes.domain.address import Address, Source
 from hermes.domain.errors import UserError
-from hermes.domain.message import Body
 from hermes.domain.pairing import Account, Mark, Paired, PairingCode
 from hermes.domain.ports import Tx
-from hermes.domain.rows import OutboxRow
 from hermes.domain.text import one_line
 
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
@@ -171,9 +170,7 @@ def approve(tx: Tx, account: Account, text: str, by: str, now: datetime) -> Appr
     tx.pairing_codes.put_mark(Mark(name=_wrong_mark(account), until=now))
     paired = _let_in(tx, found, by, now)
     if found.place is not None:
-        tx.outbox.add(
-            OutboxRow(key=f"paired:{found.id}", to=found.place, body=Body(text=WELCOME), created_at=now)
-        )
+        notify(tx, f"paired:{found.id}", found.place, WELCOME, now)
     who = f"{paired.name} ({paired.user})" if paired.name else paired.user
     return Approval(text=f"{who} may write on {account} now.", paired=paired, place=found.place)
 

@@ -12,6 +12,7 @@ from hermes.control.routing import SelectAgent
 from hermes.control.runtime import Runtime
 from hermes.control.targets import Aliases
 from hermes.control.upkeep import Chore
+from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.event import Entry
@@ -55,3 +56,11 @@ class Parts:
     """Called when somebody who may has asked that the process begin anew; must return at once."""
     flush: Flush = flush_nothing
     """Told of every session that is over by itself, before it is marked as ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bells:
+    """How the parts that live wake each other, after the commit of what is to be seen to."""
+
+    session: Callable[[AgentId, SessionId], None]
+    lane: Callable[[Address], None]

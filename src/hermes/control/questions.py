@@ -36,6 +36,17 @@ WORDS: dict[str, Verdict] = {
     "always": Verdict.ALWAYS,
     "session": Verdict.SESSION,
 }
+_THANKS = {
+    Verdict.ONCE: "Approved.",
+    Verdict.SESSION: "Approved for this session.",
+    Verdict.ALWAYS: "Approved, from now on.",
+    Verdict.DENY: "Denied.",
+}
+_OVER: dict[Verdict | None, str] = {
+    Verdict.EXPIRED: _TOO_LATE,
+    Verdict.WITHDRAWN: "This question was withdrawn; nothing waits for it any more.",
+    Verdict.DENY: "This was already denied.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,17 +67,18 @@ def answer(tx: Tx, given: Answer, now: datetime, name: str | None = None) -> Out
     if given.by is None or given.by not in question.may_answer:
         return Outcome(closed=False, text="Only the person who was asked can answer this.")
     given = _fitting(question, given)
+    over = Outcome(closed=False, text=_OVER.get(question.verdict, "This was already answered."))
     if not question.open:
-        return Outcome(closed=False, text=_true_state(question))
+        return over
     if question.kind in _FOR_PEOPLE and question.expires_at is not None and question.expires_at <= now:
         return Outcome(closed=False, text=_TOO_LATE)
     if not _is_offered(question, given.verdict):
         return Outcome(closed=False, text=f"That is not offered here. Choose: {', '.join(question.options)}.")
     if not close_question(tx, given, now, name):
-        return Outcome(closed=False, text=_true_state(question))
+        return over
     keep_grant(tx, question, given, now)
     resume(tx, question)
-    return Outcome(closed=True, text=_thanks(given.verdict), session=question.session)
+    return Outcome(closed=True, text=_THANKS.get(given.verdict, ""), session=question.session)
 
 
 def _fitting(question: Question, given: Answer) -> Answer:
@@ -113,32 +125,6 @@ def resume(tx: Tx, question: Question) -> None:
         tx.turns.save(replace(turn, state=TurnState.RUNNING), attempt=turn.attempt, epoch=0)
 
 
-def _true_state(question: Question) -> str:
-    match question.verdict:
-        case Verdict.EXPIRED:
-            return _TOO_LATE
-        case Verdict.WITHDRAWN:
-            return "This question was withdrawn; nothing waits for it any more."
-        case Verdict.DENY:
-            return "This was already denied."
-        case _:
-            return "This was already answered."
-
-
-def _thanks(verdict: Verdict) -> str:
-    match verdict:
-        case Verdict.ONCE:
-            return "Approved."
-        case Verdict.SESSION:
-            return "Approved for this session."
-        case Verdict.ALWAYS:
-            return "Approved, from now on."
-        case Verdict.DENY:
-            return "Denied."
-        case _:
-            return ""
-
-
 def as_answer(
     text: str, open_questions: list[Question], by: str | None, *, replies_to_us: bool
 ) -> Answer | None:
@@ -180,27 +166,27 @@ def read_reply(question: Question, text: str) -> str:
     return text
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
     """Denies questions whose time is over. One task for all of them, however many wait."""
 
-    def __init__(self, *, store: Store, clock: Clock, ring: Callable[[AgentId, SessionId], None]) -> None:
-        self._store = store
-        self._clock = clock
-        self._ring = ring
+    store: Store
+    clock: Clock
+    ring: Callable[[AgentId, SessionId], None]
 
     async def live(self) -> None:
         while True:
             await self.sweep()
-            await self._clock.sleep(_EVERY)
+            await self.clock.sleep(_EVERY)
 
     async def sweep(self) -> int:
-        now = self._clock.now()
-        late = await self._store.read(lambda tx: tx.recovery.expired(now, _PAGE))
+        now = self.clock.now()
+        late = await self.store.read(lambda tx: tx.recovery.expired(now, _PAGE))
         for agent, question in late:
-            closed = await self._store.scoped(agent).write(partial(_expire, question, now))
+            closed = await self.store.scoped(agent).write(partial(_expire, question, now))
             if closed:
                 log.info("question.expired question=%s", question.id)
-                self._ring(agent, question.session)
+                self.ring(agent, question.session)
             await asyncio.sleep(0)
         return len(late)
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from hermes.control.outbox import notify
 from hermes.control.parts import Parts
 from hermes.control.targets import home_channels
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.message import Body
 from hermes.domain.ports import Tx
-from hermes.domain.rows import Boot, OutboxRow
+from hermes.domain.rows import Boot
 from hermes.domain.settings import Settings
 from hermes.domain.turn import Action, TurnState
 
@@ -76,8 +76,10 @@ class _Telling:
         for turn in (turn for session in self.sessions for turn in tx.turns.open_of(session)):
             to = None if turn.reply is None else turn.reply.to
             answers = turn.state is not TurnState.WAITING and turn.input.action is not Action.RELAY
-            if to is not None and answers and _is_told(to, self.settings):
-                told += _add(tx, f"unfinished:{self.epoch}:{to}", to, self.text, self.now)
+            if to is None or not answers or not _is_told(to, self.settings):
+                continue
+            if notify(tx, f"unfinished:{self.epoch}:{to}", to, self.text, self.now):
+                told.append(to)
         return told
 
 
@@ -97,14 +99,14 @@ def _tell_back(tx: Tx, settings: Settings, epoch: int, now: datetime) -> None:
         except UserError:
             continue
         places.add(to)
-        _add(tx, f"back:{epoch}:{to}", to, BACK, now, reply_to=said.get("ref"))
+        notify(tx, f"back:{epoch}:{to}", to, BACK, now, said.get("ref"))
     if asked:
         tx.facts.put(_ASKED, "")
     if tx.facts.get(_PLANNED):
         tx.facts.put(_PLANNED, "")
         for to in home_channels(tx, settings).values():
             if to not in places and _is_told(to, settings):
-                _add(tx, f"online:{epoch}:{to}", to, ONLINE, now)
+                notify(tx, f"online:{epoch}:{to}", to, ONLINE, now)
 
 
 def _asked(tx: Tx) -> list[dict[str, str | None]]:
@@ -117,12 +119,3 @@ def _asked(tx: Tx) -> list[dict[str, str | None]]:
 
 def _is_told(to: Address, settings: Settings) -> bool:
     return settings.block(to).gateway_restart_notification
-
-
-def _add(
-    tx: Tx, key: str, to: Address, text: str, now: datetime, *, reply_to: str | None = None
-) -> list[Address]:
-    if tx.post.get(key) is not None:
-        return []
-    tx.outbox.add(OutboxRow(key=key, to=to, body=Body(text=text), created_at=now, reply_to=reply_to))
-    return [to]

@@ -8,12 +8,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 
 from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock
 from hermes.domain.ids import AgentId
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports import Store
 
 log = logging.getLogger("hermes.upkeep")
 HOURLY = 3600.0
@@ -81,7 +80,7 @@ def forgetting(store: Store, clock: Clock, age: timedelta) -> Chore:
 
     async def forget() -> str:
         now, gone = clock.now(), 0
-        while pruned := await store.write(partial(_prune, now - age, now)):
+        while pruned := await store.write(lambda tx: tx.recovery.prune(now - age, now)):
             gone += pruned  # in bites, so that none holds up the writer for long
         return f"{gone} rows forgotten"
 
@@ -98,7 +97,3 @@ def tidying(runtimes: Mapping[AgentId, Runtime], clock: Clock) -> Chore:
         return f"{gone} files removed"
 
     return Chore(name="media clean-up", every=DAILY, run=tidy, first=300.0)
-
-
-def _prune(before: datetime, now: datetime, tx: Tx) -> int:
-    return tx.recovery.prune(before, now)

@@ -4,13 +4,12 @@ it is absorbed by another."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from functools import partial
 
 from hermes.control.feed import Feed, Feeds
 from hermes.control.submission import Unknown
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import TurnId
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports import Store
 from hermes.domain.turn import Turn, TurnState
 
 
@@ -29,7 +28,7 @@ async def watch_turn(
             wanted = feed.follow
             continue
         feeds.release(wanted)
-        for entry in await store.read(partial(_records, wanted)):
+        for entry in await _records(store, wanted):
             if entry.seq > after:
                 yield entry
         wanted = state.absorbed_by or feed.follow
@@ -41,7 +40,7 @@ async def _join(feeds: Feeds, store: Store, feed: Feed) -> Turn:
     try:
         state = await store.read(lambda tx: tx.turns.get(feed.turn))
         if state is not None and state.state is TurnState.WAITING and not feed.entries:
-            entries = await store.read(partial(_records, feed.turn))
+            entries = await _records(store, feed.turn)
             if not feed.entries:
                 feed.preload(entries)
     finally:
@@ -52,5 +51,5 @@ async def _join(feeds: Feeds, store: Store, feed: Feed) -> Turn:
     return state
 
 
-def _records(turn: TurnId, tx: Tx) -> list[Entry]:
-    return tx.journal.of_turn(turn)
+async def _records(store: Store, turn: TurnId) -> list[Entry]:
+    return await store.read(lambda tx: tx.journal.of_turn(turn))

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from hermes.domain.address import Address
 from hermes.domain.ids import AgentId, JobId, SessionId, TurnId
-from hermes.domain.message import Body, Inbound, Receipt
+from hermes.domain.message import Attachment, Body, Inbound, Receipt, media_kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +110,11 @@ class MediaItem:
     size: int
     mime: str
     stored_at: datetime
+
+    def attached(self, name: str | None = None) -> Attachment:
+        """The file as it goes with a message."""
+        kind, ref = media_kind(self.mime), f"sha256:{self.sha256}"
+        return Attachment(kind=kind, ref=ref, name=name, mime=self.mime, size=self.size, sha256=self.sha256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import re
 import shutil
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -88,19 +89,13 @@ def _leave_room(path: Path, folder: Path) -> None:
 def _copy(path: Path, draft: Path, options: StoreOptions) -> None:
     draft.unlink(missing_ok=True)
     draft.touch(mode=0o600)
-    db = connect(path, options)
-    try:
+    with closing(connect(path, options)) as db:
         db.run("VACUUM INTO ?", str(draft))
-    finally:
-        db.connection.close()
 
 
 def _verify(draft: Path) -> None:
-    db = look_into(draft)
-    try:
+    with closing(look_into(draft)) as db:
         check_version(db, str(draft))
         problems = problems_of(db)
-    finally:
-        db.connection.close()
     if problems:
         raise apsw.CorruptError(problems[0])

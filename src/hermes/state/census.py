@@ -4,13 +4,10 @@ asking costs what is open and not what ever was."""
 from __future__ import annotations
 
 from hermes.domain.rows import OpenWork
-from hermes.state.db import Db
+from hermes.state.db import Table
 
 
-class CensusTable:
-    def __init__(self, db: Db) -> None:
-        self._db = db
-
+class CensusTable(Table):
     def count(self) -> OpenWork:
         turns = self._db.all(
             "SELECT state, count(*) FROM turns INDEXED BY turns_open"

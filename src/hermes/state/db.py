@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId
 
 Row = tuple[Any, ...]
 
@@ -24,3 +25,18 @@ class Db(Protocol):
 
 class Damaged(UserError):
     """The file is not what it was written as: nothing more may be written to it."""
+
+
+class Table:
+    """A family of tables on one connection."""
+
+    def __init__(self, db: Db) -> None:
+        self._db = db
+
+
+class ScopedTable(Table):
+    """One that belongs to an agent: through it no row of another is read or changed."""
+
+    def __init__(self, db: Db, agent: AgentId) -> None:
+        super().__init__(db)
+        self._agent = agent

@@ -8,20 +8,16 @@ from datetime import datetime
 
 from hermes.domain.address import Address, Kind
 from hermes.domain.directory import Channel
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ids import SessionId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.state.codec import stamp, unstamp_or_none
-from hermes.state.db import Db
-from hermes.state.outbox import COLUMNS, outbox_row
+from hermes.state.db import ScopedTable, Table
+from hermes.state.outbox import MESSAGE
 
 _FRESH_SECONDS = 3600.0
 
 
-class DirectoryTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class DirectoryTable(ScopedTable):
     def note(self, channel: Channel) -> None:
         seen = stamp(channel.seen_at) if channel.seen_at is not None else 0.0
         self._db.run(
@@ -84,28 +80,17 @@ class DirectoryTable:
         return [SessionId(row[0]) for row in rows]
 
 
-class PostTable:
-    def __init__(self, db: Db) -> None:
-        self._db = db
-
+class PostTable(Table):
     def get(self, key: str) -> OutboxRow | None:
-        row = self._db.one(f"SELECT {COLUMNS} FROM outbox WHERE key = ?", key)
-        return None if row is None else outbox_row(row)
+        return MESSAGE.one(self._db, "WHERE key = ?", key)
 
     def begun(self, prefix: str) -> list[OutboxRow]:
-        rows = self._db.all(
-            f"SELECT {COLUMNS} FROM outbox WHERE key >= ?1 AND key < ?1 || char(1114111) ORDER BY n", prefix
-        )
-        return [outbox_row(row) for row in rows]
+        return MESSAGE.all(self._db, "WHERE key >= ?1 AND key < ?1 || char(1114111) ORDER BY n", prefix)
 
     def find(self, states: Collection[OutState], limit: int = 100) -> list[OutboxRow]:
         wanted = ", ".join("?" for _ in states)
-        rows = self._db.all(
-            f"SELECT {COLUMNS} FROM outbox WHERE draft = 0 AND state IN ({wanted}) ORDER BY n LIMIT ?",
-            *(state.value for state in states),
-            limit,
-        )
-        return [outbox_row(row) for row in rows]
+        rest = f"WHERE draft = 0 AND state IN ({wanted}) ORDER BY n LIMIT ?"
+        return MESSAGE.all(self._db, rest, *(state.value for state in states), limit)
 
     def retry(self, key: str, at: datetime) -> bool:
         # Nobody knows any more whether one of the earlier attempts came through: what was tried is in doubt.

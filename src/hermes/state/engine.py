@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,9 @@ class SqliteDb:
             raise Refused(f"it is there already ({error})") from error
         return self.connection.changes()
 
+    def close(self) -> None:
+        self.connection.close()
+
     def many(self, sql: str, rows: Sequence[Row]) -> None:
         try:
             self.connection.executemany(sql, rows)
@@ -171,11 +175,8 @@ def open_current(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteD
         # SQLite would take it for a new database and throw the log away.
         raise Damaged(f"{path} is damaged: it is empty.", hint=_HINT)
     if path is not None and path.exists() and path.stat().st_size:
-        looking = look_into(path, options)
-        try:
+        with closing(look_into(path, options)) as looking:
             check_version(looking, str(path))
-        finally:
-            looking.connection.close()
     db = connect(path, options)
     try:
         db.run("BEGIN IMMEDIATE")
@@ -209,11 +210,8 @@ def problems_of(db: SqliteDb) -> list[str]:
 
 def check_file(path: Path, options: StoreOptions = DEFAULTS) -> list[str]:
     """The same for a file that others may be using meanwhile. Blocking, and long for a large file."""
-    db = connect_reader(path, options)
-    try:
+    with closing(connect_reader(path, options)) as db:
         return problems_of(db)
-    finally:
-        db.connection.close()
 
 
 def suspicion(path: Path) -> Path:

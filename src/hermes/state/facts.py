@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from hermes.state.db import Db
+from hermes.state.db import Table
 
 _OURS = "gateway."
 
 
-class FactsTable:
-    def __init__(self, db: Db) -> None:
-        self._db = db
-
+class FactsTable(Table):
     def get(self, name: str) -> str | None:
         row = self._db.one("SELECT value FROM facts WHERE name = ?", _OURS + name)
         return None if row is None else str(row[0])

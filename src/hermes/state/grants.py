@@ -3,44 +3,23 @@
 from __future__ import annotations
 
 from hermes.domain.grants import Grant
-from hermes.domain.ids import AgentId
 from hermes.domain.text import storable
-from hermes.state.codec import stamp, unstamp
-from hermes.state.db import Db, Row
+from hermes.state.columns import Columns
+from hermes.state.db import ScopedTable
 
-_COLUMNS = "agent, person, digest, id, text, by, at"
+_GRANT = Columns(Grant, "grants")
 
 
-class GrantsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class GrantsTable(ScopedTable):
     def add(self, grant: Grant) -> None:
         self._db.run(
-            f"INSERT OR IGNORE INTO grants ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            self._agent,
-            grant.person,
-            grant.digest,
-            grant.id,
-            storable(grant.text),
-            grant.by,
-            stamp(grant.at),
+            f"INSERT OR IGNORE INTO grants ({_GRANT.names}) VALUES ({_GRANT.marks})",
+            *_GRANT.values(grant, agent=self._agent, text=storable(grant.text)),
         )
 
     def list(self, person: str | None = None) -> list[Grant]:
-        meant, values = ("", ()) if person is None else (" AND person = ?", (person,))
-        rows = self._db.all(
-            f"SELECT {_COLUMNS} FROM grants WHERE agent = ?{meant} ORDER BY at, id", self._agent, *values
-        )
-        return [_grant(row) for row in rows]
+        rest = "WHERE agent = ?1 AND (?2 IS NULL OR person = ?2) ORDER BY at, id"
+        return _GRANT.all(self._db, rest, self._agent, person)
 
     def revoke(self, grant: str) -> bool:
         return bool(self._db.run("DELETE FROM grants WHERE agent = ? AND id = ?", self._agent, grant))
-
-
-def _grant(row: Row) -> Grant:
-    agent, person, digest, ident, text, by, at = row
-    return Grant(
-        id=ident, agent=AgentId(agent), person=person, digest=digest, text=text, by=by, at=unstamp(at)
-    )

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from hermes.domain.errors import Lost
 from hermes.domain.handoff import Handoff
-from hermes.domain.ids import AgentId, SessionId
-from hermes.state.codec import decode, encode, stamp
-from hermes.state.db import Db
+from hermes.domain.ids import SessionId
+from hermes.state.codec import encode, stamp
+from hermes.state.columns import Bodies
+from hermes.state.db import ScopedTable
 
+_HANDOFFS = Bodies(Handoff, "handoffs")
 _OPEN = "state IN ('pending', 'running')"
 
 
-class HandoffsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class HandoffsTable(ScopedTable):
     def add(self, handoff: Handoff) -> bool:
         if handoff.agent != self._agent:
             raise Lost(f"a hand-off of agent {handoff.agent} in the store of {self._agent}")
@@ -34,8 +32,7 @@ class HandoffsTable:
         return added > 0
 
     def get(self, handoff: str) -> Handoff | None:
-        row = self._db.one("SELECT body FROM handoffs WHERE id = ? AND agent = ?", handoff, self._agent)
-        return None if row is None else decode(Handoff, row[0])
+        return _HANDOFFS.one(self._db, "WHERE id = ? AND agent = ?", handoff, self._agent)
 
     def change(self, was: Handoff, now: Handoff) -> bool:
         # One that becomes open again may not come beside another of its session.
@@ -54,17 +51,9 @@ class HandoffsTable:
         return changed > 0
 
     def open(self) -> list[Handoff]:
-        rows = self._db.all(
-            f"SELECT body FROM handoffs WHERE agent = ? AND {_OPEN} ORDER BY created_at, id", self._agent
-        )
-        return [decode(Handoff, row[0]) for row in rows]
+        rest = f"WHERE agent = ? AND {_OPEN} ORDER BY created_at, id"
+        return _HANDOFFS.all(self._db, rest, self._agent)
 
     def latest(self, session: SessionId | None, limit: int) -> list[Handoff]:
-        rows = self._db.all(
-            "SELECT body FROM handoffs WHERE agent = ?1 AND (?2 IS NULL OR session = ?2)"
-            " ORDER BY created_at DESC, id DESC LIMIT ?3",
-            self._agent,
-            session,
-            limit,
-        )
-        return [decode(Handoff, row[0]) for row in rows]
+        rest = "WHERE agent = ?1 AND (?2 IS NULL OR session = ?2) ORDER BY created_at DESC, id DESC LIMIT ?3"
+        return _HANDOFFS.all(self._db, rest, self._agent, session, limit)

@@ -10,26 +10,24 @@ from hermes.domain.ids import TurnId
 from hermes.domain.message import Inbound
 from hermes.domain.rows import InboxRow
 from hermes.domain.text import storable
-from hermes.state.codec import decode, encode, stamp, unstamp
-from hermes.state.db import Db, Row
+from hermes.state.codec import encode, stamp
+from hermes.state.columns import Columns
+from hermes.state.db import Table
 
-_COLUMNS = "n, account, body, accepted_at, outcome, turn"
+_ROW = Columns(InboxRow, "inbox", inbound="body")
 # By one index each, since every message is looked up so; deliveries have theirs within their accounts.
-_FIND = f"""
-WITH RECURSIVE accounts (name) AS (
-  SELECT min(account) FROM inbox
-  UNION ALL SELECT (SELECT min(account) FROM inbox WHERE account > name) FROM accounts WHERE name IS NOT NULL)
-SELECT {_COLUMNS} FROM inbox WHERE n IN (
+_FOUND = """WHERE n IN (
+  WITH RECURSIVE accounts (name) AS (
+    SELECT min(account) FROM inbox
+    UNION ALL SELECT (SELECT min(account) FROM inbox WHERE account > name) FROM accounts
+      WHERE name IS NOT NULL)
   SELECT n FROM inbox WHERE ref = ?1
   UNION SELECT n FROM inbox WHERE turn = ?1
   UNION SELECT n FROM accounts JOIN inbox ON account = name AND delivery = ?1)
 ORDER BY n DESC LIMIT ?2"""
 
 
-class InboxTable:
-    def __init__(self, db: Db) -> None:
-        self._db = db
-
+class InboxTable(Table):
     def add(self, account: str, items: Sequence[Inbound], cursor: str | None, at: datetime) -> int:
         new = 0
         moment = stamp(at)
@@ -54,10 +52,7 @@ class InboxTable:
         return new
 
     def pending(self, after: int, limit: int) -> list[InboxRow]:
-        rows = self._db.all(
-            f"SELECT {_COLUMNS} FROM inbox WHERE outcome IS NULL AND n > ? ORDER BY n LIMIT ?", after, limit
-        )
-        return [_row(row) for row in rows]
+        return _ROW.all(self._db, "WHERE outcome IS NULL AND n > ? ORDER BY n LIMIT ?", after, limit)
 
     def finish(self, n: int, outcome: str, turn: TurnId | None = None) -> None:
         changed = self._db.run(
@@ -71,21 +66,4 @@ class InboxTable:
         return None if row is None else str(row[0])
 
     def find(self, text: str, limit: int = 20) -> list[InboxRow]:
-        rows = self._db.all(
-            _FIND,
-            storable(text),
-            limit,
-        )
-        return [_row(row) for row in rows]
-
-
-def _row(row: Row) -> InboxRow:
-    n, account, body, accepted_at, outcome, turn = row
-    return InboxRow(
-        n=n,
-        account=account,
-        inbound=decode(Inbound, body),
-        accepted_at=unstamp(accepted_at),
-        outcome=outcome,
-        turn=None if turn is None else TurnId(turn),
-    )
+        return _ROW.all(self._db, _FOUND, storable(text), limit)

@@ -3,11 +3,11 @@ existing product (`cron/jobs.json`), which are read and never written. Everythin
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from hermes.domain.errors import UserError
+from hermes.state.jsonfile import read_json
 from hermes.state.textfile import replace_text
 
 FOLDER = "cron"
@@ -32,21 +32,8 @@ def keep_output(home: Path, job: str, file: str, text: str, most: int) -> Path:
 
 def read_jobs_file(home: Path) -> list[dict[str, Any]]:
     """The jobs that the existing product left behind, as they stand; none if there is no such file."""
-    path = home / JOBS_FILE
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}).") from error
-    if len(data) > _MOST_BYTES:
-        raise UserError(f"{path} is too large to be a list of jobs.")
-    try:
-        told = json.loads(data)
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}).", hint="Its jobs were not taken over.") from error
+    told = read_json(home / JOBS_FILE, _MOST_BYTES) or []
     jobs = told.get("jobs") if isinstance(told, dict) else told
     if not isinstance(jobs, list):
-        raise UserError(f"{path} has no list of jobs.", hint="Its jobs were not taken over.")
+        raise UserError(f"{home / JOBS_FILE} has no list of jobs.", hint="Its jobs were not taken over.")
     return [job for job in jobs if isinstance(job, dict)]

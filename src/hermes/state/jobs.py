@@ -5,20 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 
 from hermes.domain.errors import Lost
-from hermes.domain.ids import AgentId, JobId
+from hermes.domain.ids import JobId
 from hermes.domain.job import DueJobs, Job, JobRun
 from hermes.domain.rows import Slot
-from hermes.state.codec import decode, encode, stamp, stamp_or_none, unstamp
-from hermes.state.db import Db
+from hermes.state.codec import encode, stamp, stamp_or_none, unstamp
+from hermes.state.columns import Bodies
+from hermes.state.db import ScopedTable
 
 _MOST_DUE = 500
+_JOBS = Bodies(Job, "jobs")
+_RUNS = Bodies(JobRun, "job_slots")
 
 
-class JobsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class JobsTable(ScopedTable):
     def save(self, job: Job) -> None:
         changed = job.agent == self._agent and self._db.run(
             "INSERT INTO jobs VALUES (?, ?, ?, ?)"
@@ -33,37 +32,26 @@ class JobsTable:
             raise Lost(f"job {job.id} belongs to another agent")
 
     def get(self, job: JobId) -> Job | None:
-        row = self._db.one("SELECT body FROM jobs WHERE id = ? AND agent = ?", job, self._agent)
-        return None if row is None else decode(Job, row[0])
+        return _JOBS.one(self._db, "WHERE id = ? AND agent = ?", job, self._agent)
 
     def list(self) -> list[Job]:
-        rows = self._db.all(
-            "SELECT body FROM jobs WHERE agent = ? ORDER BY next_due IS NULL, next_due, id", self._agent
-        )
-        return [decode(Job, row[0]) for row in rows]
+        rest = "WHERE agent = ? ORDER BY next_due IS NULL, next_due, id"
+        return _JOBS.all(self._db, rest, self._agent)
 
     def due(self, now: datetime) -> DueJobs:
-        rows = self._db.all(
-            "SELECT body FROM jobs WHERE agent = ? AND next_due <= ? ORDER BY next_due LIMIT ?",
-            self._agent,
-            stamp(now),
-            _MOST_DUE,
-        )
+        rest = "WHERE agent = ? AND next_due <= ? ORDER BY next_due LIMIT ?"
+        jobs = _JOBS.all(self._db, rest, self._agent, stamp(now), _MOST_DUE)
         following = self._db.one(
             "SELECT min(next_due) FROM jobs WHERE agent = ? AND next_due > ?", self._agent, stamp(now)
         )
         after = None if following is None or following[0] is None else unstamp(following[0])
-        return DueJobs(jobs=tuple(decode(Job, row[0]) for row in rows), next=after)
+        return DueJobs(jobs=tuple(jobs), next=after)
 
     def remove(self, job: JobId) -> None:
         self._db.run("DELETE FROM jobs WHERE id = ? AND agent = ?", job, self._agent)
 
 
-class JobRunsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class JobRunsTable(ScopedTable):
     def claim(self, run: JobRun) -> bool:
         return bool(
             self._db.run(
@@ -90,26 +78,12 @@ class JobRunsTable:
             raise Lost(f"the run of job {run.job} at {run.due} is gone")
 
     def get(self, slot: Slot) -> JobRun | None:
-        row = self._db.one(
-            "SELECT body FROM job_slots WHERE job = ? AND due = ? AND agent = ?",
-            slot.job,
-            stamp(slot.due),
-            self._agent,
-        )
-        return None if row is None else decode(JobRun, row[0])
+        rest = "WHERE job = ? AND due = ? AND agent = ?"
+        return _RUNS.one(self._db, rest, slot.job, stamp(slot.due), self._agent)
 
     def open(self) -> list[JobRun]:
-        rows = self._db.all(
-            "SELECT body FROM job_slots WHERE agent = ? AND state != 'over' ORDER BY due, job", self._agent
-        )
-        return [decode(JobRun, row[0]) for row in rows]
+        return _RUNS.all(self._db, "WHERE agent = ? AND state != 'over' ORDER BY due, job", self._agent)
 
     def of(self, job: JobId | None, limit: int) -> list[JobRun]:
-        rows = self._db.all(
-            "SELECT body FROM job_slots WHERE agent = ?1 AND (?2 IS NULL OR job = ?2)"
-            " ORDER BY due DESC, job LIMIT ?3",
-            self._agent,
-            job,
-            limit,
-        )
-        return [decode(JobRun, row[0]) for row in rows]
+        rest = "WHERE agent = ?1 AND (?2 IS NULL OR job = ?2) ORDER BY due DESC, job LIMIT ?3"
+        return _RUNS.all(self._db, rest, self._agent, job, limit)

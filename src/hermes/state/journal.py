@@ -6,18 +6,14 @@ from collections.abc import Iterable
 
 from hermes.domain.errors import Lost
 from hermes.domain.event import Entry
-from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.ids import SessionId, TurnId
 from hermes.state.codec import decode_record, encode_record, stamp, unstamp
-from hermes.state.db import Db, Row
+from hermes.state.db import Row, ScopedTable
 
 _OURS = "EXISTS (SELECT 1 FROM sessions WHERE id = journal.session AND agent = ?)"
 
 
-class JournalTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class JournalTable(ScopedTable):
     def append(self, session: SessionId, entries: Iterable[Entry]) -> None:
         """Add the entries; `Lost` if the session is gone or somebody else has taken one of their numbers."""
         if not self._db.one("SELECT 1 FROM sessions WHERE id = ? AND agent = ?", session, self._agent):

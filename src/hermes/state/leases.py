@@ -5,13 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from hermes.state.codec import stamp
-from hermes.state.db import Db
+from hermes.state.db import Table
 
 
-class LeasesTable:
-    def __init__(self, db: Db) -> None:
-        self._db = db
-
+class LeasesTable(Table):
     def take(self, name: str, owner: str, now: datetime, seconds: float) -> int | None:
         moment = stamp(now)
         row = self._db.one(

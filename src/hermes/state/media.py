@@ -20,12 +20,12 @@ from pathlib import Path
 
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
-from hermes.domain.ids import AgentId
 from hermes.domain.ports import Sink, Store, Tx
 from hermes.domain.rows import MediaItem
 from hermes.domain.text import one_line, size_told
-from hermes.state.codec import stamp, unstamp
-from hermes.state.db import Db
+from hermes.state.codec import stamp
+from hermes.state.columns import Columns
+from hermes.state.db import ScopedTable
 from hermes.state.sniff import LOOKED_AT, ending, sniff
 from hermes.state.wholefile import sync_folder, write_whole
 
@@ -44,50 +44,26 @@ _NAMING = (
 )
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PAGE = 500
+_ITEM = Columns(MediaItem, "media")
 _SWEPT = 1000
 
 
-class MediaTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class MediaTable(ScopedTable):
     def add(self, item: MediaItem) -> None:
         self._db.run(
-            "INSERT INTO media VALUES (?, ?, ?, ?, ?, ?)"
+            f"INSERT INTO media ({_ITEM.names}, agent) VALUES ({_ITEM.marks}, ?)"
             " ON CONFLICT DO UPDATE SET stored_at = excluded.stored_at",
+            *_ITEM.values(item),
             self._agent,
-            item.sha256,
-            item.path,
-            item.size,
-            item.mime,
-            stamp(item.stored_at),
         )
 
     def get(self, sha256: str) -> MediaItem | None:
-        row = self._db.one(
-            "SELECT path, size, mime, stored_at FROM media WHERE agent = ? AND sha256 = ?",
-            self._agent,
-            sha256,
-        )
-        if row is None:
-            return None
-        path, size, mime, stored_at = row
-        return MediaItem(sha256=sha256, path=path, size=size, mime=mime, stored_at=unstamp(stored_at))
+        return _ITEM.one(self._db, "WHERE agent = ? AND sha256 = ?", self._agent, sha256)
 
     def unused(self, before: datetime, limit: int) -> list[MediaItem]:
-        rows = self._db.all(
-            "SELECT sha256, path, size, mime, stored_at FROM media WHERE agent = ? AND stored_at < ?",
-            self._agent,
-            stamp(before),
-        )
-        named = self._named() if rows else set()
-        items = [
-            MediaItem(sha256=digest, path=path, size=size, mime=mime, stored_at=unstamp(at))
-            for digest, path, size, mime, at in rows
-            if digest not in named
-        ]
-        return items[:limit]
+        items = _ITEM.all(self._db, "WHERE agent = ? AND stored_at < ?", self._agent, stamp(before))
+        named = self._named() if items else set()
+        return [item for item in items if item.sha256 not in named][:limit]
 
     def remove(self, sha256: str, before: datetime) -> bool:
         gone = self._db.run(
@@ -290,6 +266,7 @@ def store_file(folder: Path, data: bytes, mime: str, clock: Clock, at: str | Non
     digest = hashlib.sha256(data).hexdigest()
     path = folder / (at or f"{digest[:2]}/{digest}")
     if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, data)
     return MediaItem(
         sha256=digest,

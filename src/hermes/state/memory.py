@@ -20,7 +20,9 @@ class MemoryFiles:
         return path.read_text("utf-8", "replace") if path.is_file() else ""
 
     def write(self, name: str, text: str) -> None:
-        write_whole(self._path(name).resolve(), storable(text).encode())
+        path = self._path(name).resolve()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, storable(text).encode())
 
     def _path(self, name: str) -> Path:
         if name not in PLACES:

@@ -5,66 +5,44 @@ from __future__ import annotations
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import TurnId
-from hermes.domain.message import Body, Receipt
-from hermes.domain.rows import OutboxRow, OutState
-from hermes.state.codec import decode, encode, stamp, stamp_or_none, unstamp, unstamp_or_none
-from hermes.state.db import Db, Row
+from hermes.domain.message import Body
+from hermes.domain.rows import OutboxRow
+from hermes.state.codec import encode
+from hermes.state.columns import Columns
+from hermes.state.db import Table
 
-COLUMNS = (
-    "n, key, lane, turn, part, draft, body, reply_to, state, attempts, next_at, receipt, error, created_at"
-)
+MESSAGE = Columns(OutboxRow, "outbox", to="lane")
+_CHANGED = ("state", "attempts", "next_at", "receipt", "error")
+_CHANGES = MESSAGE.settings(*_CHANGED)
 _OPEN = "draft = 0 AND state IN ('due', 'attempting', 'unknown')"
 
 
-class OutboxTable:
-    def __init__(self, db: Db) -> None:
-        self._db = db
-
+class OutboxTable(Table):
     def add(self, row: OutboxRow) -> None:
         lane = str(row.to)
         if not _readable(lane, row.to):
             raise Refused(f"“{lane}” is not a place one can write to")
+        # The number of a row is the table's to give.
         self._db.run(
-            "INSERT INTO outbox (key, lane, account, turn, part, draft, body, reply_to, state, attempts,"
-            " next_at, receipt, error, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            row.key,
-            lane,
+            f"INSERT INTO outbox ({MESSAGE.names}, account) VALUES ({MESSAGE.marks}, ?)",
+            *MESSAGE.values(row, n=None),
             row.to.credential,
-            row.turn,
-            row.part,
-            int(row.draft),
-            encode(row.body),
-            row.reply_to,
-            row.state.value,
-            row.attempts,
-            stamp_or_none(row.next_at),
-            None if row.receipt is None else encode(row.receipt),
-            row.error,
-            stamp(row.created_at),
         )
 
     def save(self, row: OutboxRow) -> None:
         self._db.run(
-            "UPDATE outbox SET state = ?, attempts = ?, next_at = ?, receipt = ?, error = ? WHERE key = ?",
-            row.state.value,
-            row.attempts,
-            stamp_or_none(row.next_at),
-            None if row.receipt is None else encode(row.receipt),
-            row.error,
+            f"UPDATE outbox SET {_CHANGES} WHERE key = ?",
+            *MESSAGE.values(row, *_CHANGED),
             row.key,
         )
         if row.body.fleeting and not row.state.open:
             self._db.run("UPDATE outbox SET body = ? WHERE key = ?", encode(Body(fleeting=True)), row.key)
 
     def head(self, to: Address) -> OutboxRow | None:
-        row = self._db.one(
-            f"SELECT {COLUMNS} FROM outbox WHERE lane = ? AND {_OPEN} ORDER BY n LIMIT 1", str(to)
-        )
-        return None if row is None else outbox_row(row)
+        return MESSAGE.one(self._db, f"WHERE lane = ? AND {_OPEN} ORDER BY n LIMIT 1", str(to))
 
     def of_turn(self, turn: TurnId) -> list[OutboxRow]:
-        rows = self._db.all(f"SELECT {COLUMNS} FROM outbox WHERE turn = ? ORDER BY n", turn)
-        return [outbox_row(row) for row in rows]
+        return MESSAGE.all(self._db, "WHERE turn = ? ORDER BY n", turn)
 
     def waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
         rows = self._db.all(
@@ -82,25 +60,3 @@ def _readable(lane: str, to: Address) -> bool:
         return Address.parse(lane) == to
     except UserError:
         return False
-
-
-def outbox_row(row: Row) -> OutboxRow:
-    (
-        n, key, lane, turn, part, draft, body, reply_to, state, attempts, next_at, receipt, error, created_at,
-    ) = row  # fmt: skip
-    return OutboxRow(
-        n=n,
-        key=key,
-        to=Address.parse(lane),
-        turn=None if turn is None else TurnId(turn),
-        part=part,
-        draft=bool(draft),
-        body=decode(Body, body),
-        reply_to=reply_to,
-        state=OutState(state),
-        attempts=attempts,
-        next_at=unstamp_or_none(next_at),
-        receipt=None if receipt is None else decode(Receipt, receipt),
-        error=error,
-        created_at=unstamp(created_at),
-    )

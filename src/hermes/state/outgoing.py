@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes.domain.errors import UserError
-from hermes.domain.message import Attachment, media_kind
+from hermes.domain.message import Attachment
 from hermes.domain.ports import Media
 
 MOST_BYTES = 64 * 1024 * 1024
@@ -43,14 +43,7 @@ class OutgoingFiles:
             item = await self.media.put(data, mime)
         except OSError as error:
             raise UserError(f"it cannot be kept ({(error.strerror or 'no reason given').lower()})") from error
-        return Attachment(
-            kind=media_kind(mime),
-            ref=f"sha256:{item.sha256}",
-            name=name,
-            mime=mime,
-            size=item.size,
-            sha256=item.sha256,
-        )
+        return item.attached(name)
 
     def read(self, path: str) -> tuple[bytes, str]:
         """The file's bytes and name, if it may go. Blocking."""

@@ -6,17 +6,14 @@ from __future__ import annotations
 from hermes.domain.address import Address
 from hermes.domain.pairing import Account, Mark, Paired, PairingCode
 from hermes.state.codec import stamp, stamp_or_none, unstamp, unstamp_or_none
-from hermes.state.db import Db, Row
+from hermes.state.db import Row, Table
 
 _PEOPLE = "platform, account, user, name, approved_at, approved_by"
 _CODES = "id, platform, account, salt, digest, created_at, expires_at, user, name, place, made_by"
 _KEPT_SECONDS = 86_400.0
 
 
-class PairingsTable:
-    def __init__(self, db: Db) -> None:
-        self._db = db
-
+class PairingsTable(Table):
     def get(self, account: Account, user: str) -> Paired | None:
         row = self._db.one(
             f"SELECT {_PEOPLE} FROM pairings WHERE platform = ? AND account = ? AND user = ?",
@@ -52,10 +49,7 @@ class PairingsTable:
         return [_paired(row) for row in rows]
 
 
-class PairingCodesTable:
-    def __init__(self, db: Db) -> None:
-        self._db = db
-
+class PairingCodesTable(Table):
     def add(self, code: PairingCode) -> None:
         long_ago = stamp(code.created_at) - _KEPT_SECONDS
         self._db.run("DELETE FROM pairing_codes WHERE expires_at < ?", long_ago)

@@ -6,19 +6,15 @@ from dataclasses import replace
 
 from hermes.domain.errors import Lost
 from hermes.domain.event import Verdict
-from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
+from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.turn import Answer, Question
 from hermes.state.codec import decode, encode, stamp_or_none
-from hermes.state.db import Db, Row
+from hermes.state.db import Row, ScopedTable
 
 _COLUMNS = "body, verdict, answer, answered_by"
 
 
-class QuestionsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class QuestionsTable(ScopedTable):
     def add(self, question: Question) -> None:
         added = self._db.run(
             "INSERT INTO questions SELECT ?1, ?2, ?3, ?4, ?5, ?6, NULL, '', NULL"

@@ -8,7 +8,7 @@ from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.rows import Boot, DueSession
 from hermes.domain.turn import Question
 from hermes.state.codec import stamp
-from hermes.state.db import Db
+from hermes.state.db import Table
 from hermes.state.questions import question_of
 from hermes.state.sessions import SessionsTable
 
@@ -16,10 +16,7 @@ _PRUNED_AT_ONCE = 5000
 _SESSIONS_AT_ONCE = 200
 
 
-class RecoveryTable:
-    def __init__(self, db: Db) -> None:
-        self._db = db
-
+class RecoveryTable(Table):
     def boot(self, now: datetime) -> Boot:
         """Begin a life. After an unclean end, each turn that ran then and added nothing is a suspect;
         turns whose client is gone with the old process are marked to be settled, not run."""

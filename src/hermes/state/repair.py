@@ -9,6 +9,7 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -102,11 +103,8 @@ def _examine(path: Path, options: StoreOptions) -> _Findings:
         used = bool(backups_of(path)) or has_log(path)
         return _Findings(damage="it is empty" if used else "")
     try:
-        db = look_into(path, options)
-        try:
+        with closing(look_into(path, options)) as db:
             return _examine_open(path, db)
-        finally:
-            db.connection.close()
     except Damaged as error:
         return _Findings(damage=error.message)
     except (apsw.CantOpenError, apsw.BusyError, apsw.PermissionsError):
@@ -165,7 +163,7 @@ def _prepare(path: Path, new: Path, found: _Findings, options: StoreOptions) -> 
         if sound:
             return origin
     _remove(new)
-    open_current(new, options).connection.close()
+    open_current(new, options).close()
     sync_file(new)
     return ""
 
@@ -173,13 +171,10 @@ def _prepare(path: Path, new: Path, found: _Findings, options: StoreOptions) -> 
 def _is_sound(new: Path, options: StoreOptions) -> bool:
     if new.stat().st_size == 0:
         return False
-    db = open_current(new, options)
-    try:
+    with closing(open_current(new, options)) as db:
         sound = not problems_of(db)
         db.run("PRAGMA wal_checkpoint(TRUNCATE)")
         return sound
-    finally:
-        db.connection.close()
 
 
 def _candidates(path: Path, found: _Findings) -> Iterator[tuple[str, Path]]:
@@ -191,8 +186,7 @@ def _candidates(path: Path, found: _Findings) -> Iterator[tuple[str, Path]]:
 
 def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
     """Mark in the replacement what may have gone on after its last moment, and say how much that is."""
-    db = open_current(new, options)
-    try:
+    with closing(open_current(new, options)) as db:
         saved = _salvage(path, db, options)
         db.run("BEGIN IMMEDIATE")
         turns = db.run(
@@ -213,8 +207,6 @@ def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
         db.run("UPDATE boots SET closed_at = ? WHERE closed_at IS NULL", stamp(now))
         db.run("COMMIT")
         db.run("PRAGMA wal_checkpoint(TRUNCATE)")
-    finally:
-        db.connection.close()
     sync_file(new)
     return (
         f"What came later is missing, except {saved.rows} incoming messages that could be saved."
@@ -330,12 +322,9 @@ def _set_aside(path: Path, now: datetime) -> Path | None:
 
 
 def _rebuild_index(path: Path, options: StoreOptions) -> None:
-    db = open_current(path, options)
-    try:
+    with closing(open_current(path, options)) as db:
         db.run("BEGIN IMMEDIATE")
         for index in _INDEXES:
             db.run(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
         db.run("UPDATE facts SET value = (SELECT coalesce(max(n), 0) FROM journal) WHERE name = 'indexed'")
         db.run("COMMIT")
-    finally:
-        db.connection.close()

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from hermes.domain.errors import Lost
-from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.turn import Request
-from hermes.state.codec import stamp, unstamp
-from hermes.state.db import Db, Row
+from hermes.state.columns import Columns
+from hermes.state.db import ScopedTable
 
-_COLUMNS = "id, owner, turn, session, key, fingerprint, conversation, facts, created_at"
+_REQUEST = Columns(Request, "requests")
 
 
-class RequestsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class RequestsTable(ScopedTable):
     def add(self, request: Request) -> None:
         added = self._db.run(
-            f"INSERT INTO requests ({_COLUMNS}, agent) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10"
+            f"INSERT INTO requests ({_REQUEST.names}, agent) SELECT {_REQUEST.marks}, ?10"
             " WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?3 AND session = ?4 AND agent = ?10)",
-            request.id,
-            request.owner,
-            request.turn,
-            request.session,
-            request.key,
-            request.fingerprint,
-            request.conversation,
-            request.facts,
-            stamp(request.created_at),
+            *_REQUEST.values(request),
             self._agent,
         )
         if not added:
@@ -41,16 +28,16 @@ class RequestsTable:
         if key is not None:
             found = self._one("owner = ? AND key = ?", owner, key)
             return [] if found is None or not found.id.startswith(prefix) else [found]
-        rows = self._db.all(
+        return _REQUEST.all(
+            self._db,
             # By age: who asks for the latest of its requests has made some lately, so few rows are looked at.
-            f"SELECT {_COLUMNS} FROM requests INDEXED BY requests_age WHERE owner = ?1 AND agent = ?2"
-            " AND substr(id, 1, length(?3)) = ?3 ORDER BY created_at DESC, rowid DESC LIMIT ?4",
+            "INDEXED BY requests_age WHERE owner = ?1 AND agent = ?2 AND substr(id, 1, length(?3)) = ?3"
+            " ORDER BY created_at DESC, rowid DESC LIMIT ?4",
             owner,
             self._agent,
             prefix,
             limit,
         )
-        return [_request(row) for row in rows]
 
     def latest(self, owner: str, conversation: str) -> Request | None:
         return self._one(
@@ -64,24 +51,4 @@ class RequestsTable:
         self._db.run("DELETE FROM requests WHERE id = ? AND agent = ?", request, self._agent)
 
     def _one(self, where: str, *values: str, order: str = "") -> Request | None:
-        row = self._db.one(
-            f"SELECT {_COLUMNS} FROM requests WHERE {where} AND agent = ? {order} LIMIT 1",
-            *values,
-            self._agent,
-        )
-        return None if row is None else _request(row)
-
-
-def _request(row: Row) -> Request:
-    ident, owner, turn, session, key, fingerprint, conversation, facts, created_at = row
-    return Request(
-        id=ident,
-        owner=owner,
-        turn=TurnId(turn),
-        session=SessionId(session),
-        created_at=unstamp(created_at),
-        key=key,
-        fingerprint=fingerprint,
-        conversation=conversation,
-        facts=facts,
-    )
+        return _REQUEST.one(self._db, f"WHERE {where} AND agent = ? {order} LIMIT 1", *values, self._agent)

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import tzinfo
 
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ids import SessionId
 from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import Hit
 from hermes.domain.session import EVERY_SESSION, Among, Viewer, heard_by
 from hermes.domain.text import storable
 from hermes.domain.tool import ToolContext
 from hermes.state.codec import unstamp
-from hermes.state.db import Db, Row
+from hermes.state.db import Db, Row, ScopedTable
 from hermes.state.sessions import meant_sessions
 
 _BATCH = 1000
@@ -44,11 +44,7 @@ def catch_up(db: Db) -> int:
     return int(row[1])
 
 
-class SearchTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class SearchTable(ScopedTable):
     def find(self, query: str, limit: int = 20, viewer: Viewer | Among = EVERY_SESSION) -> list[Hit]:
         while catch_up(self._db):
             pass

@@ -43,8 +43,8 @@ def log_path(folder: Path, session: SessionId) -> Path:
 
 
 class SessionLogs:
-    """`committed` is the observer of committed entries; `live` writes until it is cancelled; `close` writes
-    what is left. `redact` takes secrets out of each line."""
+    """`committed` is the observer of committed entries; `live` writes until it is cancelled; `write`
+    writes what is left. `redact` takes secrets out of each line."""
 
     def __init__(self, folder: Path, store: Store, redact: Callable[[str], str] = str) -> None:
         self._folder = folder
@@ -81,10 +81,6 @@ class SessionLogs:
                 await asyncio.to_thread(log_path(self._folder, session).unlink, missing_ok=True)
             except OSError as error:
                 log.warning("session_log.not_deleted session=%s why=%s", session, error)
-
-    async def close(self) -> None:
-        """Write what is left."""
-        await self.write()
 
     async def write(self) -> None:
         """Write everything that is noted."""

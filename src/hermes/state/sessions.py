@@ -6,65 +6,37 @@ from datetime import datetime
 
 from hermes.domain.address import Kind, Source
 from hermes.domain.errors import Lost, UserError
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ids import SessionId
 from hermes.domain.session import BRANCHED, EVERY_SESSION, Among, Session, SessionKey
 from hermes.domain.text import storable
-from hermes.state.codec import decode, encode, stamp, stamp_or_none, unstamp, unstamp_or_none
-from hermes.state.db import Db, Row
+from hermes.state.codec import decode, encode, stamp
+from hermes.state.columns import Columns
+from hermes.state.db import Row, ScopedTable
 
-_COLUMNS = (
-    "id, agent, owner, place, title, parent, model, busy_mode, system_prompt, ended, created_at, updated_at,"
-    " expires_at, yolo"
-)
+_SESSION = Columns(Session, "sessions")
+_CHANGED = (
+    "title", "parent", "model", "busy_mode", "system_prompt", "ended", "updated_at", "expires_at", "yolo",
+)  # fmt: skip
+_CHANGES = _SESSION.settings(*_CHANGED)
 
 
-class SessionsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class SessionsTable(ScopedTable):
     def add(self, session: Session) -> None:
         if session.agent != self._agent:
             raise Lost(f"a session of agent {session.agent} in the store of {self._agent}")
         self._check_title(session)
         self._db.run(
-            f"INSERT INTO sessions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            session.id,
-            self._agent,
-            session.owner,
-            session.place,
-            session.title,
-            session.parent,
-            session.model,
-            session.busy_mode,
-            session.system_prompt,
-            session.ended,
-            stamp(session.created_at),
-            stamp(session.updated_at),
-            stamp_or_none(session.expires_at),
-            int(session.yolo),
+            f"INSERT INTO sessions ({_SESSION.names}) VALUES ({_SESSION.marks})", *_SESSION.values(session)
         )
 
     def get(self, session: SessionId) -> Session | None:
-        row = self._db.one(
-            f"SELECT {_COLUMNS} FROM sessions WHERE id = ? AND agent = ?", session, self._agent
-        )
-        return None if row is None else _session(row)
+        return _SESSION.one(self._db, "WHERE id = ? AND agent = ?", session, self._agent)
 
     def save(self, session: Session) -> None:
         self._check_title(session)
         self._db.run(
-            "UPDATE sessions SET title = ?, parent = ?, model = ?, busy_mode = ?, system_prompt = ?,"
-            " ended = ?, updated_at = ?, expires_at = ?, yolo = ? WHERE id = ? AND agent = ?",
-            session.title,
-            session.parent,
-            session.model,
-            session.busy_mode,
-            session.system_prompt,
-            session.ended,
-            stamp(session.updated_at),
-            stamp_or_none(session.expires_at),
-            int(session.yolo),
+            f"UPDATE sessions SET {_CHANGES} WHERE id = ? AND agent = ?",
+            *_SESSION.values(session, *_CHANGED),
             session.id,
             self._agent,
         )
@@ -83,30 +55,16 @@ class SessionsTable:
         text = storable(text)
         meant, values = meant_sessions(among)
         if not text:
-            rows = self._db.all(
-                f"SELECT {_COLUMNS} FROM sessions s WHERE agent = ?{meant}"
-                " ORDER BY updated_at DESC, id DESC LIMIT ?",
-                self._agent,
-                *values,
-                limit,
-            )
-            return [_session(row) for row in rows]
-        exact = self._db.all(
-            f"SELECT {_COLUMNS} FROM sessions s WHERE agent = ? AND (id = ? OR title = ?){meant}",
-            self._agent,
-            *(text, text),
-            *values,
+            rest = f"s WHERE agent = ?{meant} ORDER BY updated_at DESC, id DESC LIMIT ?"
+            return _SESSION.all(self._db, rest, self._agent, *values, limit)
+        exact = f"s WHERE agent = ? AND (id = ? OR title = ?){meant}"
+        near = (
+            f"s WHERE agent = ? AND (substr(id, 1, length(?)) = ? OR lower(title) = lower(?)){meant}"
+            " ORDER BY updated_at DESC LIMIT ?"
         )
-        rows = exact or self._db.all(
-            f"SELECT {_COLUMNS} FROM sessions s WHERE agent = ?"
-            f" AND (substr(id, 1, length(?)) = ? OR lower(title) = lower(?)){meant}"
-            " ORDER BY updated_at DESC LIMIT ?",
-            self._agent,
-            *(text, text, text),
-            *values,
-            limit,
+        return _SESSION.all(self._db, exact, self._agent, text, text, *values) or _SESSION.all(
+            self._db, near, self._agent, text, text, text, *values, limit
         )
-        return [_session(row) for row in rows]
 
     def delete(self, session: SessionId) -> None:
         """The session with everything that hangs on it; the search index forgets it too."""
@@ -143,34 +101,7 @@ def meant_sessions(among: Among) -> tuple[str, tuple[str, ...]]:
     return "".join(f" AND {condition}" for condition in conditions), tuple(values)
 
 
-def _session(row: Row) -> Session:
-    (
-        ident, agent, owner, place, title, parent, model, busy_mode, system_prompt, ended, created_at,
-        updated_at, expires_at, yolo,
-    ) = row  # fmt: skip
-    return Session(
-        id=SessionId(ident),
-        agent=AgentId(agent),
-        owner=owner,
-        place=place,
-        title=title,
-        parent=None if parent is None else SessionId(parent),
-        model=model,
-        busy_mode=busy_mode,
-        system_prompt=system_prompt,
-        ended=ended,
-        created_at=unstamp(created_at),
-        updated_at=unstamp(updated_at),
-        expires_at=unstamp_or_none(expires_at),
-        yolo=bool(yolo),
-    )
-
-
-class BindingsTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class BindingsTable(ScopedTable):
     def get(self, key: SessionKey) -> SessionId | None:
         row = self._db.one(
             "SELECT session FROM bindings WHERE agent = ? AND platform = ? AND account = ? AND kind = ?"
@@ -199,7 +130,7 @@ class BindingsTable:
 
     def unused(self, since: datetime, limit: int) -> list[tuple[Session, Source]]:
         """Sessions that chats are bound to, not ended and not used since then, in no order that matters."""
-        columns = ", ".join(f"s.{name.strip()}" for name in _COLUMNS.split(","))
+        columns = ", ".join(f"s.{name}" for name in _SESSION.names.split(", "))
         rows = self._db.all(
             f"SELECT b.source, {columns} FROM sessions s JOIN bindings b ON b.session = s.id"
             " WHERE s.agent = ? AND s.updated_at < ? AND s.ended IS NULL ORDER BY s.updated_at DESC LIMIT ?",
@@ -207,7 +138,7 @@ class BindingsTable:
             stamp(since),
             limit,
         )
-        return [(_session(row[1:]), decode(Source, row[0])) for row in rows]
+        return [(_SESSION.read(row[1:]), decode(Source, row[0])) for row in rows]
 
     def _identity(self, key: SessionKey) -> Row:
         # "" stands for "none": SQL would hold two NULLs apart.

@@ -6,20 +6,16 @@ from __future__ import annotations
 from datetime import datetime
 
 from hermes.domain.address import Address
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ids import SessionId
 from hermes.domain.message import Body, Receipt
 from hermes.domain.rows import Overheard
 from hermes.state.codec import decode, encode, stamp
-from hermes.state.db import Db
+from hermes.state.db import ScopedTable
 
 _LOOKED_THROUGH = 200
 
 
-class TalkTable:
-    def __init__(self, db: Db, agent: AgentId) -> None:
-        self._db = db
-        self._agent = agent
-
+class TalkTable(ScopedTable):
     def keep(self, to: Address, said: Overheard, most: int) -> None:
         place = str(to)
         self._db.run(

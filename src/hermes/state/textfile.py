@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hermes.domain.errors import UserError
 from hermes.state.findings import Findings
+from hermes.state.wholefile import write_whole
 
 MOST_BYTES = 256 * 1024
 UNREADABLE = "\ufffd"
@@ -82,24 +83,13 @@ def decode(data: bytes, found: Findings, mode: int | None = None) -> TextFile:
 
 def replace_text(path: Path, text: str, mode: int) -> None:
     """Put the whole text in the file's place in one step; a link keeps pointing to what it names."""
-    target = path.resolve()
-    draft = target.with_name(f".{target.name}.{os.getpid()}.new")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, target)
+        write_whole(path.resolve(), text.encode(), mode)
     except OSError as error:
         raise UserError(
             f"{path} cannot be written ({error.strerror}).",
             hint="Check the folder's owner, its rights and the free space.",
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink()
 
 
 @contextlib.contextmanager

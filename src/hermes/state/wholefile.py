@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Put the bytes in the file's place in one step. Blocking: call it off the loop."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
+    """Put the bytes in the file's place in one step; its folder must be there. Blocking: call it off the
+    loop."""
+    draft = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

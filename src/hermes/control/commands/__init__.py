@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-
-_MODULES = (
-    "session",
-    "background",
-    "choices",
-    "decisions",
-    "information",
-    "people",
-    "jobs",
-    "places",
-    "process",
-    "quick",
-    "handing",
-    "platforms",
-)
+from pkgutil import iter_modules
 
 
 def load() -> None:
     """Fill the registry. Commands register themselves when their module is imported."""
-    for module in _MODULES:
-        import_module(f"{__name__}.{module}")
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")

@@ -7,20 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hermes.control.commands.information import DOING
 from hermes.control.commands.registry import Call, Reply, command
 from hermes.control.commands.session import name_of, new_turn, owns, said_text
 from hermes.domain.ids import SessionId, new_session_id
 from hermes.domain.session import BACKGROUND, Session, owner_of
 from hermes.domain.text import one_line
-from hermes.domain.turn import BusyMode, Cause, Turn, TurnInput, TurnState
+from hermes.domain.turn import BusyMode, Cause, Turn, TurnInput
 
 _LOOKED_AT = 200
 _LISTED = 20
-_DOING = {
-    TurnState.ACCEPTED: "about to start",
-    TurnState.RUNNING: "running",
-    TurnState.WAITING: "waiting for an answer",
-}
 
 
 @command("background", "work on this beside the conversation", usage="<text>", aliases=("bg", "btw"))
@@ -62,4 +58,4 @@ def _lines(call: Call, session: Session) -> list[str]:
 
 def _told(call: Call, turn: Turn) -> str:
     seconds = int((call.now - turn.created_at).total_seconds())
-    return f"{_DOING[turn.state]}, {seconds} s old: {one_line(turn.input.text, 60)}"
+    return f"{DOING[turn.state]}, {seconds} s old: {one_line(turn.input.text, 60)}"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from hermes.control.commands.platforms import account_named, accounts_here
 from hermes.control.commands.registry import Call, Reply, command
 from hermes.control.commands.session import name_of
 from hermes.control.handoff import handoff_words, request_handoff
-from hermes.domain.address import LOCAL_DOOR, read_platform, spell_platform
-from hermes.domain.errors import UserError
-from hermes.domain.text import one_line
 
 
 @command(
@@ -20,15 +18,8 @@ from hermes.domain.text import one_line
 def handoff(call: Call) -> Reply:
     if not call.args:
         known = call.tx.handoffs.latest(call.session.id, 1)
-        return Reply(text=handoff_words(known[0]) if known else f"Say where to. There is: {_there(call)}.")
-    account = spell_platform(*read_platform(call.args.strip()))
-    if account not in call.around.accounts or account == LOCAL_DOOR:
-        raise UserError(
-            f"There is no platform “{one_line(call.args, 40)}” here.", hint=f"There is: {_there(call)}."
-        )
+        there = ", ".join(accounts_here(call)) or "none; set up a platform first"
+        return Reply(text=handoff_words(known[0]) if known else f"Say where to. There is: {there}.")
+    account = account_named(call, call.args.strip())
     made = request_handoff(call.tx, call.session, account, call.source, call.now, call.settings)
     return Reply(text=f"{name_of(call.session)} is on its way to {account}.", handoff=made.id)
-
-
-def _there(call: Call) -> str:
-    return ", ".join(sorted(set(call.around.accounts) - {LOCAL_DOOR})) or "none; set up a platform first"

@@ -14,6 +14,11 @@ from hermes.domain.turn import TurnState
 
 _PAGE = 20
 _PAGE_SIZES = {"telegram": 15}
+DOING = {
+    TurnState.ACCEPTED: "about to start",
+    TurnState.RUNNING: "running",
+    TurnState.WAITING: "waiting for an answer",
+}
 
 
 @command("help", "list the commands, or explain one", usage="[command]")
@@ -78,12 +83,7 @@ def status(call: Call) -> Reply:
         return Reply(text="\n".join([*lines, "Idle."]))
     first = call.turns[0]
     seconds = int((call.now - first.created_at).total_seconds())
-    doing = {
-        TurnState.ACCEPTED: "about to start",
-        TurnState.RUNNING: "running",
-        TurnState.WAITING: "waiting for an answer",
-    }[first.state]
-    lines.append(f"{first.id}: {doing}, {seconds} s old, {len(call.turns) - 1} behind it.")
+    lines.append(f"{first.id}: {DOING[first.state]}, {seconds} s old, {len(call.turns) - 1} behind it.")
     questions = call.tx.questions.open_of(call.session.id)
     lines += [f"Open question {question.id}: {question.text}" for question in questions]
     return Reply(text="\n".join(lines))

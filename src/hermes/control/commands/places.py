@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from hermes.control.commands.registry import Call, Reply, command
+from hermes.control.prepare import is_chat
 from hermes.control.targets import home_channels
-from hermes.domain.address import LOCAL_DOOR, Kind
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
-
-_CHATS = (Kind.PRIVATE, Kind.GROUP, Kind.CHANNEL, Kind.THREAD)
 
 
 @command(
@@ -16,7 +14,7 @@ _CHATS = (Kind.PRIVATE, Kind.GROUP, Kind.CHANNEL, Kind.THREAD)
 )
 def sethome(call: Call) -> Reply:
     here = call.source.address
-    if here.platform == LOCAL_DOOR or call.source.kind not in _CHATS:
+    if not is_chat(call.source):
         raise UserError("This is no chat that messages could be sent to.", hint="Write /sethome in a chat.")
     if call.args and call.args.lower() != "off":
         raise UserError(

@@ -22,16 +22,11 @@ _USAGE = "Write /platform list, /platform pause <platform> or /platform resume <
 def platform(call: Call) -> Reply:
     action, _, name = call.args.partition(" ")
     if action.lower() in ("", "list") and not name.strip():
-        lines = [f"- {account}: {_state(call, account)}" for account in _accounts(call)]
+        lines = [f"- {account}: {_state(call, account)}" for account in accounts_here(call)]
         return Reply(text="\n".join(lines) or "No platform is set up.")
     if action.lower() not in ("pause", "resume") or not name.strip():
         raise UserError(f"/platform does not know “{one_line(call.args, 40)}”.", hint=_USAGE)
-    account = spell_platform(*read_platform(name.strip()))
-    if account not in _accounts(call):
-        known = ", ".join(_accounts(call)) or "none"
-        raise UserError(
-            f"There is no platform “{one_line(name.strip(), 40)}” here.", hint=f"There is: {known}."
-        )
+    account = account_named(call, name.strip())
     if action.lower() == "resume":
         if not rested_by(call.tx, account):
             return Reply(text=f"{account} is not resting.")
@@ -46,8 +41,17 @@ def platform(call: Call) -> Reply:
     return Reply(text=f"{account} rests until /platform resume {account}; what is to be sent there waits.")
 
 
-def _accounts(call: Call) -> list[str]:
+def accounts_here(call: Call) -> list[str]:
     return sorted(set(call.around.accounts) - {LOCAL_DOOR})
+
+
+def account_named(call: Call, text: str) -> str:
+    """The account that somebody means."""
+    known, account = accounts_here(call), spell_platform(*read_platform(text))
+    if account not in known:
+        there = ", ".join(known) or "none; set up a platform first"
+        raise UserError(f"There is no platform “{one_line(text, 40)}” here.", hint=f"There is: {there}.")
+    return account
 
 
 def _state(call: Call, account: str) -> str:
