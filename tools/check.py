@@ -51,6 +51,10 @@ def environment(scale: str) -> dict[str, str]:
     private = ("HERMES_", "OPENAI_", "OPENROUTER_", "ANTHROPIC_", "PYTEST_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(private)}
     told = {"HERMES_TEST_SCALE": scale, "PYTHONPATH": "", "PYTHONHASHSEED": "random"}
+    if not kept.keys() & {"LANG", "LC_ALL"}:
+        # Python would choose this by itself, and tell it to no child whose environment a test has made.
+        kept.pop("LC_CTYPE", None)
+        told["LANG"] = "C.UTF-8"
     memory = Path("/dev/shm")
     if "TMPDIR" not in kept and memory.is_dir() and shutil.disk_usage(memory).free > MEMORY_BYTES:
         told["TMPDIR"] = str(memory)  # no test asks the disk itself whether it kept what it was given

@@ -86,7 +86,7 @@ STORIES = {
     "steer": Story(
         said=("m1 slowly", "m2"),
         rounds=3,
-        borders=_passing(submit=2, model=2, record=3, once=1, look=1, absorb=1),
+        borders=_passing(submit=2, claim=1, model=2, record=3, once=1, look=1, absorb=1),
         busy="steer",
     ),
 }
