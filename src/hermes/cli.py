@@ -66,6 +66,7 @@ COMMANDS: dict[str, str] = {
     "config show": "the settings that count now",
     "config get": "one setting",
     "config set": "change one setting",
+    "config unset": "take one setting out again",
     "config path": "where the settings are kept",
     "config check": "what is wrong with the settings",
 }

@@ -227,15 +227,24 @@ def cli_page(commands: Mapping[str, str], options: Mapping[str, str]) -> str:
     return "".join(parts)
 
 
+def below(name: str) -> dict[str, argparse.ArgumentParser]:
+    """The commands below one."""
+    for action in _parser(name)._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return action.choices
+    return {}
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser()
+    import_module(f"hermes.admin.{name}").arguments(parser)
+    return parser
+
+
 def _arguments(command: str) -> list[argparse.Action]:
     """The arguments of one command, as its own parser knows them."""
     name, _, sub = command.partition(" ")
-    module = import_module(f"hermes.admin.{name}")
-    parser = argparse.ArgumentParser()
-    module.arguments(parser)
-    for action in parser._actions:
-        if sub and isinstance(action, argparse._SubParsersAction):
-            parser = action.choices[sub]
+    parser = below(name)[sub] if sub else _parser(name)
     told = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
     return sorted(told, key=lambda action: bool(action.option_strings))
 

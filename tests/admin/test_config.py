@@ -114,6 +114,19 @@ def test_set_and_path(tmp_path: Path) -> None:
     assert (code, out) == (1, "") and "whole number" in err
 
 
+def test_unset(tmp_path: Path) -> None:
+    ask(tmp_path, "set", "agent.max_turns", "8")
+    ask(tmp_path, "set", "TELEGRAM_BOT_TOKEN", "1:abc")
+    code, out, _ = ask(tmp_path, "unset", "agent.max_turns")
+    assert code == 0 and out == f"agent.max_turns is not set any more in {tmp_path / 'config.yaml'}\n"
+    code, out, _ = ask(tmp_path, "unset", "agent.max_turns")
+    assert code == 0 and "is not set in" in out and "nothing was changed" in out
+    code, out, _ = ask(tmp_path, "unset", "TELEGRAM_BOT_TOKEN", TELEGRAM_BOT_TOKEN="2:abc")
+    assert code == 0 and out.endswith("TELEGRAM_BOT_TOKEN is still set in the environment, which counts.\n")
+    assert "TELEGRAM" not in (tmp_path / ".env").read_text()
+    assert ask(tmp_path, "get", "agent.max_turns")[1] == ask(tmp_path / "new", "get", "agent.max_turns")[1]
+
+
 def test_check(tmp_path: Path) -> None:
     assert ask(tmp_path, "check") == (0, "config ok\n", "")
     file = tmp_path / "config.yaml"

@@ -34,4 +34,8 @@ def test_every_command_is_one_of_the_help() -> None:
     """The table of `hermes --help` and the parsers of the commands know the same words."""
     for name in cli.COMMANDS:
         reference._arguments(name)
+    below = {
+        f"{name} {sub}" for name in {one.split()[0] for one in cli.COMMANDS} for sub in reference.below(name)
+    }
+    assert below <= set(cli.COMMANDS)
     assert all(name in cli.help_text() for name in cli.COMMANDS)

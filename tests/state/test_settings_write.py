@@ -12,7 +12,7 @@ import pytest
 from hermes.domain.errors import UserError
 from hermes.domain.turn import BusyMode
 from hermes.state.settings import load_settings
-from hermes.state.settings_write import set_setting
+from hermes.state.settings_write import set_setting, unset_setting
 
 CONFIG = """\
 # My settings
@@ -222,3 +222,61 @@ def test_changes_at_the_same_time_are_not_lost(tmp_path: Path) -> None:
     for process in running:
         process.join(30)
     assert len(load_settings(tmp_path, {}).settings.agents) == 6
+
+
+# --- taking a setting out ---
+
+
+@pytest.mark.parametrize(
+    ("key", "gone"),
+    [
+        ("agent.max_turns", "    max_turns: 5   # enough\n"),
+        ("agent.system_prompt", "    system_prompt: |\n        Two\n        lines\n"),
+        ("model", "model: gpt-x  # the good one\n"),
+        ("telegram.allowed_users", 'telegram:\n    allowed_users:\n      - "1"   # me\n      - 2\n'),
+    ],
+)
+def test_a_setting_is_taken_out_and_everything_else_stays(tmp_path: Path, key: str, gone: str) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    (tmp_path / "config.yaml").chmod(0o640)
+    written = unset_setting(tmp_path, key)
+    assert written is not None and not written.secret
+    assert config(tmp_path) == CONFIG.replace(gone, "")
+    assert stat.S_IMODE(os.stat(tmp_path / "config.yaml").st_mode) == 0o640
+    assert unset_setting(tmp_path, key) is None
+    assert config(tmp_path) == CONFIG.replace(gone, "")
+
+
+@pytest.mark.parametrize(
+    ("before", "key", "after"),
+    [
+        ("# only a remark\n", "timezone", None),
+        ("timezone: UTC\n", "timezone", ""),
+        ("allowed_users:\n- a\n- b\n# next\ntimezone: UTC\n", "allowed_users", "# next\ntimezone: UTC\n"),
+        ("gateway:\n  streaming:\n    enabled: no\n  x: 3\n", "streaming.enabled", "gateway:\n  x: 3\n"),
+        ("a: 1\n\nagent:\n  # why\n  max_turns: 3\n\n# end", "agent.max_turns", "a: 1\n\n\n# end"),
+    ],
+)
+def test_where_it_stood(tmp_path: Path, before: str, key: str, after: str | None) -> None:
+    (tmp_path / "config.yaml").write_text(before)
+    assert (unset_setting(tmp_path, key) is None) is (after is None)
+    assert config(tmp_path) == (before if after is None else after)
+
+
+def test_what_cannot_be_taken_out_stays(tmp_path: Path) -> None:
+    before = "agent: {max_turns: 3, system_prompt: x}\n"
+    (tmp_path / "config.yaml").write_text(before)
+    with pytest.raises(UserError, match="cannot be taken out"):
+        unset_setting(tmp_path, "agent.max_turns")
+    with pytest.raises(UserError, match="max_turn"):
+        unset_setting(tmp_path, "agent.max_turn")
+    assert config(tmp_path) == before
+
+
+def test_a_variable_is_taken_out(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text('# keys\nA=1\nexport OPENAI_API_KEY="sk\nx"\nB=2\nOPENAI_API_KEY=sk-2\n')
+    written = unset_setting(tmp_path, "OPENAI_API_KEY")
+    assert written is not None and written.secret
+    assert (tmp_path / ".env").read_text() == "# keys\nA=1\nB=2\n"
+    assert stat.S_IMODE(os.stat(tmp_path / ".env").st_mode) == 0o600
+    assert unset_setting(tmp_path, "OPENAI_API_KEY") is None

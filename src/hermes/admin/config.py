@@ -13,7 +13,7 @@ from hermes.plugins import platform_manifests
 from hermes.state.profiles import prepare_home
 from hermes.state.setting_keys import find_key, value_at
 from hermes.state.settings import CONFIG_FILE, SECRETS_FILE, Loaded, check_text, load_settings
-from hermes.state.settings_write import set_setting
+from hermes.state.settings_write import set_setting, unset_setting
 
 PROBLEMS = 1
 
@@ -28,6 +28,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     change = add("set", "Change one setting; secrets go to .env, all others to config.yaml.", _set)
     change.add_argument("key", help="a dotted key like agent.max_turns, or a variable like OPENAI_API_KEY")
     change.add_argument("value", help="the new value; a list is written with commas")
+    remove = add("unset", "Take one setting out of its file, so that its default counts again.", _unset)
+    remove.add_argument("key", help="a dotted key like agent.max_turns, or a variable like OPENAI_API_KEY")
     add("path", "Print where config.yaml and .env are.", _path)
     add("check", "Print every problem with its file, its line and its remedy.", _check)
 
@@ -108,6 +110,20 @@ def _set(command: Command) -> None:
         file, _ = check_text((home / CONFIG_FILE).read_text(encoding="utf-8"))
         if value_at(_loaded(command).settings, key) != value_at(file, key):
             console.line("A variable in .env or in the environment says something else, which counts.")
+
+
+def _unset(command: Command) -> None:
+    key, console = command.asked.key, command.console
+    home = prepare_home(command.home)
+    removed = unset_setting(home, key, _platform_variables())
+    if removed is None:
+        console.line(
+            f"{key} is not set in {home / CONFIG_FILE} or {home / SECRETS_FILE}; nothing was changed."
+        )
+        return
+    console.line(f"{removed.name} is not set any more in {removed.file}")
+    if removed.name in command.environ:
+        console.line(f"{removed.name} is still set in the environment, which counts.")
 
 
 def _check(command: Command) -> int:

@@ -1,6 +1,6 @@
 """The `.env` file: lines of `NAME=value` with quotes, comments and an optional `export`.
 
-Reading never fails; writing changes one variable and keeps every other line as it is."""
+Reading never fails; writing changes or removes one variable and keeps every other line as it is."""
 
 from __future__ import annotations
 
@@ -94,6 +94,15 @@ def spell_value(value: str) -> str:
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + '"'
+
+
+def without_variable(text: str, name: str) -> str:
+    """The file's text without this variable, and every other line as it is."""
+    lines = text.split("\n")
+    for entry in reversed(parse_dotenv(TextFile(text=text), Findings(""))):
+        if entry.name == name:
+            del lines[entry.first - 1 : entry.last]
+    return "\n".join(lines)
 
 
 def with_variable(text: str, name: str, value: str) -> str:

@@ -1,4 +1,5 @@
-"""Changing one setting: secrets go to `.env`, everything else to `config.yaml` with its comments kept.
+"""Changing or removing one setting: secrets stand in `.env`, everything else in `config.yaml`, whose comments
+are kept.
 
 The new text is read back before it takes the old one's place, so a file is never left half or wrong."""
 
@@ -10,11 +11,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
-from hermes.state.dotenv import parse_dotenv, with_variable
+from hermes.state.dotenv import parse_dotenv, with_variable, without_variable
 from hermes.state.findings import Findings
 from hermes.state.setting_keys import Key, find_key, value_at
 from hermes.state.setting_places import ALSO_UNDER_GATEWAY
@@ -23,6 +24,9 @@ from hermes.state.setting_values import WrongValue, convert
 from hermes.state.settings import CONFIG_FILE, SECRETS_FILE, check_text, load_settings
 from hermes.state.textfile import TextFile, decode, read_text, replace_text, sole_writer
 from hermes.state.yaml_lines import read_yaml
+
+if TYPE_CHECKING:
+    from ruamel.yaml import YAML
 
 _INDENTED = re.compile(r"^\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n( +)[^\s#-]", re.MULTILINE)
 _INDENTED_LIST = re.compile(r"^( *)\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n\1 +- ", re.MULTILINE)
@@ -48,6 +52,23 @@ def set_setting(home: Path, dotted_key: str, value_text: str, also: Collection[s
         return _write_yaml(home / CONFIG_FILE, dotted_key, key, value_text)
 
 
+def unset_setting(home: Path, dotted_key: str, also: Collection[str] = ()) -> Written | None:
+    """Take one setting out of its file, so that its default counts again; None if it does not stand there."""
+    with sole_writer(home):
+        key = find_key(dotted_key, load_settings(home, {}).settings.model.provider, also)
+        if key.variable:
+            return _remove_variable(home / SECRETS_FILE, key)
+        return _remove_yaml(home / CONFIG_FILE, dotted_key, key)
+
+
+def _sound(path: Path) -> TextFile:
+    file, found = _readable(path), Findings(str(path))
+    read_yaml(file, found)
+    if found.problems:
+        raise UserError(str(found.problems[0]), hint="Mend this first; nothing was changed.")
+    return file
+
+
 def _readable(path: Path) -> TextFile:
     found = Findings(str(path))
     file = read_text(path, found)
@@ -71,6 +92,15 @@ def _write_variable(path: Path, key: Key, value: str) -> Written:
     return Written(file=path, name=key.variable, secret=True)
 
 
+def _remove_variable(path: Path, key: Key) -> Written | None:
+    before = _readable(path).text
+    text = without_variable(before, key.variable)
+    if text == before:
+        return None
+    replace_text(path, text, 0o600)
+    return Written(file=path, name=key.variable, secret=True)
+
+
 def _write_yaml(path: Path, dotted_key: str, key: Key, value_text: str) -> Written:
     try:
         value = convert(key.knob, value_text) if key.knob else _guess(value_text)
@@ -79,11 +109,7 @@ def _write_yaml(path: Path, dotted_key: str, key: Key, value_text: str) -> Writt
             f"{dotted_key} must be {error.expected}, not “{one_line(value_text, 40)}”.",
             hint=f"Did you mean “{error.meant}”?" if error.meant else "",
         ) from error
-    file = _readable(path)
-    found = Findings(str(path))
-    read_yaml(file, found)
-    if found.problems:
-        raise UserError(str(found.problems[0]), hint="Mend this first; nothing was changed.")
+    file = _sound(path)
     text = _changed(file.text, key.path, _plain(value), path)
     _, problems_before = check_text(file.text)
     settings, problems = check_text(text)
@@ -97,6 +123,56 @@ def _write_yaml(path: Path, dotted_key: str, key: Key, value_text: str) -> Writt
         raise UserError(f"{dotted_key} cannot be set so: {reason}", hint="Nothing was changed.")
     replace_text(path, text, 0o600 if file.mode is None else file.mode)
     return Written(file=path, name=".".join(key.path), secret=False)
+
+
+def _remove_yaml(path: Path, dotted_key: str, key: Key) -> Written | None:
+    file = _sound(path)
+    data = _loaded(_round_trip(file.text), file.text, path)
+    place = () if data is None else _place(data, key.path)
+    if not place or not _has(data, place):
+        return None
+    text = _without(file.text, data, place)
+    left = _loaded(_round_trip(text), text, path)
+    if left != _pruned(data, place):
+        raise UserError(f"{dotted_key} cannot be taken out of {path}.", hint="Edit the file.")
+    replace_text(path, text, 0o600 if file.mode is None else file.mode)
+    return Written(file=path, name=".".join(key.path), secret=False)
+
+
+def _pruned(data: Any, place: tuple[str, ...]) -> Any:
+    """What is to be left of the settings, if they are read anew."""
+    name, *rest = place
+    inner = _pruned(data[name], tuple(rest)) if rest else None
+    left = {one: value for one, value in data.items() if one != name} | ({name: inner} if inner else {})
+    return left or None
+
+
+def _without(text: str, data: Any, place: tuple[str, ...]) -> str:
+    """The text without a key and what belongs to it; a block that would be left empty goes as a whole. Lines
+    are taken out, since a round trip would take the remark before the next key along."""
+    holders = [data]
+    for name in place[:-1]:
+        holders.append(holders[-1][name])
+    while len(holders) > 1 and len(holders[-1]) == 1:
+        holders.pop()
+    holder, name = holders[-1], place[len(holders) - 1]
+    start, column = holder.lc.key(name)
+    lines = text.split("\n")
+    listed = isinstance(holder[name], list)
+    end = start + 1
+    while end < len(lines) and _belongs(lines[end], column, listed=listed):
+        end += 1
+    while not lines[end - 1].strip() or (end - 1 > start and lines[end - 1].lstrip().startswith("#")):
+        end -= 1
+    return "\n".join([*lines[:start], *lines[end:]])
+
+
+def _belongs(line: str, column: int, *, listed: bool) -> bool:
+    """Whether a line below a key is of its value; items of a list may stand right under the key."""
+    indent = len(line) - len(line.lstrip())
+    return (
+        not line.strip() or indent > column or (listed and indent == column and line.lstrip().startswith("-"))
+    )
 
 
 def _guess(text: str) -> bool | int | str:
@@ -118,23 +194,10 @@ def _plain(value: Any) -> Any:
 
 def _changed(text: str, path: tuple[str, ...], value: Any, file: Path) -> str:
     """The text of `config.yaml` with one value changed and everything else as it was."""
-    from ruamel.yaml import YAML
     from ruamel.yaml.comments import CommentedMap
-    from ruamel.yaml.error import YAMLError
 
-    yaml = YAML(typ="rt")
-    yaml.preserve_quotes = True
-    yaml.width = 100_000
-    yaml.explicit_start = text.startswith("---")
-    step = _INDENTED.search(text)
-    mapping = len(step[1]) if step else 2
-    dash = 2 if _INDENTED_LIST.search(text) else 0
-    yaml.indent(mapping=mapping, sequence=dash + 2, offset=dash)
-    try:
-        data = yaml.load(text)
-    except (YAMLError, ValueError) as error:
-        raise UserError(f"{file} is not valid YAML.", hint="Run: hermes config check") from error
-    kept = ""
+    yaml = _round_trip(text)
+    data, kept = _loaded(yaml, text, file), ""
     if data is None:
         # A file of comments only has no mapping that they could belong to.
         data, kept = CommentedMap(), text if text.endswith("\n") or not text else text + "\n"
@@ -153,6 +216,30 @@ def _changed(text: str, path: tuple[str, ...], value: Any, file: Path) -> str:
     out = io.StringIO()
     yaml.dump(data, out)
     return kept + out.getvalue()
+
+
+def _round_trip(text: str) -> YAML:
+    """A reader and writer that keeps this text as it is but for what is changed."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="rt")
+    yaml.preserve_quotes = True
+    yaml.width = 100_000
+    yaml.explicit_start = text.startswith("---")
+    step = _INDENTED.search(text)
+    mapping = len(step[1]) if step else 2
+    dash = 2 if _INDENTED_LIST.search(text) else 0
+    yaml.indent(mapping=mapping, sequence=dash + 2, offset=dash)
+    return yaml
+
+
+def _loaded(yaml: YAML, text: str, file: Path) -> Any:
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return yaml.load(text)
+    except (YAMLError, ValueError) as error:
+        raise UserError(f"{file} is not valid YAML.", hint="Run: hermes config check") from error
 
 
 def _place(data: Any, path: tuple[str, ...]) -> tuple[str, ...]:
