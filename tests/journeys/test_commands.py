@@ -71,7 +71,7 @@ async def test_title_sessions_and_resume(tmp_path: Path) -> None:
         await chat.until_seen("You said: beta")
         await chat.until_idle()
         chat.world.write("/sessions")
-        await chat.until_seen("“My Plan” (", "← here")
+        await chat.until_seen("“My Plan” (", ": beta ← here")
         chat.world.write("/resume my plan")
         await chat.until_seen("Back in “My Plan”")
         chat.world.write("gamma")

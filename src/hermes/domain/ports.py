@@ -104,7 +104,8 @@ class Turns(Protocol):
 class Journal(Protocol):
     def append(self, session: SessionId, entries: Iterable[Entry]) -> None: ...
 
-    def read(self, session: SessionId, after: int = 0) -> list[Entry]: ...
+    def read(self, session: SessionId, after: int = 0, most: int = -1) -> list[Entry]:
+        """Those after a number, all of them unless `most` says how many."""
 
     def of_turn(self, turn: TurnId) -> list[Entry]: ...
 

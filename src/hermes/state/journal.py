@@ -33,13 +33,14 @@ class JournalTable(ScopedTable):
             if not added:
                 raise Lost(f"record {entry.seq} of session {session} was written by somebody else")
 
-    def read(self, session: SessionId, after: int = 0) -> list[Entry]:
+    def read(self, session: SessionId, after: int = 0, most: int = -1) -> list[Entry]:
         rows = self._db.all(
             "SELECT seq, turn, at, kind, body FROM journal"
-            f" WHERE session = ? AND seq > ? AND {_OURS} ORDER BY seq",
+            f" WHERE session = ? AND seq > ? AND {_OURS} ORDER BY seq LIMIT ?",
             session,
             after,
             self._agent,
+            most,
         )
         return [_entry(row) for row in rows]
 

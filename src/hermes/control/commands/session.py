@@ -19,6 +19,7 @@ _LISTED = 10
 _LOOKED_AT = 200
 _SHOWN = Among(children=False)
 _TITLE = 100
+_WORDS = 50
 
 
 def ask_to_stop(call: Call, reason: str) -> int:
@@ -151,7 +152,7 @@ def sessions(call: Call) -> Reply:
     if not known:
         return Reply(text="There are no such sessions." if rest else "There are no sessions yet.")
     lines = [
-        f"{number}. {name_of(session)}{' ← here' if session.id == call.session.id else ''}"
+        f"{number}. {_shown(call, session)}{' ← here' if session.id == call.session.id else ''}"
         for number, session in enumerate(known[:_LISTED], 1)
     ]
     hint = "/resume <id or title> switches." if rest else "/resume <number, id or title> switches."
@@ -208,6 +209,13 @@ def owns(call: Call, session: Session) -> bool:
     if session.owner is not None:
         return session.owner == owner_of(call.source)
     return session.place is not None and session.place == str(call.source.address)
+
+
+def _shown(call: Call, session: Session) -> str:
+    """Its name, and without a title what it began with."""
+    first = [] if session.title else call.tx.journal.read(session.id, most=1)
+    said = [one_line(entry.record.text, _WORDS) for entry in first if isinstance(entry.record, UserSaid)]
+    return f"{name_of(session)}: {said[0]}" if said and said[0] else name_of(session)
 
 
 def name_of(session: Session) -> str:

@@ -173,6 +173,7 @@ async def check_the_journal_only_grows(open_store: OpenStore) -> None:
         assert [one.seq for one in read] == [1, 2, 3]
         assert (read[0], read[2]) == (said[0], said[2])
         assert [one.seq for one in await store.read(lambda tx: tx.journal.read(S1, after=2))] == [3]
+        assert [one.seq for one in await store.read(lambda tx: tx.journal.read(S1, 1, most=1))] == [2]
         assert [one.seq for one in await store.read(lambda tx: tx.journal.of_turn(T1))] == [1, 2]
         # A number that is taken means that somebody else goes on with the session.
         twice = [entry(4), entry(3, record=Finished())]
