@@ -137,7 +137,7 @@ class DiscordAdapter:
         url = answer.get("url") if isinstance(answer, dict) else None
         if not isinstance(url, str) or not url.startswith(("wss://", "ws://")):
             raise Unreachable("Discord does not say where its gateway is")
-        limit = answer.get("session_start_limit")
+        limit, self._shut_seconds = answer.get("session_start_limit"), None
         if isinstance(limit, dict) and limit.get("remaining") == 0:
             after = limit.get("reset_after")
             self._shut_seconds = min(after / 1000, 86_400.0) if isinstance(after, int) else 3600.0
