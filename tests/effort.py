@@ -23,6 +23,7 @@ def effort(work: Callable[[], object]) -> int:
     return calls
 
 
-def grows_evenly(work: Callable[[int], object], size: int) -> bool:
-    """True if twice the size is about twice the work, and not four times."""
-    return effort(lambda: work(2 * size)) < 3 * effort(lambda: work(size)) + 1000
+def grows_evenly(work: Callable[[str], object], short: str, long: str) -> bool:
+    """True if the work grows as the text does: not half as much more for each character of a long one."""
+    cheap, dear = (effort(lambda: work(text)) / len(text) for text in (short, long))  # noqa: B023
+    return dear < 1.5 * cheap + 0.1

@@ -158,7 +158,8 @@ def hostile(size: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", list(hostile(1)))
 def test_hostile_text_costs_what_its_length_costs(name: str, full: bool) -> None:
-    assert grows_evenly(lambda size: parse(hostile(size)[name]), 100 if full else 20)
+    size = 100 if full else 20
+    assert grows_evenly(parse, hostile(size)[name], hostile(2 * size)[name])
 
 
 @pytest.mark.parametrize("name", list(hostile(1)))

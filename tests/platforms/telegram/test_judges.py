@@ -134,6 +134,9 @@ class Forgetful:
     async def find(self, named: Address) -> Address | None:
         return None
 
+    async def name(self, numbered: Address) -> Address | None:
+        return None
+
     async def keep(self, named: Address, opened: Address) -> None:
         """Nothing is kept."""
 
