@@ -61,9 +61,8 @@ class Socket:
         try:
             link, living = await self._open(quiet_seconds)
             while True:
-                began = self._clock.monotonic()
                 await self._until(link.parting, living)
-                if self._clock.monotonic() - began < _STEADY_SECONDS:
+                if self._clock.monotonic() - link.began < _STEADY_SECONDS:
                     raise Unreachable("Slack renews the connection again and again")
                 before = living
                 link, living = await self._open(quiet_seconds)
@@ -80,6 +79,7 @@ class Socket:
         living = asyncio.ensure_future(link.live(quiet_seconds))
         self._links.add(living)
         await self._until(link.greeted, living)
+        link.began = self._clock.monotonic()
         before, self._catching = self._catching, asyncio.ensure_future(self._ears.catch_up())
         if before is not None:
             await self._end(before)
@@ -115,6 +115,7 @@ class Link:
         self._socket = socket
         self._ears = ears
         self._greet_seconds = greet_seconds
+        self.began = 0.0
         self.greeted = asyncio.Event()
         self.parting = asyncio.Event()
 
