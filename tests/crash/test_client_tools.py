@@ -28,7 +28,7 @@ WORDS = Submission(
         text="go", guidance=Guidance(tools=(ClientTool(name="weather"), ClientTool(name="stocks")))
     ),
 )
-MOST_WRITES = 20
+MOST_WRITES = 40
 
 
 def script(request: ModelRequest) -> Say:

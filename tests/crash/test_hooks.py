@@ -19,7 +19,7 @@ from hermes.testing.harness import Journey
 from hermes.testing.world import World
 from tests.journeys.cut import one_life, stops
 
-MOST_WRITES = 30
+MOST_WRITES = 60
 ANSWERS: dict[str, object] = {
     "no": {"decision": "deny", "message": "Not today."},
     "mine": {"decision": "handled", "message": "I did it."},

@@ -14,7 +14,7 @@ from hermes.testing.world import World
 from tests.journeys.cut import one_life, stops
 
 SETTINGS = open_settings(session_reset=ResetSettings(mode=ResetMode.IDLE, idle_minutes=60))
-MOST_WRITES = 30
+MOST_WRITES = 60
 
 
 def journey(folder: Path, world: World, clock: FakeClock) -> Journey:
