@@ -12,7 +12,7 @@ from functools import partial
 
 from hermes.control.runtime import Runtime
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.message import Inbound, What
+from hermes.domain.message import Inbound, What, deletion_of
 from hermes.domain.ports import Tx
 from hermes.domain.rows import InboxRow
 from hermes.domain.turn import WITHDRAWN, Turn, TurnState
@@ -71,7 +71,8 @@ def reword(tx: Tx, row: InboxRow, *, command: bool) -> tuple[str, TurnId | None]
 
 def is_deleted(tx: Tx, message: Inbound) -> bool:
     """Whether a message that is about to be taken is gone; its deletion may have come before it."""
-    return any(_deletes(one.inbound, message) for one in tx.inbox.find(message.ref or "", _MOST))
+    deletion = deletion_of(message.source.address.chat, message.ref or "")
+    return any(_deletes(one.inbound, message) for one in tx.inbox.find(deletion))
 
 
 async def take_deletion(

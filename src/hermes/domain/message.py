@@ -91,6 +91,17 @@ class Inbound:
     button: str | None = None
 
 
+def deletion_of(chat: str, ref: str) -> DeliveryId:
+    """The delivery under which a message's deletion comes; so it is found by the message that is gone."""
+    return DeliveryId(f"deleted:{chat}:{ref}")
+
+
+def deletion(source: Source, ref: str, at: datetime) -> Inbound:
+    """A message is gone, by whoever's hand; one happening, however often it is told."""
+    delivery = deletion_of(source.address.chat, ref)
+    return Inbound(delivery=delivery, source=source, at=at, what=What.DELETED, ref=ref)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Button:
     label: str

@@ -11,7 +11,7 @@ from typing import Protocol
 from hermes.domain.address import Address, Kind, Source, read_platform
 from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit, MenuEntry, MenuLimits
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt, ReplyTo, What
+from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt, ReplyTo, What, deletion_of
 from hermes.domain.ports import Accept, Sink
 from hermes.testing.world import DOWNLOADS, INSIDE, Update
 
@@ -143,7 +143,7 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
     service, account = read_platform(platform)
     address = Address(platform=service, account=account, chat=update.chat, thread=update.thread)
     return Inbound(
-        delivery=DeliveryId(update.delivery),
+        delivery=deletion_of(update.chat, update.deletes) if update.deletes else DeliveryId(update.delivery),
         source=Source(
             address=address,
             kind=Kind(update.kind),

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from hermes.domain.address import Kind
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.message import Body, Button, Inbound, MediaKind, What
+from hermes.domain.message import Body, Button, Inbound, MediaKind, What, deletion_of
 from hermes.domain.ports import Fetches, History
 from hermes.testing.platform_suite.testbed import Does, Inboxes, MakeTestbed, Testbed, hosted, running, until
 
@@ -68,7 +68,8 @@ async def check_receives_deletions(make: MakeTestbed) -> None:
                 item = inboxes.items[-1]
                 assert item.what is What.DELETED
                 assert item.ref == before.ref, "a deletion names the message that is gone"
-                assert item.delivery != before.delivery, "a deletion is a happening of its own"
+                delivery = deletion_of(before.source.address.chat, before.ref or "")
+                assert item.delivery == delivery, "a deletion is not found by its message"
                 there, here = item.source.address, before.source.address
                 assert (there.credential, there.chat) == (here.credential, here.chat), "it was not there"
                 assert "secret" not in item.text, "what is gone is told once more"

@@ -14,7 +14,7 @@ from typing import Any
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
 from hermes.domain.errors import Refused
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Button, Inbound, MediaKind, ReplyTo, What, media_kind
+from hermes.domain.message import Attachment, Button, Inbound, MediaKind, ReplyTo, What, deletion, media_kind
 from hermes.domain.text import one_line, storable
 
 NAME = "discord"
@@ -174,13 +174,7 @@ def _message(message: Mapping[str, Any], me: Me, scene: Scene, what: What) -> In
 def _deleted(told: Mapping[str, Any], message: Any, me: Me, scene: Scene) -> Inbound:
     """By whom, when and whose message it was Discord does not say."""
     number = snowflake(message)
-    return Inbound(
-        delivery=DeliveryId(f"deleted:{snowflake(told['channel_id'])}:{number}"),
-        source=_source(told, None, me, scene),
-        at=time_of(number),
-        what=What.DELETED,
-        ref=number,
-    )
+    return deletion(_source(told, None, me, scene), number, time_of(number))
 
 
 def _source(

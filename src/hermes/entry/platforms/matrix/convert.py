@@ -12,7 +12,7 @@ from typing import Any
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, What
+from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, What, deletion
 from hermes.domain.text import one_line, storable
 from hermes.entry.platforms.matrix.sync import Me, as_dict, as_text, is_id
 
@@ -169,13 +169,7 @@ def _deleted(event: Mapping[str, Any], room: Room, me: Me) -> Inbound | None:
     gone = redacted(event)
     if not is_id(gone, "$"):
         return None
-    return Inbound(
-        delivery=DeliveryId(event["event_id"]),
-        source=_source(event, room, me, None),
-        at=_time(event.get("origin_server_ts")),
-        what=What.DELETED,
-        ref=gone,
-    )
+    return deletion(_source(event, room, me, None), gone, _time(event.get("origin_server_ts")))
 
 
 def redacted(event: Mapping[str, Any]) -> str:

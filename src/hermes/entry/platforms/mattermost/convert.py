@@ -15,7 +15,7 @@ from typing import Any
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
 from hermes.domain.errors import Refused
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Button, Inbound, MediaKind, ReplyTo, What, media_kind
+from hermes.domain.message import Attachment, Button, Inbound, MediaKind, ReplyTo, What, deletion, media_kind
 from hermes.domain.text import one_line, storable
 
 NAME = "mattermost"
@@ -200,13 +200,8 @@ def _deleted(post: Mapping[str, Any], me: Me, known: Known) -> Inbound | None:
     number, channel = _id(post["id"]), known.channels[_id(post["channel_id"])]
     if _id(post["user_id"]) == me.id:
         return None
-    return Inbound(
-        delivery=DeliveryId(f"deleted:{number}"),
-        source=_source(channel, me, None, known),
-        at=_time(_int(post.get("delete_at") or post["create_at"])),
-        what=What.DELETED,
-        ref=number,
-    )
+    at = _time(_int(post.get("delete_at") or post["create_at"]))
+    return deletion(_source(channel, me, None, known), number, at)
 
 
 def _source(channel: Channel, me: Me, post: Mapping[str, Any] | None, known: Known) -> Source:

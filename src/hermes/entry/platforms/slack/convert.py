@@ -12,7 +12,7 @@ from typing import Any
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, What, media_kind
+from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, What, deletion, media_kind
 from hermes.domain.text import storable
 from hermes.entry.platforms.slack.wire import emoji_told
 
@@ -205,13 +205,8 @@ def _deleted(event: Mapping[str, Any], ts: Any, me: Me) -> Inbound | None:
     channel, ts, before = _id(event["channel"]), _ts(ts), event.get("previous_message")
     if isinstance(before, dict) and (before.get("user") == me.user or before.get("bot_id") == (me.bot or 0)):
         return None
-    return Inbound(
-        delivery=DeliveryId(f"deleted:{channel}:{ts}"),
-        source=_source(me, _address(me, channel), _kind(event, channel, me), ""),
-        at=_time(_ts(event.get("event_ts") or event.get("ts") or ts)),
-        what=What.DELETED,
-        ref=ts,
-    )
+    source = _source(me, _address(me, channel), _kind(event, channel, me), "")
+    return deletion(source, ts, _time(_ts(event.get("event_ts") or event.get("ts") or ts)))
 
 
 def _thread(said: Mapping[str, Any], ts: str) -> str | None:
