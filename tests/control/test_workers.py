@@ -43,29 +43,27 @@ class Taker:
         self._shelf.done.append(self._key)
 
 
-async def test_what_came_while_it_looked_is_looked_for_again() -> None:
-    """As when the second account comes up while the first one's rows are being read."""
-    shelf = Shelf()
+async def put_while_it_looks(shelf: Shelf, place: int, key: str) -> None:
     shelf.answers.clear()
     shelf.workers.search()
     await shelf.asked.wait()
-    shelf.rows[1] = "second"
+    shelf.rows[place] = key
     shelf.workers.search()
     shelf.answers.set()
     await settle()
+
+
+async def test_what_came_while_it_looked_is_looked_for_again() -> None:
+    """As when the second account comes up while the first one's rows are being read."""
+    shelf = Shelf()
+    await put_while_it_looks(shelf, 1, "second")
     assert shelf.done == ["second"]
 
 
 async def test_what_lies_before_the_place_it_has_come_to_is_found_too() -> None:
     shelf = Shelf("first", "first of all")
     del shelf.rows[1]
-    shelf.answers.clear()
-    shelf.workers.search()
-    await shelf.asked.wait()
-    shelf.rows[1] = "second"
-    shelf.workers.search()
-    shelf.answers.set()
-    await settle()
+    await put_while_it_looks(shelf, 1, "second")
     assert sorted(shelf.done) == ["first of all", "second"]
 
 
