@@ -39,10 +39,12 @@ from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
 from hermes.domain.turn import CLIENT_GONE, WITHDRAWN, Action, Answer, BusyMode, Turn, TurnState
 
-MOST_CRASHES = 3
 QUICK_SECONDS = 30
 UNKNOWN_OUTCOME = "Interrupted while it ran: its outcome is unknown and it was not repeated."
-GIVEN_UP = "This message stopped the gateway three times, so it was given up."
+GIVEN_UP = (
+    "The gateway was cut off three times while it had just this message in hand, so it gave it up."
+    " Send it again if it should be tried once more."
+)
 UNCHANGED = "Nothing was changed."
 NOT_RUN = "Not run: the turn was stopped first."
 
@@ -94,7 +96,7 @@ class Claiming:
         if not turns:
             return Claim(next=Next.NOTHING)
         turn, behind = turns[0], turns[1:]
-        if turn.crashes and not self.suspects_too and turn.stop is None:
+        if turn.suspect and not self.suspects_too and turn.stop is None:
             return Claim(next=Next.SUSPECT, turn=turn)
         session = tx.sessions.get(self.session)
         if session is None:
@@ -168,7 +170,7 @@ class Claiming:
         ]
         said: list[Record] = list(answers)
         stop = turn.stop is not None or interrupts(behind)
-        if turn.crashes >= MOST_CRASHES and not stop:
+        if turn.poison and not stop:
             said += [*cut_off(view, ""), Failed(reason=GIVEN_UP)]
         elif not stop and any(_client_left(view, answered) for answered in answers):
             said += [*cut_off(view, ""), Stopped(reason=CLIENT_GONE)]
