@@ -14,9 +14,11 @@ from hermes.control.hooks import Hooks
 from hermes.domain.event import ToolFinished
 from hermes.domain.ids import AgentId
 from hermes.domain.ports import ModelRequest
+from hermes.domain.settings import ApprovalSettings, ResetMode, ResetSettings
 from hermes.execution.hook_processes import HookProcesses
 from hermes.state.hook_files import read_hooks
-from hermes.testing.harness import PATIENCE, Journey
+from hermes.testing.clock import FakeClock
+from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.world import Deed
 
@@ -78,6 +80,57 @@ async def test_a_conversation_is_told(tmp_path: Path) -> None:
         assert [event for event, _ in told(home)[5:]] == ["session:end", "session:reset", "session:start"]
         ended, reset, new = (context for _, context in told(home)[5:])
         assert ended["session_id"] == reset["session_id"] == start["session_id"] != new["session_id"]
+        await chat.hooks.close()
+
+
+async def test_a_session_that_the_expiry_job_ends_is_told_once(tmp_path: Path) -> None:
+    home = home_with(tmp_path, notes=("'session:*'", NOTES))
+    clock = FakeClock()
+    settings = open_settings(session_reset=ResetSettings(mode=ResetMode.IDLE, idle_minutes=60))
+    async with Journey(folder=tmp_path, clock=clock, settings=settings, hooks=hooks_of(home)) as chat:
+        chat.world.write("hello")
+        await chat.until_seen("You said: hello")
+        await chat.until_idle()
+        clock.jump(7200)
+        assert await chat.gateway.sessions_expiry.sweep() == 1
+        await until(lambda: len(told(home)) == 2)
+        assert await chat.gateway.sessions_expiry.sweep() == 0
+        chat.world.write("again")
+        await chat.until_seen("You said: again")
+        await chat.until_idle()
+        await until(lambda: len(told(home)) == 3)
+        clock.jump(7200)
+        chat.world.write("and again")
+        await chat.until_seen("You said: and again")
+        await until(lambda: len(told(home)) == 5)
+        events = [(event, context["session_id"]) for event, context in told(home)]
+        first, second, third = (name for event, name in events if event == "session:start")
+        assert events == [
+            ("session:start", first),
+            ("session:end", first),
+            ("session:start", second),
+            ("session:end", second),
+            ("session:start", third),
+        ]
+        # The words are the same, whoever ended it.
+        (_, by_job), (_, by_message) = told(home)[1], told(home)[3]
+        assert by_job == by_message | {"session_id": first}
+        await chat.hooks.close()
+
+
+async def test_a_new_session_that_was_confirmed_is_told(tmp_path: Path) -> None:
+    home = home_with(tmp_path, notes=("'session:*'", NOTES))
+    settings = open_settings(approvals=ApprovalSettings(destructive_slash_confirm=True))
+    async with Journey(folder=tmp_path, settings=settings, hooks=hooks_of(home)) as chat:
+        chat.world.write("hello")
+        await chat.until_seen("You said: hello")
+        chat.world.write("/new")
+        await chat.until_seen("Shall I begin a new session?")
+        chat.world.write("yes")
+        await chat.until_seen("New session")
+        await until(lambda: len(told(home)) == 4)
+        events = [event for event, _ in told(home)]
+        assert events == ["session:start", "session:end", "session:reset", "session:start"]
         await chat.hooks.close()
 
 

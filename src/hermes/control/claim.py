@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from hermes.control.hook_context import Told, session_replaced
 from hermes.control.prompts import close_question
 from hermes.domain.address import Source
 from hermes.domain.errors import Lost
@@ -71,6 +72,8 @@ class Claim:
     new: tuple[Entry, ...] = ()
     seconds: float = 0.0
     steered: bool = False
+    news: tuple[Told, ...] = ()
+    """What hooks are told of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +172,7 @@ class Claiming:
             if question.verdict is not None and question.id not in view.answered
         ]
         said: list[Record] = list(answers)
+        news: tuple[Told, ...] = ()
         stop = turn.stop is not None or interrupts(behind)
         if turn.poison and not stop:
             said += [*cut_off(view, ""), Failed(reason=GIVEN_UP)]
@@ -176,24 +180,27 @@ class Claiming:
             said += [*cut_off(view, ""), Stopped(reason=CLIENT_GONE)]
         elif not stop and turn.input.confirm:
             allowed = bool(answers) and answers[-1].verdict.allows
-            said += self._confirmed(tx, turn) if allowed else [Finished(note=UNCHANGED)]
-        claim = self._start(tx, session, turn, said, behind)
+            done, news = self._confirmed(tx, session, turn) if allowed else ([Finished(note=UNCHANGED)], ())
+            said += done
+        claim = replace(self._start(tx, session, turn, said, behind), news=news)
         return replace(claim, next=Next.STOP) if stop else claim
 
-    def _confirmed(self, tx: Tx, turn: Turn) -> list[Record]:
+    def _confirmed(self, tx: Tx, session: Session, turn: Turn) -> tuple[Sequence[Record], tuple[Told, ...]]:
         """What was asked for is done."""
         if turn.input.action is not Action.NEW:
-            return self._opening(turn)
+            return self._opening(turn), ()
         title = turn.input.text or None
         if title is not None and any(known.title == title for known in tx.sessions.find(title)):
-            return [Finished(note=f"Another session is called “{title}”. Choose another title.")]
+            return [Finished(note=f"Another session is called “{title}”. Choose another title.")], ()
+        news: tuple[Told, ...] = ()
         for key, source in tx.bindings.of(self.session):
             if turn.source is None or source.address == turn.source.address:
-                session = next_session(tx, key, source, self.now)
+                begun = next_session(tx, key, source, self.now)
+                news += session_replaced(source, session, begun, key)
                 if title is not None:
-                    tx.sessions.save(replace(session, title=title))
+                    tx.sessions.save(replace(begun, title=title))
                 title = None
-        return [Finished(note=new_session_words(turn.input.text or None, self.session))]
+        return [Finished(note=new_session_words(turn.input.text or None, self.session))], news
 
     def _called_back(self, tx: Tx, turn: Turn, behind: list[Turn]) -> bool:
         """Whether a waiting turn has to go on: it is to stop, or other words withdraw its question."""

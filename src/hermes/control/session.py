@@ -212,6 +212,7 @@ class SessionActor:
         feed = self._around.feeds.drive(turn.id)
         feed.preload(turn_entries(self._warm.records, turn.id))
         self._keep(turn, feed, claim.new)
+        self._around.hooks.tell_all(claim.news)
         self._steered = claim.steered
         self._interrupt = None
         if claim.next is Next.ENDED:
