@@ -205,6 +205,27 @@ async def test_the_clock_is_set_back_and_no_slot_comes_twice(tmp_path: Path) -> 
         assert told(await runs(chat)) == ["01-05 13:00 ok", "01-05 14:00 ok"]
 
 
+@pytest.mark.parametrize("schedule", ["* * * * *", "every 1m"])
+@pytest.mark.parametrize("back", [HOUR, DAY])
+async def test_the_clock_is_set_back_and_the_first_slot_on_it_is_not_lost(
+    tmp_path: Path, schedule: str, back: float
+) -> None:
+    """The ticker wakes when the slot it waited for has come by the old clock; so has one by the new clock."""
+    # An interval counts from when its job was made: that is to be before any slot of interest.
+    clock = FakeClock(START - timedelta(days=2))
+    async with journey(tmp_path, clock) as chat:
+        await make(chat, schedule, catch_up="skip")
+        await clock.leap(2 * DAY)
+        await pass_time(chat, clock, 90, 30)
+        ran = told(await runs(chat))
+        clock.jump(-back)
+        await pass_time(chat, clock, 150, 30)
+        at = START - timedelta(seconds=back)
+        fresh = [f"{at + timedelta(minutes=minute):%m-%d %H:%M} ok" for minute in (2, 3, 4)]
+        assert sorted(set(told(await runs(chat))) - set(ran)) == fresh
+        assert len(await runs(chat)) == len(ran) + len(fresh)
+
+
 async def test_a_clock_that_was_years_ahead_does_not_silence_a_job(tmp_path: Path) -> None:
     clock = FakeClock()
     async with journey(tmp_path, clock) as chat:
