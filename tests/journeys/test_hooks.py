@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent.allowed import NO_ANSWER, NOBODY
+from hermes.app.hooks import HookPart
 from hermes.control.hooks import Hooks
 from hermes.domain.event import ToolFinished
 from hermes.domain.ids import AgentId
@@ -142,6 +144,27 @@ async def test_long_words_are_told_short(tmp_path: Path) -> None:
         (_, start), (_, end) = told(home)
         assert start["message"] == "x" * 500 and end["response"] == "y" * 500
         await chat.hooks.close()
+
+
+async def test_boot_asks_nobody_and_is_forgotten_in_time(tmp_path: Path) -> None:
+    (tmp_path / "BOOT.md").write_text("Do x.")
+    clock = FakeClock()
+    part = HookPart(tmp_path, {}, clock)
+    script = [call("danger", '{"token": "x"}'), call("clarify", '{"question": "Which?"}'), say("done")]
+    async with Journey(folder=tmp_path, script=script, clock=clock) as chat:
+        part.begin(chat.gateway, [], lambda facts: None)
+        await chat.until(lambda: len(chat.model.requests) == 3)
+        await chat.until_idle()
+        records = [entry.record for entry in chat.model.requests[2].entries]
+        results = [record.text for record in records if isinstance(record, ToolFinished)]
+        assert results == [NOBODY, NO_ANSWER]
+        assert not chat.world.did(Deed.EFFECT)
+        (session,) = await chat.database.read(lambda tx: tx.sessions.find(""))
+        assert session.id.startswith("boot_") and session.ended is None
+        clock.jump(91 * 86400)
+        await chat.database.write(lambda tx: tx.recovery.prune(clock.now(), clock.now()))
+        assert await chat.database.read(lambda tx: tx.sessions.find("")) == []
+        await part.close()
 
 
 # --- commands ---
