@@ -129,7 +129,7 @@ _HOOK_CONTEXT = {
     "gateway:startup": ("The gateway is ready.", "platforms"),
     "session:start": ("A session begins.", "platform, account, user_id, agent_id, session_id, session_key"),
     "session:end": (
-        "A session ends because somebody asked for a new one.",
+        "A session ends: somebody asked for a new one, or it is over by a rule for idle sessions.",
         "platform, account, user_id, agent_id, session_id, session_key",
     ),
     "session:reset": ("Somebody asked for a new session.", "those of `session:end`"),

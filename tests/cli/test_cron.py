@@ -49,6 +49,11 @@ def test_tick_runs_what_is_due(tmp_path: Path) -> None:
     folder = str(tmp_path)
     asked = ("--script", "hello.sh", "--no-agent", "--name", "Hello", "--workdir", folder)
     assert hermes(home, "cron", "create", "30m", *asked).code == 0
+    (home / "BOOT.md").write_text("Say hello to the morning.")
+    hook = home / "hooks" / "starts"
+    hook.mkdir(parents=True)
+    (hook / "HOOK.yaml").write_text("events: [gateway:startup]\n")
+    (hook / "handler.py").write_text("def handle(event, context): open('started', 'w')\n")
     assert "Nothing was due." in hermes(home, "cron", "tick").out
     assert "Begun: “Hello”." in hermes(home, "cron", "run", "Hello").out
     ticked = hermes(home, "cron", "tick")
@@ -56,6 +61,8 @@ def test_tick_runs_what_is_due(tmp_path: Path) -> None:
     (file,) = (home / "cron" / "output").glob("*/*.md")
     assert f"from the script in {folder}" in file.read_text()
     assert "ok" in hermes(home, "cron", "runs", "Hello").out
+    assert not (hook / "started").exists()
+    assert "boot_" not in hermes(home, "sessions", "list").out
 
 
 def test_a_home_with_a_gateway(tmp_path: Path) -> None:

@@ -59,6 +59,10 @@ class Lives:
             self.process.stdout.close()
         return code
 
+    @property
+    def is_dead(self) -> bool:
+        return self.process is not None and self.process.poll() is not None
+
     async def kill(self) -> None:
         if self.process is not None and self.process.returncode is None:
             self.process.kill()

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from hermes.control.claim import GIVEN_UP
 from hermes.testing.history import check_history
 from tests.crash.lives import Lives
 
 WORDS = ("", " read", " once", " keyed", " read once", " once keyed read")
 
 
-@pytest.mark.parametrize("kind", ["edits", "plain"])
-async def test_killed_at_random_under_load(tmp_path: Path, full: bool, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "kills"), [("edits", 30), ("plain", 60)])
+async def test_killed_at_random_under_load(tmp_path: Path, full: bool, kind: str, kills: int) -> None:
     chance = random.Random(f"kills {kind}")
-    kills = 30 if full else 3
+    kills = kills if full else 3
     async with Lives(folder=tmp_path, kind=kind) as lives:
         count = 0
         for _ in range(kills):
@@ -35,6 +36,7 @@ async def test_killed_at_random_under_load(tmp_path: Path, full: bool, kind: str
         await lives.until_answered(count)
         assert await lives.end() == 0
         assert check_history(lives.world) == []
+        assert not any(GIVEN_UP in text for text in lives.world.seen())
         assert await lives.leftovers() == []
 
 

@@ -9,16 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from hermes.control.claim import GIVEN_UP
 from hermes.control.submission import Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Entry, Finished, Stopped, TextDelta
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import ApprovalSettings, DisplaySettings
-from hermes.domain.turn import BusyMode, TurnInput
+from hermes.domain.turn import CRASHES_ALONE, CRASHES_BESIDE, BusyMode, TurnInput
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.history import check_history
-from hermes.testing.model import Say, call, obedient
+from hermes.testing.model import Say, call, last_words, obedient
 from hermes.testing.world import Deed, World
 from tests.crash.lives import Lives
 
@@ -113,21 +115,83 @@ async def test_a_question_that_expired_while_we_were_down_is_denied(tmp_path: Pa
 async def test_a_message_that_kills_the_process_is_given_up_after_three_times(tmp_path: Path) -> None:
     async with Lives(folder=tmp_path, kind="plain") as lives:
         lives.world.write("m1 poison", chat="p", user="p")
-        for number in range(2, 12):
-            lives.world.write(f"m{number}", chat=f"c{number}", user=f"u{number}")
-        killed = 0
-        for _ in range(3):
+        for _ in range(CRASHES_ALONE):
             await lives.begin(kill="poison:1")
             assert await lives.died() == -signal.SIGKILL
-            killed += 1
         await lives.begin(kill="poison:1")
-        await lives.until(lambda: any("three times" in text for text in lives.world.seen("p")))
-        answers = {f"answer to m{number}:" for number in range(2, 12)}
-        await lives.until(lambda: all(any(one in text for text in lives.world.seen()) for one in answers))
+        await lives.until(lambda: any(GIVEN_UP in text for text in lives.world.seen("p")))
         await lives.until_at_rest()
         assert await lives.end() == 0
-        assert killed == 3
         assert await lives.leftovers() == []
+
+
+@pytest.mark.parametrize("place", [1, 11, 21])
+async def test_a_message_that_kills_the_process_is_found_among_twenty(tmp_path: Path, place: int) -> None:
+    async with Lives(folder=tmp_path, kind="plain") as lives:
+        world = lives.world
+
+        def given_up() -> list[str]:
+            return [message.chat for message in world.messages.values() if GIVEN_UP in message.text]
+
+        for number in range(1, 22):
+            words = " poison" if number == place else ""
+            world.write(f"m{number}{words}", chat=f"c{number}", user=f"u{number}")
+        crashes = 0
+        await lives.begin(kill="poison:1")
+        while not given_up():
+            await lives.until(lambda: bool(given_up()) or lives.is_dead)
+            if lives.is_dead:
+                assert await lives.died() == -signal.SIGKILL
+                crashes += 1
+                await lives.begin(kill="poison:1")
+        await lives.until_answered(21)
+        assert await lives.end() == 0
+        assert given_up() == [f"c{place}"]
+        assert CRASHES_ALONE <= crashes <= CRASHES_BESIDE + CRASHES_ALONE
+        assert check_history(world) == []
+
+
+async def test_turns_that_are_cut_off_together_three_times_are_all_answered(tmp_path: Path) -> None:
+    world = World()
+    for number in range(1, 6):
+        world.write(f"m{number}", chat=f"c{number}", user=f"u{number}")
+    for life in range(3):
+        silent = [Say(text="", hold=asyncio.Event()) for _ in range(5)]
+        async with Journey(folder=tmp_path, world=world, script=silent, kind="plain") as chat:
+            # From the third life on each is tried alone, so that only one of them can be under way.
+            under_way = 5 if life < CRASHES_BESIDE else 1
+            await chat.until(lambda count=under_way: len(chat.model.requests) == count)  # type: ignore[misc]
+            await chat.abandon()
+    async with Journey(folder=tmp_path, world=world, script=obedient, kind="plain") as chat:
+        await chat.until_seen(*[f"answer to m{number}:" for number in range(1, 6)])
+        await chat.until_idle()
+    assert check_history(world) == []
+    assert not any(GIVEN_UP in text for text in world.seen())
+
+
+async def test_others_wait_a_moment_for_a_suspect_and_then_go_on(tmp_path: Path) -> None:
+    """A suspect whose model is silent holds up nobody for long, and is not given up for being slow."""
+    world = World()
+    world.write("m1", chat="slow", user="slow")
+    async with Journey(
+        folder=tmp_path, world=world, script=[Say(text="", hold=asyncio.Event())], kind="plain"
+    ) as chat:
+        await chat.until(lambda: len(chat.model.requests) == 1)
+        await chat.abandon()
+    hold = asyncio.Event()
+
+    def script(request: ModelRequest) -> Say:
+        return Say(text="", hold=hold) if "m1" in last_words(request) else obedient(request)
+
+    async with Journey(folder=tmp_path, world=world, script=script, kind="plain") as chat:
+        await chat.until(lambda: len(chat.model.requests) == 1)
+        world.write("m2", chat="other", user="other")
+        await chat.until_seen("answer to m2:")
+        await chat.abandon()
+    async with Journey(folder=tmp_path, world=world, script=obedient, kind="plain") as chat:
+        await chat.until_seen("answer to m1:")
+        await chat.until_idle()
+    assert check_history(world) == []
 
 
 async def test_a_turn_that_made_progress_is_not_blamed_for_crashes(tmp_path: Path) -> None:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.event import UserSaid
+from hermes.control.questions import answer
+from hermes.domain.event import UserSaid, Verdict
 from hermes.domain.settings import ApprovalSettings
+from hermes.domain.turn import Answer, TurnState
+from hermes.state.sqlite import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import World
@@ -42,6 +45,25 @@ async def test_undo_waits_for_a_yes_also_over_a_crash(tmp_path: Path) -> None:
         again.world.write("yes")
         await again.until_seen("Undone: the last turn.")
         assert await talk(again, "three") == ["one", "three"]
+
+
+async def test_a_crash_between_an_answer_and_its_turn_is_not_the_turn_s_fault(tmp_path: Path) -> None:
+    async with journey(tmp_path, World()) as chat:
+        await talk(chat, "one")
+        chat.world.write("/new Plan")
+        await chat.until_seen("Shall I begin a new session?")
+        await chat.until_idle()
+        (asked,) = await chat.database.read(lambda tx: tx.questions.open_of(None))
+        yes = Answer(question=asked.id, verdict=Verdict.ONCE, by=asked.may_answer[0])
+        # Straight into the store: no actor hears of it before the crash.
+        outcome = await chat.database.write(lambda tx: answer(tx, yes, chat.clock.now()))
+        assert outcome.closed
+        await chat.abandon()
+    store = await SqliteStore(tmp_path / "state.db").open()
+    assert (await store.write(lambda tx: tx.recovery.boot(chat.clock.now()))).unclean
+    turn = await store.read(lambda tx: tx.turns.get(asked.turn))
+    assert turn is not None and (turn.state, turn.crashes) == (TurnState.RUNNING, 0)
+    await store.close()
 
 
 @pytest.mark.parametrize("word", ["no", "/deny", "always"])

@@ -15,7 +15,7 @@ from hermes.control.jobs import JobWish
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
-from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.job import Job, JobRun, JobState, RunState, RunStatus, ScriptReport
 from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import CronSettings, PlatformSettings
@@ -205,6 +205,27 @@ async def test_the_clock_is_set_back_and_no_slot_comes_twice(tmp_path: Path) -> 
         assert told(await runs(chat)) == ["01-05 13:00 ok", "01-05 14:00 ok"]
 
 
+@pytest.mark.parametrize("schedule", ["* * * * *", "every 1m"])
+@pytest.mark.parametrize("back", [HOUR, DAY])
+async def test_the_clock_is_set_back_and_the_first_slot_on_it_is_not_lost(
+    tmp_path: Path, schedule: str, back: float
+) -> None:
+    """The ticker wakes when the slot it waited for has come by the old clock; so has one by the new clock."""
+    # An interval counts from when its job was made: that is to be before any slot of interest.
+    clock = FakeClock(START - timedelta(days=2))
+    async with journey(tmp_path, clock) as chat:
+        await make(chat, schedule, catch_up="skip")
+        await clock.leap(2 * DAY)
+        await pass_time(chat, clock, 90, 30)
+        ran = told(await runs(chat))
+        clock.jump(-back)
+        await pass_time(chat, clock, 150, 30)
+        at = START - timedelta(seconds=back)
+        fresh = [f"{at + timedelta(minutes=minute):%m-%d %H:%M} ok" for minute in (2, 3, 4)]
+        assert sorted(set(told(await runs(chat))) - set(ran)) == fresh
+        assert len(await runs(chat)) == len(ran) + len(fresh)
+
+
 async def test_a_clock_that_was_years_ahead_does_not_silence_a_job(tmp_path: Path) -> None:
     clock = FakeClock()
     async with journey(tmp_path, clock) as chat:
@@ -373,6 +394,67 @@ async def test_a_script_that_is_cut_off_is_reported_and_not_repeated(tmp_path: P
         assert run.status is RunStatus.ERROR and "unknown" in run.error
         await chat.until_seen("whether the script took effect is unknown")
         assert jobs.ran == ["long.sh"]
+
+
+async def test_a_look_at_the_clock_leaves_a_running_script_alone(tmp_path: Path) -> None:
+    """Another job comes due, and somebody rings, while the script is at work."""
+    clock, go_on = FakeClock(), asyncio.Event()
+
+    async def slow() -> ScriptReport:
+        await go_on.wait()
+        return ScriptReport(output="3 new mails")
+
+    jobs = FakeJobWorld(scripts={"slow.sh": slow})
+    async with journey(tmp_path, clock, jobs=jobs) as chat:
+        await make(chat, "30m", script="slow.sh", no_agent=True, name="Slow")
+        await make(chat, "31m", "quick", name="Quick")
+        await clock.leap(30 * 60)
+        await chat.until(lambda: jobs.ran == ["slow.sh"])
+        await clock.leap(60)
+        chat.gateway.cron.ring()
+        await settle()
+        slow_run = next(run for run in await runs(chat) if run.name == "Slow")
+        assert (slow_run.state, slow_run.error) == (RunState.SCRIPT, "")
+        go_on.set()
+        await rest(chat)
+        assert [(run.name, run.status) for run in await runs(chat)] == [
+            ("Slow", RunStatus.OK),
+            ("Quick", RunStatus.OK),
+        ]
+        assert jobs.ran == ["slow.sh"]
+
+
+async def test_a_job_without_a_script_that_is_cut_off_before_its_turn_goes_on(tmp_path: Path) -> None:
+    """Only a script may have done something: a folder can be entered again."""
+    clock, world = FakeClock(), World()
+    entering = asyncio.Event()
+
+    class SlowFolders(FakeJobWorld):
+        async def enter(self, session: SessionId, workdir: str) -> None:
+            entering.set()
+            await asyncio.Event().wait()
+
+    async with journey(tmp_path, clock, jobs=SlowFolders(folders={"/srv/app"}), world=world) as chat:
+        await make(chat, "30m", workdir="/srv/app")
+        await clock.leap(30 * 60)
+        await chat.until(entering.is_set)
+        await chat.abandon()
+    jobs = FakeJobWorld(folders={"/srv/app"})
+    async with journey(tmp_path, clock, jobs=jobs, world=world) as chat:
+        (run,) = await rest(chat)
+        assert (run.status, run.error) == (RunStatus.OK, "")
+        assert list(jobs.entered.values()) == ["/srv/app"]
+
+
+async def test_a_script_where_no_scripts_can_be_run_says_so(tmp_path: Path) -> None:
+    clock, world = FakeClock(), World()
+    async with journey(tmp_path, clock, jobs=FakeJobWorld(scripts=dict(SCRIPTS)), world=world) as chat:
+        await make(chat, "30m", script="mail.sh")
+    await clock.leap(30 * 60)
+    async with journey(tmp_path, clock, jobs=None, world=world) as chat:
+        (run,) = await rest(chat)
+        assert run.status is RunStatus.ERROR
+        assert run.error == "Jobs with scripts or folders cannot be run here."
 
 
 async def test_a_script_or_folder_that_is_not_there(tmp_path: Path) -> None:

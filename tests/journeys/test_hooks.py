@@ -10,13 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent.allowed import NO_ANSWER, NOBODY
+from hermes.app.hooks import HookPart
 from hermes.control.hooks import Hooks
 from hermes.domain.event import ToolFinished
 from hermes.domain.ids import AgentId
 from hermes.domain.ports import ModelRequest
+from hermes.domain.settings import ApprovalSettings, ResetMode, ResetSettings
 from hermes.execution.hook_processes import HookProcesses
 from hermes.state.hook_files import read_hooks
-from hermes.testing.harness import PATIENCE, Journey
+from hermes.testing.clock import FakeClock
+from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.world import Deed
 
@@ -81,6 +85,57 @@ async def test_a_conversation_is_told(tmp_path: Path) -> None:
         await chat.hooks.close()
 
 
+async def test_a_session_that_the_expiry_job_ends_is_told_once(tmp_path: Path) -> None:
+    home = home_with(tmp_path, notes=("'session:*'", NOTES))
+    clock = FakeClock()
+    settings = open_settings(session_reset=ResetSettings(mode=ResetMode.IDLE, idle_minutes=60))
+    async with Journey(folder=tmp_path, clock=clock, settings=settings, hooks=hooks_of(home)) as chat:
+        chat.world.write("hello")
+        await chat.until_seen("You said: hello")
+        await chat.until_idle()
+        clock.jump(7200)
+        assert await chat.gateway.sessions_expiry.sweep() == 1
+        await until(lambda: len(told(home)) == 2)
+        assert await chat.gateway.sessions_expiry.sweep() == 0
+        chat.world.write("again")
+        await chat.until_seen("You said: again")
+        await chat.until_idle()
+        await until(lambda: len(told(home)) == 3)
+        clock.jump(7200)
+        chat.world.write("and again")
+        await chat.until_seen("You said: and again")
+        await until(lambda: len(told(home)) == 5)
+        events = [(event, context["session_id"]) for event, context in told(home)]
+        first, second, third = (name for event, name in events if event == "session:start")
+        assert events == [
+            ("session:start", first),
+            ("session:end", first),
+            ("session:start", second),
+            ("session:end", second),
+            ("session:start", third),
+        ]
+        # The words are the same, whoever ended it.
+        (_, by_job), (_, by_message) = told(home)[1], told(home)[3]
+        assert by_job == by_message | {"session_id": first}
+        await chat.hooks.close()
+
+
+async def test_a_new_session_that_was_confirmed_is_told(tmp_path: Path) -> None:
+    home = home_with(tmp_path, notes=("'session:*'", NOTES))
+    settings = open_settings(approvals=ApprovalSettings(destructive_slash_confirm=True))
+    async with Journey(folder=tmp_path, settings=settings, hooks=hooks_of(home)) as chat:
+        chat.world.write("hello")
+        await chat.until_seen("You said: hello")
+        chat.world.write("/new")
+        await chat.until_seen("Shall I begin a new session?")
+        chat.world.write("yes")
+        await chat.until_seen("New session")
+        await until(lambda: len(told(home)) == 4)
+        events = [event for event, _ in told(home)]
+        assert events == ["session:start", "session:end", "session:reset", "session:start"]
+        await chat.hooks.close()
+
+
 async def test_long_words_are_told_short(tmp_path: Path) -> None:
     home = home_with(tmp_path, notes=("agent:start, agent:end", NOTES))
     async with Journey(folder=tmp_path, script=[say("y" * 3000)], hooks=hooks_of(home)) as chat:
@@ -89,6 +144,27 @@ async def test_long_words_are_told_short(tmp_path: Path) -> None:
         (_, start), (_, end) = told(home)
         assert start["message"] == "x" * 500 and end["response"] == "y" * 500
         await chat.hooks.close()
+
+
+async def test_boot_asks_nobody_and_is_forgotten_in_time(tmp_path: Path) -> None:
+    (tmp_path / "BOOT.md").write_text("Do x.")
+    clock = FakeClock()
+    part = HookPart(tmp_path, {}, clock)
+    script = [call("danger", '{"token": "x"}'), call("clarify", '{"question": "Which?"}'), say("done")]
+    async with Journey(folder=tmp_path, script=script, clock=clock) as chat:
+        part.begin(chat.gateway, [], lambda facts: None)
+        await chat.until(lambda: len(chat.model.requests) == 3)
+        await chat.until_idle()
+        records = [entry.record for entry in chat.model.requests[2].entries]
+        results = [record.text for record in records if isinstance(record, ToolFinished)]
+        assert results == [NOBODY, NO_ANSWER]
+        assert not chat.world.did(Deed.EFFECT)
+        (session,) = await chat.database.read(lambda tx: tx.sessions.find(""))
+        assert session.id.startswith("boot_") and session.ended is None
+        clock.jump(91 * 86400)
+        await chat.database.write(lambda tx: tx.recovery.prune(clock.now(), clock.now()))
+        assert await chat.database.read(lambda tx: tx.sessions.find("")) == []
+        await part.close()
 
 
 # --- commands ---

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from hermes.control.expiry import SessionExpiry
+from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import Unreachable
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.ports import ProcessView
+from hermes.domain.ports import ProcessView, Tx
+from hermes.domain.session import begin_session, session_key
 from hermes.domain.settings import ResetMode, ResetSettings, Settings
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
@@ -130,6 +133,30 @@ async def test_the_job_ends_what_is_over_and_the_next_message_begins_another(tmp
         await talk(chat, "two")
         assert said(chat) == ["two"]
         await chat.until_seen("A new session began because the last one was silent")
+
+
+async def test_sessions_that_no_policy_ends_do_not_hide_others(tmp_path: Path) -> None:
+    clock = FakeClock()
+    never = ResetSettings(mode=ResetMode.NONE)
+    kept = replace(settings(), reset_by_platform={"kept": never})
+    async with Journey(folder=tmp_path, clock=clock, settings=kept) as chat:
+        await talk(chat, "one")
+
+        def fill(tx: Tx) -> None:
+            for number in range(1100):
+                source = Source(address=Address(platform="kept", chat=str(number)), kind=Kind.PRIVATE)
+                begun = begin_session(session_key(source, AgentId("main")), source, clock.now())
+                tx.sessions.add(begun)
+                tx.bindings.bind(session_key(source, AgentId("main")), begun.id, source, clock.now())
+
+        clock.jump(60)
+        await chat.database.write(fill)
+        clock.jump(60)
+        chat.world.write("two", chat="2", user="u2")
+        await chat.until_seen("You said: two")
+        await chat.until_idle()
+        clock.jump(2 * HOUR)
+        assert await chat.gateway.sessions_expiry.sweep() == 2
 
 
 async def test_what_a_session_leaves_behind_is_brought_home_before_it_ends(tmp_path: Path) -> None:

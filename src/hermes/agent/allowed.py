@@ -10,6 +10,7 @@ from hermes.domain.turn import Guidance
 
 APPROVE = "approve"
 NOBODY = "Not done: it would have to be allowed first, and nobody is there to be asked."
+NO_ANSWER = "Nobody is there to be asked. Decide yourself, or say at the end what you would have to know."
 
 
 def allowed_tools(tools: Mapping[str, Tool], guidance: Guidance) -> Mapping[str, Tool]:
@@ -28,7 +29,13 @@ def _is_allowed(tool: Tool, guidance: Guidance) -> bool:
     return wanted and names.isdisjoint(guidance.withheld)
 
 
+async def _ask_nobody(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+    return ToolResult(text=NO_ANSWER, failed=True)
+
+
 def _unattended(tool: Tool, approve: bool) -> Tool:
+    if tool.asks is not None:
+        return replace(tool, asks=None, approval=Approval.NEVER, run=_ask_nobody)
     if tool.approval is Approval.NEVER:
         return tool
     asked = tool.approval

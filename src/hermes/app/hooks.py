@@ -12,6 +12,7 @@ from hermes import plugins
 from hermes.app.plugin_hooks import PluginRunner
 from hermes.control.gateway import Gateway
 from hermes.control.hooks import Hooks
+from hermes.control.job_runs import SESSION_KEPT
 from hermes.control.submission import Place, Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.clock import Clock
@@ -19,7 +20,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.event import Entry, Failed, Finished, Stopped
 from hermes.domain.hooks import STARTUP, Hook, HookRunner
 from hermes.domain.ids import MAIN_AGENT, SessionId, new_session_id
-from hermes.domain.turn import Cause, TurnInput
+from hermes.domain.turn import Cause, Guidance, TurnInput
 from hermes.execution.hook_processes import HookProcesses
 from hermes.state.findings import Findings
 from hermes.state.hook_files import FoundHooks, read_hooks
@@ -80,12 +81,13 @@ class HookPart:
         text = await asyncio.to_thread(_read_boot, self._home)
         if not text:
             return
-        session = SessionId(f"boot_{new_session_id(self._clock.now())}")
+        now = self._clock.now()
+        session = SessionId(f"boot_{new_session_id(now)}")
         words = Submission(
             agent=MAIN_AGENT,
             source=Source(address=Address(platform=BOOT_DOOR, chat=BOOT_FILE), kind=Kind.JOB),
-            input=TurnInput(text=f"{BOOT_WORDS}\n\n{text}"),
-            place=Place(session=session, begin=True),
+            input=TurnInput(text=f"{BOOT_WORDS}\n\n{text}", guidance=Guidance(unattended="deny")),
+            place=Place(session=session, begin=True, until=now + SESSION_KEPT),
             cause=Cause.JOB,
         )
         try:

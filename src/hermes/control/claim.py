@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from hermes.control.hook_context import Told, session_replaced
 from hermes.control.prompts import close_question
 from hermes.domain.address import Source
 from hermes.domain.errors import Lost
@@ -39,10 +40,12 @@ from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
 from hermes.domain.turn import CLIENT_GONE, WITHDRAWN, Action, Answer, BusyMode, Turn, TurnState
 
-MOST_CRASHES = 3
 QUICK_SECONDS = 30
 UNKNOWN_OUTCOME = "Interrupted while it ran: its outcome is unknown and it was not repeated."
-GIVEN_UP = "This message stopped the gateway three times, so it was given up."
+GIVEN_UP = (
+    "The gateway was cut off three times while it had just this message in hand, so it gave it up."
+    " Send it again if it should be tried once more."
+)
 UNCHANGED = "Nothing was changed."
 NOT_RUN = "Not run: the turn was stopped first."
 
@@ -69,6 +72,8 @@ class Claim:
     new: tuple[Entry, ...] = ()
     seconds: float = 0.0
     steered: bool = False
+    news: tuple[Told, ...] = ()
+    """What hooks are told of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +99,7 @@ class Claiming:
         if not turns:
             return Claim(next=Next.NOTHING)
         turn, behind = turns[0], turns[1:]
-        if turn.crashes and not self.suspects_too and turn.stop is None:
+        if turn.suspect and not self.suspects_too and turn.stop is None:
             return Claim(next=Next.SUSPECT, turn=turn)
         session = tx.sessions.get(self.session)
         if session is None:
@@ -167,31 +172,35 @@ class Claiming:
             if question.verdict is not None and question.id not in view.answered
         ]
         said: list[Record] = list(answers)
+        news: tuple[Told, ...] = ()
         stop = turn.stop is not None or interrupts(behind)
-        if turn.crashes >= MOST_CRASHES and not stop:
+        if turn.poison and not stop:
             said += [*cut_off(view, ""), Failed(reason=GIVEN_UP)]
         elif not stop and any(_client_left(view, answered) for answered in answers):
             said += [*cut_off(view, ""), Stopped(reason=CLIENT_GONE)]
         elif not stop and turn.input.confirm:
             allowed = bool(answers) and answers[-1].verdict.allows
-            said += self._confirmed(tx, turn) if allowed else [Finished(note=UNCHANGED)]
-        claim = self._start(tx, session, turn, said, behind)
+            done, news = self._confirmed(tx, session, turn) if allowed else ([Finished(note=UNCHANGED)], ())
+            said += done
+        claim = replace(self._start(tx, session, turn, said, behind), news=news)
         return replace(claim, next=Next.STOP) if stop else claim
 
-    def _confirmed(self, tx: Tx, turn: Turn) -> list[Record]:
+    def _confirmed(self, tx: Tx, session: Session, turn: Turn) -> tuple[Sequence[Record], tuple[Told, ...]]:
         """What was asked for is done."""
         if turn.input.action is not Action.NEW:
-            return self._opening(turn)
+            return self._opening(turn), ()
         title = turn.input.text or None
         if title is not None and any(known.title == title for known in tx.sessions.find(title)):
-            return [Finished(note=f"Another session is called “{title}”. Choose another title.")]
+            return [Finished(note=f"Another session is called “{title}”. Choose another title.")], ()
+        news: tuple[Told, ...] = ()
         for key, source in tx.bindings.of(self.session):
             if turn.source is None or source.address == turn.source.address:
-                session = next_session(tx, key, source, self.now)
+                begun = next_session(tx, key, source, self.now)
+                news += session_replaced(source, session, begun, key)
                 if title is not None:
-                    tx.sessions.save(replace(session, title=title))
+                    tx.sessions.save(replace(begun, title=title))
                 title = None
-        return [Finished(note=new_session_words(turn.input.text or None, self.session))]
+        return [Finished(note=new_session_words(turn.input.text or None, self.session))], news
 
     def _called_back(self, tx: Tx, turn: Turn, behind: list[Turn]) -> bool:
         """Whether a waiting turn has to go on: it is to stop, or other words withdraw its question."""

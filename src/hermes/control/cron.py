@@ -12,7 +12,8 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 
 from hermes.control.bell import rest
@@ -142,10 +143,14 @@ class Cron:
     async def _mind_the_clock(self, now: datetime) -> None:
         elapsed = self._parts.clock.monotonic()
         before, self._looked = self._looked, (now, elapsed)
-        if before is not None and (now - before[0]).total_seconds() - (elapsed - before[1]) > _SET_BACK:
-            return
+        if before is not None:
+            passed = timedelta(seconds=elapsed - before[1])
+            if (now - before[0] - passed).total_seconds() > _SET_BACK:
+                return
+            # What came due since the last look, on the clock as it is now, was never planned.
+            now -= passed
         for agent in self._parts.runtimes:
-            moment = self._moment()
+            moment = replace(self._moment(), now=now)
             if await self._store(agent).read(partial(planned_wrong, moment=moment)):
                 changed = await self._store(agent).write(partial(plan_again, moment=moment))
                 log.info("cron.planned_again agent=%s jobs=%d", agent, changed)

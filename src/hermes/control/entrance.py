@@ -53,12 +53,13 @@ class Entrance:
         return submitted
 
     async def _opening(self, runtime: Runtime, words: Submission) -> Opening | None:
-        """None where the turn is to be taken by itself: its session is there already, files or hooks come
-        first, or its prompt is to tell of a chat."""
+        """None where the turn is to be taken by itself: its session is there already, files, hooks or a
+        suspect come first, or its prompt is to tell of a chat."""
         given = words.input
         speaks = given.action is Action.SAY and not given.confirm
         waits = self.around.hooks.follows(GATE_TURN) or any(file.pending for file in given.attachments)
-        if not (words.place.begins and speaks) or waits or is_chat(words.source):
+        held = not self.around.quarantine.open
+        if not (words.place.begins and speaks) or waits or held or is_chat(words.source):
             return None
         prompt = None if runtime.prompt is None else await runtime.prompt()
         return Opening(prompt=prompt, epoch=self.around.epoch)

@@ -2,17 +2,20 @@
 
 What a session leaves behind (its memory) is brought home first, by `flush`; then it is marked as ended, and
 the next message of its chat begins another. A flush that fails is tried again, three times in all. A message
-that comes first decides for itself, so nothing depends on this job running."""
+that comes first decides for itself, so nothing depends on this job running. Hooks hear of the end either way,
+once: from whoever wrote it down."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
+from hermes.control.hook_context import session_lapsed
+from hermes.control.hooks import Hooks
 from hermes.control.resets import last_used, over_since, policy_of, why_over, zone_of
 from hermes.control.runtime import Runtime
 from hermes.control.upkeep import Chore
@@ -21,12 +24,12 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports import Tx
-from hermes.domain.session import Session
+from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings import Settings
 
 log = logging.getLogger("hermes.expiry")
 EVERY = 600.0
-_PAGE = 1000
+_PAGE = 200
 _TRIES = 3
 Flush = Callable[[AgentId, SessionId], Awaitable[None]]
 
@@ -43,11 +46,13 @@ class SessionExpiry:
         settings: Settings,
         clock: Clock,
         flush: Flush = flush_nothing,
+        hooks: Hooks | None = None,
     ) -> None:
         self._runtimes = runtimes
         self._settings = settings
         self._clock = clock
         self._flush = flush
+        self._hooks = hooks or Hooks()
         self._failures: Counter[SessionId] = Counter()
 
     @property
@@ -63,9 +68,11 @@ class SessionExpiry:
         if since is None:
             return 0
         ended = 0
-        for agent, runtime in self._runtimes.items():
-            for session, source in await runtime.store.read(lambda tx: tx.bindings.unused(since, _PAGE)):
-                ended += await self._end(agent, runtime, session, source)
+        for runtime in self._runtimes.values():
+            async for session, key, source in _unused(runtime, since):
+                if await self._end(runtime, session, source):
+                    ended += 1
+                    self._hooks.tell_all(session_lapsed(source, session, key))
         return ended
 
     def _latest(self) -> datetime | None:
@@ -81,7 +88,7 @@ class SessionExpiry:
         ]
         return max(moments, default=None)
 
-    async def _end(self, agent: AgentId, runtime: Runtime, session: Session, source: Source) -> bool:
+    async def _end(self, runtime: Runtime, session: Session, source: Source) -> bool:
         policy = policy_of(source, self._settings)
         now, zone = self._clock.now(), zone_of(self._settings)
         if why_over(session.updated_at, policy, now, zone) is None:
@@ -95,7 +102,7 @@ class SessionExpiry:
             return None if busy else why_over(last_used(tx, session), policy, now, zone)
 
         reason = await runtime.store.read(why)
-        if reason is None or not await self._flushed(agent, session.id):
+        if reason is None or not await self._flushed(session.agent, session.id):
             return False
         ended = await runtime.store.write(partial(_mark_ended, session, reason))
         if ended:
@@ -114,6 +121,19 @@ class SessionExpiry:
                 return False
         del self._failures[session]
         return True
+
+
+async def _unused(runtime: Runtime, since: datetime) -> AsyncIterator[tuple[Session, SessionKey, Source]]:
+    """All of them, a page at a time: those that no policy ends must not hide the others."""
+    last: Session | None = None
+    while page := await runtime.store.read(partial(_page, since, last)):
+        for row in page:
+            yield row
+        last = page[-1][0]
+
+
+def _page(since: datetime, last: Session | None, tx: Tx) -> list[tuple[Session, SessionKey, Source]]:
+    return tx.bindings.unused(since, _PAGE, last)
 
 
 def _mark_ended(session: Session, reason: str, tx: Tx) -> bool:

@@ -95,7 +95,11 @@ class Gateway:
             start=self._actor, page=self._due, places=parts.settings.gateway.max_running, name="session"
         )
         self.sessions_expiry = SessionExpiry(
-            runtimes=parts.runtimes, settings=parts.settings, clock=parts.clock, flush=parts.flush
+            runtimes=parts.runtimes,
+            settings=parts.settings,
+            clock=parts.clock,
+            flush=parts.flush,
+            hooks=parts.hooks,
         )
         self.courier = Courier(
             store=parts.store,

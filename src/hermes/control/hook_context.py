@@ -83,6 +83,20 @@ def session_replaced(source: Source, before: Session, after: Session, key: Sessi
     return (SESSION_END, ended), (SESSION_RESET, ended), session_began(source, after, key)
 
 
+def session_lapsed(source: Source, session: Session, key: SessionKey) -> tuple[Told, ...]:
+    """A session is over by itself. Nothing if that was told before: the job that looks for such sessions may
+    have ended it already."""
+    if session.ended is not None:
+        return ()
+    told = about_source(source, session.agent) | {"session_id": session.id, "session_key": str(key)}
+    return ((SESSION_END, told),)
+
+
+def session_renewed(source: Source, before: Session, after: Session, key: SessionKey) -> tuple[Told, ...]:
+    """A session was over by itself, and a message begins the next one."""
+    return (*session_lapsed(source, before, key), session_began(source, after, key))
+
+
 # --- turns ---
 
 

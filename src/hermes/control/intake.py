@@ -34,7 +34,7 @@ from hermes.control.edits import (
     take_deletion,
 )
 from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_command
-from hermes.control.hook_context import Told, session_began, session_replaced
+from hermes.control.hook_context import Told, session_began, session_renewed, session_replaced
 from hermes.control.hooks import Hooks
 from hermes.control.moves import move_chat, words_on_settings
 from hermes.control.pairing import is_paired, meet
@@ -325,7 +325,7 @@ class Taking:
         if renewed is None:
             return self._turn(tx, session, fresh)
         taken = self._turn(tx, renewed.session, True, note=renewed.note)
-        news = session_replaced(self.inbound.source, session, renewed.session, key)
+        news = session_renewed(self.inbound.source, session, renewed.session, key)
         return self._say(tx, replace(taken, news=news), renewed.notice)
 
     def _session(self, tx: Tx, key: SessionKey) -> tuple[Session, bool]:

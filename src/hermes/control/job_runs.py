@@ -32,7 +32,7 @@ PLATFORM = "cron"
 WITHHELD = ("cronjob", "clarify", "messaging", "send_message")
 MISSED = "Its time passed while it could not be run, and it is told to skip what it missed."
 REMOVED = "The job was removed."
-_KEPT = timedelta(days=90)
+SESSION_KEPT = timedelta(days=90)
 _KEPT_OUTPUT = 8000
 
 
@@ -231,7 +231,7 @@ def _turn(tx: Tx, run: JobRun, job: Job, moment: Moment, given: TurnInput) -> Jo
             updated_at=moment.now,
             owner=str(source.address),
             place=str(source.address),
-            expires_at=moment.now + _KEPT,
+            expires_at=moment.now + SESSION_KEPT,
         )
     )
     turn = Turn(

@@ -36,6 +36,7 @@ from hermes.control.grants import standing_of
 from hermes.control.hook_context import tell_turn
 from hermes.control.hooks import Hooks
 from hermes.control.outcome import Outcomes, closing_words
+from hermes.control.quarantine import Quarantine
 from hermes.control.runtime import Runtime
 from hermes.control.scope import RunScope
 from hermes.control.warm import WarmSession, WarmSessions
@@ -66,7 +67,7 @@ class Surroundings:
     fetching: Fetching
     place: Callable[[Session, Turn], str]
     hooks: Hooks = field(default_factory=Hooks)
-    suspects: asyncio.Lock = field(default_factory=asyncio.Lock)
+    quarantine: Quarantine = field(default_factory=Quarantine)
 
 
 class _Interrupted(Exception):
@@ -137,8 +138,7 @@ class SessionActor:
                         return
                     lost, self._warm = True, await self._load()
         finally:
-            if self._suspect:
-                self._around.suspects.release()
+            self._around.quarantine.settle(self._id)
             if self._warm.records:
                 self._around.warm.keep(self._id, self._warm)
 
@@ -146,6 +146,8 @@ class SessionActor:
         """Take the next turn; False if there is none (any more) and nobody rang."""
         self._idle = False
         given, self._given = self._given, None
+        if given is not None:
+            self._around.quarantine.note(self._id)
         claim = given or await self._claim()
         match claim.next:
             case Next.NOTHING:
@@ -178,6 +180,9 @@ class SessionActor:
     async def _claim(self) -> Claim:
         if not self._warm.records and self._runtime.prompt is not None and self._prompt is None:
             self._prompt = await self._runtime.prompt()
+        await self._around.quarantine.begin(self._id)
+        if self._stopping:
+            return Claim(next=Next.NOTHING)
         claiming = Claiming(
             session=self._id,
             transcript=self._warm.records,
@@ -192,9 +197,10 @@ class SessionActor:
             rulings=self._rulings,
         )
         claim = await self._runtime.store.write(claiming.unit)
+        if claim.next is not Next.RUN:
+            self._settle()
         if claim.next is Next.SUSPECT:
-            # One at a time: if it brings the process down again, it alone is to blame.
-            await self._around.suspects.acquire()
+            await self._around.quarantine.isolate(self._id)
             self._suspect = True
         return claim
 
@@ -206,6 +212,7 @@ class SessionActor:
         feed = self._around.feeds.drive(turn.id)
         feed.preload(turn_entries(self._warm.records, turn.id))
         self._keep(turn, feed, claim.new)
+        self._around.hooks.tell_all(claim.news)
         self._steered = claim.steered
         self._interrupt = None
         if claim.next is Next.ENDED:
@@ -347,7 +354,7 @@ class SessionActor:
 
         # Who comes after this commit rings, so an end with nothing behind it needs no further claim.
         self._idle = not await self._runtime.store.write(record)
-        self._progressed()
+        self._settle()
         self._keep(turn, feed, new)
         if not state.open:
             self._close(turn)
@@ -406,10 +413,9 @@ class SessionActor:
         for entry in new:
             feed.publish(entry)
 
-    def _progressed(self) -> None:
-        if self._suspect:
-            self._suspect = False
-            self._around.suspects.release()
+    def _settle(self) -> None:
+        self._suspect = False
+        self._around.quarantine.settle(self._id)
 
     def _close(self, turn: Turn) -> None:
         self._running = None

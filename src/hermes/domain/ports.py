@@ -130,7 +130,11 @@ class Bindings(Protocol):
 
     def of(self, session: SessionId) -> list[tuple[SessionKey, Source]]: ...
 
-    def unused(self, since: datetime, limit: int) -> list[tuple[Session, Source]]: ...
+    def unused(
+        self, since: datetime, limit: int, after: Session | None = None
+    ) -> list[tuple[Session, SessionKey, Source]]:
+        """A page of sessions that chats are bound to, not ended and not used since then, with each of these
+        chats; those that were used longest ago come first. `after` is the last one of the page before."""
 
 
 class Outbox(Protocol):

@@ -78,7 +78,6 @@ class DueSession:
     n: int
     session: SessionId
     agent: AgentId
-    suspect: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

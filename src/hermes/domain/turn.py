@@ -18,6 +18,12 @@ WITHDRAWN = "its message was deleted"
 """Why a turn is stopped that had not begun; what was said in it is not written down."""
 
 
+CRASHES_BESIDE = 2
+"""After so many deaths of the process beside other turns, a turn is tried alone."""
+CRASHES_ALONE = 3
+"""After so many deaths of the process with no other turn to blame, a turn is given up."""
+
+
 class TurnState(StrEnum):
     """accepted → running ⇄ waiting → done · failed · stopped"""
 
@@ -148,8 +154,9 @@ class Turn:
     """One piece of work of a session, from the words that caused it to their answer.
 
     `attempt` rises with each start and fences every later write; `progress` counts the records since
-    then; `crashes` counts starts that added none before the process died. `ephemeral` turns live only
-    as long as their client: they are settled, not resumed, after a crash."""
+    then. `crashes` counts deaths of the process that found it running without any: at most two beside other
+    such turns, then those it met alone; a record ends the count. `ephemeral` turns live only as long as their
+    client: they are settled, not resumed, after a crash."""
 
     id: TurnId
     session: SessionId
@@ -168,6 +175,15 @@ class Turn:
     stop: str | None = None
     absorbed_by: TurnId | None = None
     ephemeral: bool = False
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it must be tried alone: deaths of the process follow it."""
+        return self.crashes >= CRASHES_BESIDE and not self.poison
+
+    @property
+    def poison(self) -> bool:
+        return self.crashes >= CRASHES_BESIDE + CRASHES_ALONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

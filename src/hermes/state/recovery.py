@@ -6,7 +6,7 @@ from datetime import datetime
 
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.rows import Boot, DueSession
-from hermes.domain.turn import Question
+from hermes.domain.turn import CRASHES_BESIDE, Question
 from hermes.state.codec import stamp
 from hermes.state.db import Table
 from hermes.state.questions import question_of
@@ -18,18 +18,12 @@ _SESSIONS_AT_ONCE = 200
 
 class RecoveryTable(Table):
     def boot(self, now: datetime) -> Boot:
-        """Begin a life. After an unclean end, each turn that ran then and added nothing is a suspect;
-        turns whose client is gone with the old process are marked to be settled, not run."""
+        """Begin a life. After an unclean end, turns that ran then and had added nothing are suspects. Turns
+        whose client is gone with the old process are marked to be settled, not run."""
         last = self._db.one("SELECT epoch, closed_at FROM boots ORDER BY epoch DESC LIMIT 1")
         unclean = last is not None and last[1] is None
         if last is not None and unclean:
-            self._db.run(
-                # The list of states names the index: without it SQLite would read every turn there ever was.
-                "UPDATE turns INDEXED BY turns_due SET crashes = crashes + 1"
-                " WHERE state IN ('accepted', 'running') AND state = 'running'"
-                " AND epoch = ? AND progress = 0",
-                last[0],
-            )
+            self._count_crash(last[0])
         self._db.run(
             "UPDATE turns INDEXED BY turns_open"
             " SET stop = 'client gone', state = iif(state = 'waiting', 'running', state)"
@@ -39,19 +33,31 @@ class RecoveryTable(Table):
         assert row is not None
         return Boot(epoch=row[0], unclean=unclean)
 
+    def _count_crash(self, epoch: int) -> None:
+        """A turn that was alone in having added nothing has one crash more to answer for. Several are only
+        remembered, until each is to be tried alone: any one of them may have done it, or none."""
+        rows = self._db.all(
+            # The list of states names the index: without it SQLite would read every turn there ever was.
+            "SELECT n FROM turns INDEXED BY turns_due WHERE state IN ('accepted', 'running')"
+            " AND state = 'running' AND epoch = ? AND progress = 0",
+            epoch,
+        )
+        crashes = "max(crashes, ?) + 1" if len(rows) == 1 else "max(crashes, min(crashes + 1, ?))"
+        for (n,) in rows:
+            self._db.run(f"UPDATE turns SET crashes = {crashes} WHERE n = ?", CRASHES_BESIDE, n)
+
     def close(self, epoch: int, now: datetime) -> None:
         self._db.run("UPDATE boots SET closed_at = ? WHERE epoch = ?", stamp(now), epoch)
 
     def due(self, after: int, limit: int) -> list[DueSession]:
         rows = self._db.all(
-            "SELECT n, session, agent, crashes FROM turns INDEXED BY turns_due"
+            "SELECT n, session, agent FROM turns INDEXED BY turns_due"
             " WHERE state IN ('accepted', 'running') AND n > ? ORDER BY n LIMIT ?",
             after,
             limit,
         )
         return [
-            DueSession(n=n, session=SessionId(session), agent=AgentId(agent), suspect=crashes > 0)
-            for n, session, agent, crashes in rows
+            DueSession(n=n, session=SessionId(session), agent=AgentId(agent)) for n, session, agent in rows
         ]
 
     def expired(self, now: datetime, limit: int) -> list[tuple[AgentId, Question]]:

@@ -128,17 +128,24 @@ class BindingsTable(ScopedTable):
         )
         return [(self._key(row), decode(Source, row[6])) for row in rows]
 
-    def unused(self, since: datetime, limit: int) -> list[tuple[Session, Source]]:
-        """Sessions that chats are bound to, not ended and not used since then, in no order that matters."""
+    def unused(
+        self, since: datetime, limit: int, after: Session | None = None
+    ) -> list[tuple[Session, SessionKey, Source]]:
         columns = ", ".join(f"s.{name}" for name in _SESSION.names.split(", "))
+        last = (0.0, "") if after is None else (stamp(after.updated_at), after.id)
         rows = self._db.all(
-            f"SELECT b.source, {columns} FROM sessions s JOIN bindings b ON b.session = s.id"
-            " WHERE s.agent = ? AND s.updated_at < ? AND s.ended IS NULL ORDER BY s.updated_at DESC LIMIT ?",
+            f"SELECT b.platform, b.account, b.kind, b.chat, b.thread, b.user, b.source, {columns}"
+            " FROM (SELECT * FROM sessions WHERE agent = ?1 AND updated_at < ?2 AND ended IS NULL"
+            " AND updated_at >= ?3 AND (updated_at, id) > (?3, ?4)"
+            " AND EXISTS (SELECT 1 FROM bindings WHERE session = sessions.id AND agent = ?1)"
+            " ORDER BY updated_at, id LIMIT ?5) s JOIN bindings b ON b.session = s.id AND b.agent = ?1"
+            " ORDER BY s.updated_at, s.id",
             self._agent,
             stamp(since),
+            *last,
             limit,
         )
-        return [(_SESSION.read(row[1:]), decode(Source, row[0])) for row in rows]
+        return [(_SESSION.read(row[7:]), self._key(row), decode(Source, row[6])) for row in rows]
 
     def _identity(self, key: SessionKey) -> Row:
         # "" stands for "none": SQL would hold two NULLs apart.

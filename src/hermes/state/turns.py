@@ -65,7 +65,7 @@ class TurnsTable(ScopedTable):
     def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
         changed = self._db.run(
             # What waits for an answer waits for whoever brings it, so it no longer hangs on a client.
-            "UPDATE turns SET state = ?1, progress = progress + ?2,"
+            "UPDATE turns SET state = ?1, progress = progress + ?2, crashes = iif(?2, 0, crashes),"
             " ephemeral = ephemeral AND ?1 != 'waiting' WHERE id = ?3 AND agent = ?4"
             " AND attempt = ?5 AND state = 'running'",
             state.value,

@@ -69,7 +69,7 @@ async def check_a_cut_off_life_is_noticed(open_store: OpenStore) -> None:
         assert third.epoch > second.epoch
 
 
-async def check_only_turns_without_progress_are_blamed(open_store: OpenStore) -> None:
+async def check_a_crash_counts_against_a_turn_that_was_alone(open_store: OpenStore) -> None:
     async with open_store() as store:
         first = await _boot(store)
 
@@ -87,19 +87,54 @@ async def check_only_turns_without_progress_are_blamed(open_store: OpenStore) ->
     async with open_store() as store:
         second = await _boot(store)
         assert second.unclean
-        assert await _crashes(store, "stuck", "moving", "never", "waiting") == [1, 0, 0, 0]
-        due = {row.session: row.suspect for row in await store.read(lambda tx: tx.recovery.due(0, 1))}
-        assert due == {"s1": True}
+        assert await _crashes(store, "stuck", "moving", "never", "waiting") == [3, 0, 0, 0]
         # It ran in the first life only: the end of the second is not its fault.
     async with open_store() as store:
         third = await _boot(store)
         assert third.unclean
-        assert await _crashes(store, "stuck") == [1]
+        assert await _crashes(store, "stuck") == [3]
         await _start(store, "stuck", third.epoch)
         await store.write(lambda tx: tx.recovery.close(third.epoch, NOW))
     async with open_store() as store:
-        assert not (await _boot(store)).unclean
-        assert await _crashes(store, "stuck") == [1]
+        fourth = await _boot(store)
+        assert not fourth.unclean
+        assert await _crashes(store, "stuck") == [3]
+        await _start(store, "stuck", fourth.epoch)
+    async with open_store() as store:
+        fifth = await _boot(store)
+        assert await _crashes(store, "stuck") == [4]
+        await _start(store, "stuck", fifth.epoch, records=1)
+        assert await _crashes(store, "stuck") == [0]
+
+
+async def check_turns_that_crash_together_are_suspects_and_none_is_blamed(open_store: OpenStore) -> None:
+    async with open_store() as store:
+
+        def fill(tx: Tx) -> None:
+            tx.sessions.add(session())
+            for ident in ("one", "two"):
+                tx.turns.add(turn(ident))
+
+        await store.write(fill)
+
+    async def live(*idents: str) -> list[int]:
+        """Start these turns, end the life with a crash, and tell what the next makes of both."""
+        async with open_store() as store:
+            boot = await _boot(store)
+            for ident in idents:
+                await _start(store, ident, boot.epoch)
+        async with open_store() as store:
+            boot = await _boot(store)
+            await store.write(lambda tx: tx.recovery.close(boot.epoch, NOW))
+            return await _crashes(store, "one", "two")
+
+    assert await live("one", "two") == [1, 1]
+    assert await live("one", "two") == [2, 2]
+    assert await live("one", "two") == [2, 2]
+    assert await live("two") == [2, 3]
+    assert await live("one", "two") == [2, 3]
+    assert await live("two") == [2, 4]
+    assert await live("two") == [2, 5]
 
 
 async def check_turns_of_gone_clients_are_marked(open_store: OpenStore) -> None:
@@ -227,7 +262,8 @@ CHECKS = (
 )
 LASTING_CHECKS = (
     check_a_cut_off_life_is_noticed,
-    check_only_turns_without_progress_are_blamed,
+    check_a_crash_counts_against_a_turn_that_was_alone,
+    check_turns_that_crash_together_are_suspects_and_none_is_blamed,
     check_turns_of_gone_clients_are_marked,
     check_everything_is_there_after_a_restart,
 )

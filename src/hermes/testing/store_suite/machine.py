@@ -54,7 +54,8 @@ class Model:
     def advance(self, one: Turn, attempt: int, records: int, state: TurnState) -> None:
         if one.state is not TurnState.RUNNING or one.attempt != attempt:
             raise Lost("stale")
-        self.turns[one.id] = replace(one, state=state, progress=one.progress + records)
+        crashes = 0 if records else one.crashes
+        self.turns[one.id] = replace(one, state=state, progress=one.progress + records, crashes=crashes)
 
     def save(self, one: Turn, attempt: int) -> None:
         known = self.turns[one.id]

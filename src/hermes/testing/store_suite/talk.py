@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hermes.domain.address import Kind
+from hermes.domain.address import Kind, Source
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import Hit
-from hermes.domain.session import BRANCHED, Among, Session, SessionKey
+from hermes.domain.session import BRANCHED, Among, Session, SessionKey, session_key
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import (
     NOW,
@@ -251,7 +251,44 @@ async def check_some_of_the_sessions(open_store: OpenStore) -> None:
         assert await found("c", owner="api", children=False) == "c"
 
 
+async def check_unused_sessions_are_paged(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        chats = {
+            "s3": ["c3"],
+            "s1": ["c1", "c1b"],
+            "s2": ["c2"],
+            "used": ["c4"],
+            "over": ["c5"],
+            "unbound": [],
+        }
+        moments = {"s3": 0, "used": 9}
+
+        def fill(tx: Tx) -> None:
+            for ident, bound in chats.items():
+                ended = "idle" if ident == "over" else None
+                tx.sessions.add(replace(session(ident), updated_at=after(moments.get(ident, 1)), ended=ended))
+                for chat in bound:
+                    key = session_key(source(chat), MAIN_AGENT)
+                    tx.bindings.bind(key, SessionId(ident), source(chat), NOW)
+
+        await store.write(fill)
+        seen: list[tuple[str, str]] = []
+        last: Session | None = None
+        while page := await store.read(partial(_unused, last)):
+            assert len({one.id for one, _, _ in page}) == 1
+            seen += [(one.id, key.chat) for one, key, _ in page]
+            assert all(at.address.chat == key.chat for _, key, at in page)
+            last = page[-1][0]
+        assert sorted(seen) == [("s1", "c1"), ("s1", "c1b"), ("s2", "c2"), ("s3", "c3")]
+        assert list(dict.fromkeys(ident for ident, _ in seen)) == ["s3", "s1", "s2"]
+
+
+def _unused(last: Session | None, tx: Tx) -> list[tuple[Session, SessionKey, Source]]:
+    return tx.bindings.unused(after(5), 1, last)
+
+
 CHECKS = (
+    check_unused_sessions_are_paged,
     check_some_of_the_sessions,
     check_a_session_is_kept_whole,
     check_sessions_are_found,
