@@ -92,7 +92,7 @@ class Chat:
         self._more = asyncio.Event()
         self._session: SessionId | None = None
         self._shown: tuple[SessionId | None, int] = (None, 0)
-        """The last record on the screen, by its number in its own session; the next words may be for another."""
+        """The last record on the screen, by its number in its session; the next words may be for another."""
         self._asked: dict[QuestionId, Asked] = {}
         self._stash = ""
         self._interrupted_at = float("-inf")
