@@ -1,7 +1,8 @@
 """Who wrote a mail: the lines of real providers prove it, forged ones never do, and a deaf mailbox says so.
 
 The shapes of the lines are those of public mails; the mails are made up. iCloud, Yahoo and AOL: test data of
-chatmail/core; Gmail, Fastmail: mails quoted in guides and tests of several projects; Microsoft: MimeKit issues 490 and 527, go-msgauth issue 64."""
+chatmail/core; Gmail and Fastmail: mails quoted in guides and tests of several projects; Microsoft: MimeKit
+issues 490 and 527, go-msgauth issue 64."""
 
 from __future__ import annotations
 
