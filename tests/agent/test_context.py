@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.agent.chat_request import encode_messages, encode_request
-from hermes.agent.context import CONTINUE, Message, Role, messages, spoken, with_ending
+from hermes.agent.context import CONTINUE, Message, Role, messages, with_ending
+from hermes.agent.progress import is_empty
 from hermes.domain.event import (
     Answered,
     Asked,
@@ -34,11 +36,22 @@ from hermes.domain.ports import ModelRequest
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import visible
 from hermes.domain.turn import Earlier, Speaker
+from hermes.stream.fold import answer_text
 from tests.agent.driving import AT
 from tests.effort import effort
 
 TEXTS = st.sampled_from(
-    ["", " ", "hi", "Grüße 😀", "<think>hm</think>so", "<think>hm", "a\ud800b", "line\nline"]
+    [
+        "",
+        " ",
+        "hi",
+        "Grüße 😀",
+        "<think>hm</think>so",
+        "<thought>hm</thought>",
+        "<think>hm",
+        "a\ud800b",
+        "line\nline",
+    ]
 )
 IDS = st.sampled_from(["a", "b", "c"]).map(CallId)
 CALLS = st.builds(
@@ -281,10 +294,35 @@ def test_an_unanswered_turn_and_the_next_are_one_message() -> None:
     assert [one.text for one in messages(entries)] == ["one\n\ntwo"]
 
 
-def test_thoughts_in_a_reply_are_not_sent_back() -> None:
-    assert spoken("<think>\nhm\n</think>\n\nFour.") == "Four."
-    assert spoken("<think>never closed") == ""
-    assert spoken("Use the <think> tag.") == "Use the <think> tag."
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("<think>\nhm\n</think>\n\nFour.", ["Four."]),
+        ("<thought>hm</thought>Four.", ["Four."]),
+        ("<REASONING_SCRATCHPAD>hm</REASONING_SCRATCHPAD> Four.", ["Four."]),
+        ("Two.\n<reasoning>or three</reasoning>\nFour.", ["Two.\nFour."]),
+        ("<think>never closed", []),
+        ("<thought>only this</thought>\n", []),
+        ("Use the <think> tag.", ["Use the <think> tag."]),
+    ],
+)
+def test_thoughts_in_a_reply_are_not_sent_back_and_are_no_answer(text: str, sent: list[str]) -> None:
+    """What is shown to people, counted as an answer and sent back is one and the same."""
+    told = messages(number([UserSaid(text="q"), ModelSaid(text=text)]))
+    assert [one.text for one in told if one.role is Role.ASSISTANT] == sent
+    assert is_empty(ModelSaid(text=text)) is (not sent)
+    shown = answer_text(number([UserSaid(text="q"), ModelSaid(text=text), Finished()]))
+    assert [shown] == sent or (not sent and not shown)
+
+
+def test_replies_that_follow_each_other_are_one_without_empty_paragraphs() -> None:
+    calls = (ToolCall(id=CallId("a"), name="read_file", arguments="{}"),)
+    entries = [UserSaid(text="q"), ModelSaid(text=""), ModelSaid(text="<think>hm</think>")]
+    entries += [ModelSaid(text="One."), ModelSaid(text=""), ModelSaid(text="Two.")]
+    replies = [
+        one for one in messages(number([*entries, ModelSaid(calls=calls)])) if one.role is Role.ASSISTANT
+    ]
+    assert [(one.text, one.calls) for one in replies] == [("One.\n\nTwo.", calls)]
 
 
 def test_a_continuation_hangs_on_the_open_reply() -> None:

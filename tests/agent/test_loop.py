@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.loop import CLOSING, REPEATING, SAY_SOMETHING, STUCK, LoopLimits
+from hermes.agent.loop import CLOSING, REPEATING, SAY_SOMETHING, SAY_THOUGHTS, STUCK, LoopLimits
 from hermes.agent.speech import Patience, Seam
 from hermes.domain.errors import NeedsLogin, Unreachable, UserError
 from hermes.domain.event import (
@@ -88,9 +88,9 @@ async def test_calls_in_the_closing_reply_are_not_run() -> None:
 
 
 async def test_an_empty_answer_is_asked_for_again_and_then_explained() -> None:
-    chat, model = driver([say(""), say(" "), say("<think>hm"), say("four")])
+    chat, model = driver([say(""), say("<thought>hm</thought>"), say("<think>hm"), say("four")])
     assert isinstance((await chat.say("2+2"))[-1], Finished)
-    assert [request.note for request in model.requests][:2] == ["", SAY_SOMETHING]
+    assert [request.note for request in model.requests] == ["", SAY_SOMETHING, SAY_THOUGHTS, SAY_THOUGHTS]
     chat, model = driver(lambda request: say(""))
     records = await chat.say("2+2")
     assert isinstance(records[-1], Failed) and "empty answer 4 times" in records[-1].reason

@@ -1,23 +1,28 @@
-"""Attached images: read for each request, the latest first, and never in the way of a turn."""
+"""Attached images: read once for a turn, the latest first, and never in the way of it."""
 
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from hermes.agent import pictures
+from hermes.agent.model_errors import NoImages
 from hermes.agent.pictures import Illustrated
 from hermes.agent.providers.openai import Endpoint, OpenAIProvider
-from hermes.domain.errors import UserError
+from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import Entry, ModelSaid, UserSaid
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports import ModelRequest
 from hermes.domain.rows import MediaItem
 from hermes.domain.settings import Secret
 from hermes.domain.turn import Earlier, Speaker
-from hermes.testing.model import ScriptedModel, say
+from hermes.testing.clock import settle
+from hermes.testing.model import Say, ScriptedModel, say
+from hermes.testing.model_script import Reply, failure
 from hermes.testing.model_server import FakeModelServer
 from hermes.testing.provider_suite import KEY, ask, hear
 
@@ -103,3 +108,102 @@ async def test_a_picture_reaches_the_service_whole() -> None:
         assert kind == "data:image/jpeg;base64" and base64.b64decode(body) == data
         (words,) = lost
         assert words["text"].startswith("image 1") and "could not be fetched" in words["text"]
+
+
+# --- models that take none ---
+
+REFUSALS = [
+    (400, "Invalid content type. image_url is only supported by certain models."),
+    (400, "This model does not support image inputs"),
+    (400, "At most 0 image(s) may be provided in one request."),
+    (400, "fake-model is not a multimodal model"),
+    (400, "Image input is not enabled for this model"),
+    (404, "No endpoints found that support image input"),
+    (422, "Failed to deserialize the JSON body: messages[1]: unknown variant `image_url`, expected `text`"),
+    (400, "'messages.1.content' must be a string"),
+    (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
+]
+
+
+def sees_pictures(request: Any) -> bool:
+    return any(isinstance(message["content"], list) for message in request.messages)
+
+
+@pytest.mark.parametrize(("status", "words"), REFUSALS)
+async def test_a_model_that_takes_no_pictures_is_told_of_them_in_words(status: int, words: str) -> None:
+    def respond(request: Any) -> Any:
+        return failure(status, words) if sees_pictures(request) else Reply(text="ok")
+
+    async with FakeModelServer(respond, key=KEY) as server:
+        provider = OpenAIProvider(Endpoint(base_url=server.base_url, key=Secret(KEY)))
+        illustrated = Illustrated(provider, Shelf(cat=b"x"))
+        request = looking_at(image("cat"), image(ref="https://example.org/a.png"))
+        for _ in range(2):
+            heard = await hear(illustrated, request)  # type: ignore[arg-type]
+            assert heard.whole and heard.error is None
+        other = await hear(illustrated, replace(request, model="another"))  # type: ignore[arg-type]
+        await provider.close()
+    assert other.whole
+    assert [sees_pictures(one) for one in server.requests] == [True, False, False, True, False]
+    told = [one["content"] for one in server.requests[1].messages[1:4:2]]
+    assert told[0] == "image 0\n\n[attached: image, image/jpeg; not shown, for this model takes no pictures]"
+    assert told[1].startswith("image 1") and "example.org" not in told[1].partition("not shown")[2]
+
+
+async def test_a_picture_that_is_refused_blinds_nobody_to_the_next() -> None:
+    def respond(request: Any) -> Any:
+        seen = json.dumps(request.messages)
+        return failure(400, "Could not process image") if "YmFk" in seen else Reply(text="ok")
+
+    async with FakeModelServer(respond, key=KEY) as server:
+        provider = OpenAIProvider(Endpoint(base_url=server.base_url, key=Secret(KEY)))
+        illustrated = Illustrated(provider, Shelf(bad=b"bad", good=b"good"))
+        for picture in ("bad", "bad", "good"):
+            assert (await hear(illustrated, looking_at(image(picture)))).whole  # type: ignore[arg-type]
+        await provider.close()
+    assert [sees_pictures(one) for one in server.requests] == [True, False, False, True]
+
+
+async def test_other_troubles_are_none_of_its_business() -> None:
+    model = ScriptedModel([Say(text="half", breaks_after=2, error=NoImages("late", lasting=True)), say("ok")])
+    illustrated = Illustrated(model, Shelf(a=b"1"))
+    with pytest.raises(NoImages):
+        async for _ in illustrated.call(looking_at(image("a"))):
+            pass
+    assert len(model.requests) == 1, "what was heard stays heard"
+    refused = Illustrated(ScriptedModel([Say(error=Refused("no"))]), Shelf(a=b"1"))
+    with pytest.raises(Refused):
+        async for _ in refused.call(looking_at(image("a"))):
+            pass
+
+
+# --- read once ---
+
+
+async def test_the_calls_of_a_turn_read_a_picture_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf, model = Shelf(a=b"1" * 10, b=b"2" * 10), ScriptedModel(lambda request: say("ok"))
+    illustrated = Illustrated(model, shelf)
+
+    async def ask_about(*names: str) -> None:
+        async for _ in illustrated.call(looking_at(*map(image, names))):
+            pass
+
+    for _ in range(60):
+        await ask_about("a", "b", "gone")
+    assert sorted(one for one in shelf.read if one != "gone") == ["a", "b"]
+    assert model.requests[0].images == model.requests[-1].images and len(model.requests) == 60
+    monkeypatch.setattr(pictures, "MOST_BYTES", 15)
+    await ask_about("b")
+    await ask_about("a")
+    await ask_about("b")
+    assert shelf.read[-2:] == ["a", "b"], "only so many bytes are kept"
+    assert illustrated._shelf._bytes == 10 and len(illustrated._shelf._urls) == 1
+
+
+async def test_pictures_are_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "KEPT_SECONDS", 0.0)
+    illustrated = Illustrated(ScriptedModel([say("ok")]), Shelf(a=b"1"))
+    async for _ in illustrated.call(looking_at(image("a"))):
+        pass
+    await settle()
+    assert not illustrated._shelf._urls and illustrated._shelf._bytes == 0

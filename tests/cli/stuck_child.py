@@ -1,9 +1,13 @@
-"""A real gateway process whose event loop is held by a call that does not return: `stuck_child.py <home>`."""
+"""A real gateway process whose event loop is held by a call that does not return.
+
+`stuck_child.py <home> <how>`: with `loop` the call waits; with `interpreter` native code keeps everything to
+itself, in a thread, as `re` does."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import time
 from dataclasses import replace
@@ -20,18 +24,26 @@ def hold_the_loop() -> None:
     time.sleep(120)
 
 
+def hold_the_interpreter() -> None:
+    re.match("(a+)+$", "a" * 60 + "!")
+
+
 def impatient(settings: Settings) -> Settings:
     return replace(settings, gateway=replace(settings.gateway, stuck_seconds=4.0))
 
 
-def main(home: Path) -> int:
+def main(home: Path, how: str) -> int:
     watchdog._BEAT, watchdog._SUSPICIOUS = 0.1, 0.3  # type: ignore[misc]
     tell = StateFile.tell
 
     def then_stuck(self: StateFile, state: str, **facts: Any) -> None:
         tell(self, state, **facts)
         if state == "running":
-            asyncio.get_running_loop().call_later(0.5, hold_the_loop)
+            loop = asyncio.get_running_loop()
+            if how == "loop":
+                loop.call_later(0.5, hold_the_loop)
+            else:
+                loop.call_later(0.5, lambda: loop.run_in_executor(None, hold_the_interpreter))
 
     StateFile.tell = then_stuck  # type: ignore[method-assign]
     process = GatewayProcess(
@@ -44,4 +56,4 @@ def main(home: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

@@ -147,8 +147,18 @@ async def test_slash_restart_of_a_real_process(tmp_path: Path) -> None:
 def test_a_loop_that_is_stuck_ends_the_process(home: Path) -> None:
     """A gateway whose loop is held by a call that does not return."""
     script = str(Path(__file__).with_name("stuck_child.py"))
-    with gateway(home, script=(script, str(home))) as running:
+    with gateway(home, script=(script, str(home), "loop")) as running:
         assert running.process.wait(PATIENCE) == 1
         assert "watchdog.ends" in running.err
     stacks = (home / "logs" / "gateway-stuck.log").read_text()
     assert "hold_the_loop" in stacks and "ended: the loop has not turned" in stacks
+
+
+def test_native_code_that_keeps_the_interpreter_ends_the_process(home: Path) -> None:
+    """No thread of Python runs then, the watchdog's neither."""
+    script = str(Path(__file__).with_name("stuck_child.py"))
+    with gateway(home, script=(script, str(home), "interpreter")) as running:
+        assert running.process.wait(PATIENCE) == -signal.SIGPROF
+    stacks = (home / "logs" / "gateway-stuck.log").read_text()
+    # Once when it looked wrong, and once at the end.
+    assert stacks.count("in hold_the_interpreter") == 2

@@ -116,4 +116,25 @@ def test_what_was_undone_or_summed_up_is_hidden() -> None:
     assert texts(visible(summed)) == ["S", "3", "4", "6"]
     undone = entries(*said, Summarised(upto=2, text="S"), UserSaid(text="6"), Undone(since=3))
     assert texts(visible(undone)) == ["S"]
+    before = entries(*said, Summarised(upto=2, text="S"), Undone(since=1))
+    assert texts(visible(before)) == []
     assert visible(entries(Failed(reason="x")))[0].record == Failed(reason="x")
+
+
+def test_a_second_summary_takes_the_place_of_the_first() -> None:
+    said = [UserSaid(text="1"), ModelSaid(text="2"), UserSaid(text="3"), ModelSaid(text="4")]
+    first = [*said, Summarised(upto=2, text="S1")]
+    assert texts(visible(entries(*first, Summarised(upto=4, text="S2"), UserSaid(text="7")))) == ["S2", "7"]
+    # The first one's own number is above what the second one tells of.
+    assert texts(visible(entries(*first, Summarised(upto=3, text="S2")))) == ["S2", "4"]
+
+
+def test_undoing_into_a_summary_brings_back_what_it_summed_up() -> None:
+    said = [UserSaid(text="1"), ModelSaid(text="2"), UserSaid(text="3"), ModelSaid(text="4")]
+    into = entries(
+        *said, Summarised(upto=4, text="S"), UserSaid(text="6"), Undone(since=3), UserSaid(text="8")
+    )
+    assert texts(visible(into)) == ["1", "2", "8"]
+    twice = [*said, Summarised(upto=2, text="S1"), UserSaid(text="6"), Summarised(upto=6, text="S2")]
+    assert texts(visible(entries(*twice, Undone(since=6)))) == ["S1", "3", "4"]
+    assert texts(visible(entries(*twice, Undone(since=2)))) == ["1"]

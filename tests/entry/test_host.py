@@ -162,6 +162,27 @@ async def test_it_connects_and_stops() -> None:
     assert stage.state is HostState.STOPPED and stage.gateway.attached == [] and not stage.lease.held
 
 
+@dataclass
+class Uneasy(Adapter):
+    """Connected, and with something to say about it."""
+
+    told: str = ""
+
+    def notice(self) -> str:
+        return self.told
+
+
+async def test_what_a_connected_adapter_has_to_say_is_told_once() -> None:
+    clock = FakeClock()
+    adapter = Uneasy([Signs(clock, 4, 5.0)])
+    stage = Stage(adapter, clock=clock)
+    async with stage.running():
+        await clock.advance(6)
+        adapter.told = "1 mail was left out"
+        await clock.advance(10)
+        assert stage.states[-2:] == [(HostState.CONNECTED, ""), (HostState.CONNECTED, "1 mail was left out")]
+
+
 async def test_a_reconnect_goes_on_from_the_stored_cursor() -> None:
     stage = Stage(Adapter(["7", "9"]), gateway=Gateway(stored="3"))
     async with stage.running():

@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 from hermes.domain.address import Kind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings import StreamingSettings
+from hermes.domain.thoughts import ThoughtFilter, without_thoughts
 from hermes.stream.drafts import (
     DraftPace,
-    ThoughtFilter,
     draft_pace,
     draft_text,
     is_silence,
     may_be_silence,
     read_directives,
     without_directives,
-    without_thoughts,
 )
 
 MANY = settings(

@@ -5,7 +5,7 @@ The loop beats once a second. When the beats stay away the stacks of all threads
 they stay away for too long the process ends, so that whoever watches it can start it again: a gateway that
 answers nobody is worse than one that is gone, and nothing it has accepted is lost. The same for a stop that
 does not come to its end. A machine that was asleep is no stuck loop: the thread slept as well, and begins
-anew."""
+anew. While native code keeps the interpreter to itself no thread runs: the kernel's timers do the same."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ import contextlib
 import faulthandler
 import logging
 import os
+import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from hermes.domain.settings import Settings
 
@@ -72,16 +74,19 @@ class Watchdog:
         self._limit: float | None = None
         self._looked = now()
         self._warned = False
+        self._held = _HeldInterpreter(self._stacks, self._patience)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def __enter__(self) -> Watchdog:
+        self._held.open()
         self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._over.set()
         self._thread.join()
+        self._held.close()
 
     async def beat(self) -> None:
         """The loop's own side: as long as this runs, the loop turns."""
@@ -127,6 +132,7 @@ class Watchdog:
     def _watch(self) -> None:
         while not self._over.wait(_BEAT):
             self.look()
+            self._held.put_off()
 
     def _give_up(self, why: str) -> None:
         log.critical("watchdog.ends why=%s", why)
@@ -140,3 +146,39 @@ class Watchdog:
                 file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} process {os.getpid()}: {why}\n")
                 file.flush()
                 faulthandler.dump_traceback(file, all_threads=True)
+
+
+class _HeldInterpreter:
+    """Acts without the interpreter: timers of the kernel, and handlers that need no Python. The timers count
+    the CPU time of the process, so one that is stopped or frozen is not taken for a stuck one."""
+
+    def __init__(self, stacks: Path, patience: float) -> None:
+        self._stacks = stacks
+        self._patience = patience
+        self._file: BinaryIO | None = None
+
+    def open(self) -> None:
+        with contextlib.suppress(OSError):
+            # Kept open: a handler can write to it, and not open it.
+            self._file = self._stacks.open("ab", buffering=0)
+            faulthandler.register(signal.SIGVTALRM, self._file)
+            # What comes after the stacks is the signal's usual effect: the end of the process.
+            faulthandler.register(signal.SIGPROF, self._file, chain=True)
+
+    def put_off(self) -> None:
+        """The thread runs, so the interpreter is free: count from zero."""
+        if self._file is not None:
+            signal.setitimer(signal.ITIMER_VIRTUAL, _SUSPICIOUS + _BEAT)
+            signal.setitimer(signal.ITIMER_PROF, self._patience + 2 * _BEAT if self._patience else 0)
+
+    def close(self) -> None:
+        if self._file is None:
+            return
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        faulthandler.unregister(signal.SIGVTALRM)
+        faulthandler.unregister(signal.SIGPROF)
+        self._file.close()
+        with contextlib.suppress(OSError):
+            if self._stacks.stat().st_size == 0:
+                self._stacks.unlink()

@@ -33,6 +33,7 @@ from hermes.domain.tool import Tool
 _MEMORY_KEY = "chat_request"
 _NO_IMAGES: Mapping[str, str] = {}
 _NOT_HERE = "the file is not at hand"
+_UNSEEN = "not shown, for this model takes no pictures"
 _NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 _UNREADABLE = 200
 _encode = msgspec.json.Encoder().encode
@@ -67,7 +68,7 @@ class _Encoded:
                 self.pictured.append(place)
             self.sealed.append(b"" if message.images else encode_message(message))
 
-    def with_images(self, images: Mapping[str, str]) -> list[bytes]:
+    def with_images(self, images: Mapping[str, str] | None) -> list[bytes]:
         """The sealed messages, each whole."""
         if not self.pictured:
             return self.sealed
@@ -112,11 +113,16 @@ def encode_tool(tool: Tool) -> dict[str, object]:
     return {"type": "function", "function": function}
 
 
-def encode_message(message: Message, images: Mapping[str, str] = _NO_IMAGES) -> bytes:
-    """`images` are the contents, as data URLs by their hash; one that is missing is told of in words."""
+def encode_message(message: Message, images: Mapping[str, str] | None = _NO_IMAGES) -> bytes:
+    """`images` are the contents, as data URLs by their hash; one that is missing is told of in words, and so
+    are all if there is no such mapping."""
     if message.role is Role.TOOL:
         return _dump({"role": "tool", "tool_call_id": message.call, "content": message.text})
-    if message.images:
+    if message.images and images is None:
+        notes = [attachment_note(replace(image, note=_UNSEEN)) for image in message.images]
+        content = "\n\n".join(part for part in (message.text, *notes) if part)
+        return _dump({"role": message.role.value, "content": content})
+    if message.images and images is not None:
         return _dump({"role": message.role.value, "content": _parts(message, images)})
     if not message.calls:
         return _dump({"role": message.role.value, "content": message.text})

@@ -7,7 +7,6 @@ A message is `sealed` once nothing that may still come can change it, so an enco
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -31,6 +30,7 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId
 from hermes.domain.message import Attachment, MediaKind
+from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import Earlier, Speaker
 
@@ -43,7 +43,6 @@ _NO_WORDS = "(no words)"
 _NO_OUTPUT = "(no output)"
 _NO_RESULT = "Interrupted: no result was recorded for this call."
 _CUT = (Ending.LENGTH, Ending.BROKEN)
-_THOUGHTS = re.compile(r"\s*<(think|thinking|reasoning)>", re.IGNORECASE)
 
 
 class Role(StrEnum):
@@ -64,16 +63,6 @@ class Message:
     images: tuple[Attachment, ...] = ()
 
 
-def spoken(text: str) -> str:
-    """A reply without the thoughts that some models write before it."""
-    opening = _THOUGHTS.match(text)
-    if opening is None:
-        return text
-    closing = f"</{opening[1]}>"
-    end = text.find(closing, opening.end())
-    return "" if end < 0 else text[end + len(closing) :].lstrip()
-
-
 @dataclass(slots=True, kw_only=True)
 class _Reply:
     """The reply at the end of the messages; it grows while replies follow each other."""
@@ -84,7 +73,7 @@ class _Reply:
     results: dict[CallId, str] = field(default_factory=dict)
 
     def join(self, text: str, said: ModelSaid) -> None:
-        glue = "" if self.cut or not self.text or not text else "\n\n"
+        glue = "" if self.cut or not text else "\n\n"
         self.text += glue + text
         self.cut = _is_cut(said)
         self.calls = _distinct(said.calls)
@@ -150,7 +139,7 @@ class Conversation:
         self._images += images
 
     def _speak(self, said: ModelSaid) -> None:
-        text = spoken(said.text)
+        text = without_thoughts(said.text)
         if not text.strip():
             text = ""
         if not text and not said.calls:

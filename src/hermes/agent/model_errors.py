@@ -28,6 +28,17 @@ _TOO_LONG = re.compile(
 _NO_CREDIT = re.compile(r"quota|credit|billing|payment|balance", re.IGNORECASE)
 _FILTERED = re.compile(r"content.{0,10}(filter|policy|management)|safety|moderation", re.IGNORECASE)
 
+_NO_IMAGES = re.compile(
+    r"(?:image|vision|picture|multi-?modal)[^.]{0,60}"
+    r"(?:not (?:be )?(?:supported|enabled|allowed|available)|disabled|only supported)"
+    r"|(?:unsupported|not support(?:ed)?|n't support|not accept)[^.]{0,40}(?:image|vision|multi-?modal)"
+    r"|not a (?:vision|multi-?modal)|no endpoints found that support image|at most 0 image"
+    r"|unknown variant [^a-z]?image_url|content[^.]{0,30} must be a string",
+    re.IGNORECASE,
+)
+"""How services say that a model takes words alone; there is no code for it."""
+_ABOUT_IMAGES = re.compile(r"\bimages?\b|image_url", re.IGNORECASE)
+
 CONTEXT_TOO_LONG = (
     "the conversation is longer than this model can read. Begin anew with /new, take words back "
     "with /undo, or choose a model that reads more"
@@ -35,6 +46,14 @@ CONTEXT_TOO_LONG = (
 NEW_KEY = "Set another with `hermes config set model.api_key …`."
 NO_CREDIT = "the account has no credit or quota left. Add some, or choose another model"
 FILTERED = "its content filter withheld the answer. Say it in other words"
+
+
+class NoImages(Refused):
+    """It refuses a picture; `lasting` if it takes none at all."""
+
+    def __init__(self, message: str, *, lasting: bool) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +120,9 @@ def error_for(told: Told, *, model: str, place: str) -> HermesError:
         return Refused(f"{NO_CREDIT}{said}.")
     if status == 413 or (status not in _BUSY and _TOO_LONG.search(f"{told.code} {words}")):
         return Refused(f"{CONTEXT_TOO_LONG}.")
+    # Before what may work later: some answer so with 500.
+    if status not in _BUSY and _NO_IMAGES.search(words):
+        return NoImages(f"this model takes no pictures{said}.", lasting=True)
     if status in _TRY_AGAIN or status in _BUSY or status >= 500 or status == 0:
         return Unreachable(f"{place} answered with {status or 'an error'}{said}", after=told.after)
     if status == 404:
@@ -109,6 +131,8 @@ def error_for(told: Told, *, model: str, place: str) -> HermesError:
         return Refused(f"{place} answered with {status}, a way to somewhere else. Check model.base_url.")
     if _FILTERED.search(f"{told.code} {words}"):
         return Refused(f"{FILTERED}.")
+    if _ABOUT_IMAGES.search(words):
+        return NoImages(f"{place} answered with {status}{said}.", lasting=False)
     return Refused(f"{place} answered with {status}{said}.")
 
 

@@ -6,54 +6,113 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterator
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 
 from hermes.agent.context import is_image
+from hermes.agent.model_errors import NoImages
 from hermes.domain.errors import HermesError
 from hermes.domain.event import UserSaid
 from hermes.domain.message import Attachment
 from hermes.domain.ports import Media, ModelPiece, ModelRequest, Provider
+from hermes.domain.text import one_line
 
 log = logging.getLogger("hermes.pictures")
 MOST_IMAGES = 20
 MOST_BYTES = 32 * 1024 * 1024
+KEPT_SECONDS = 60.0
+_MOST_BLIND = 1000
 _UNTOLD = "image/png"
+
+
+class _Shelf:
+    """Pictures as requests carry them, by their hash: the calls of a turn read them once.
+    It has those of the latest requests, up to so many bytes, and none once nobody has asked for a while."""
+
+    def __init__(self, media: Media) -> None:
+        self._media = media
+        self._urls: OrderedDict[str, tuple[str, int]] = OrderedDict()
+        self._bytes = 0
+        self._clearing: asyncio.TimerHandle | None = None
+
+    async def take(self, sha256: str, image: Attachment) -> tuple[str, int]:
+        """A data URL and how large the picture is; nothing if it cannot be read."""
+        found = self._urls.get(sha256) or await self._read(sha256, image)
+        if not found[0]:
+            return found
+        if sha256 not in self._urls:
+            self._bytes += found[1]
+        self._urls[sha256] = found
+        self._urls.move_to_end(sha256)
+        while self._bytes > MOST_BYTES:
+            self._bytes -= self._urls.popitem(last=False)[1][1]
+        if self._clearing is not None:
+            self._clearing.cancel()
+        self._clearing = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._clear)
+        return found
+
+    async def _read(self, sha256: str, image: Attachment) -> tuple[str, int]:
+        try:
+            data = await self._media.open(sha256)
+        except HermesError as error:
+            log.warning("picture.unreadable why=%s", error)
+            return "", 0
+        return (await asyncio.to_thread(_data_url, image, data), len(data)) if data else ("", 0)
+
+    def _clear(self) -> None:
+        self._urls.clear()
+        self._bytes = 0
 
 
 class Illustrated:
     """A provider whose requests carry the images of the conversation, the latest first if there are more than
-    one request should hold. Those are read for each request and kept nowhere."""
+    one request should hold. A model that takes no pictures is told of them in words, from its first refusal
+    on."""
 
     def __init__(self, provider: Provider, media: Media) -> None:
         self._provider = provider
-        self._media = media
+        self._shelf = _Shelf(media)
+        self._blind: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """Models that refused pictures, all of them or after a certain one; asked again after a restart."""
 
     def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
-        wanted = {image.sha256: image for image in _latest_first(request) if image.sha256}
-        return self._with_images(request, wanted) if wanted else self._provider.call(request)
+        pictures = list(_latest_first(request))
+        return self._with_images(request, pictures) if pictures else self._provider.call(request)
 
     async def _with_images(
-        self, request: ModelRequest, wanted: dict[str, Attachment]
+        self, request: ModelRequest, pictures: Sequence[Attachment]
     ) -> AsyncIterator[ModelPiece]:
+        latest = (request.model, pictures[0].sha256 or pictures[0].ref)
+        if latest not in self._blind and (request.model, "") not in self._blind:
+            begun = False
+            try:
+                async for piece in self._provider.call(replace(request, images=await self._read(pictures))):
+                    begun = True
+                    yield piece
+                return
+            except NoImages as refusal:
+                if begun:
+                    raise
+                log.warning("pictures.refused model=%s why=%s", one_line(request.model), refusal)
+                self._blind[(request.model, "") if refusal.lasting else latest] = None
+                while len(self._blind) > _MOST_BLIND:
+                    self._blind.popitem(last=False)
+        async for piece in self._provider.call(replace(request, images=None)):
+            yield piece
+
+    async def _read(self, pictures: Sequence[Attachment]) -> dict[str, str]:
+        wanted = {image.sha256: image for image in pictures if image.sha256}
         images: dict[str, str] = {}
         room = MOST_BYTES
         for sha256, image in list(wanted.items())[:MOST_IMAGES]:
-            data = await self._read(sha256)
-            room -= len(data)
+            url, size = await self._shelf.take(sha256, image)
+            room -= size
             if room < 0:
                 break
-            if data:
-                images[sha256] = await asyncio.to_thread(_data_url, image, data)
-        async for piece in self._provider.call(replace(request, images=images)):
-            yield piece
-
-    async def _read(self, sha256: str) -> bytes:
-        try:
-            return await self._media.open(sha256)
-        except HermesError as error:
-            log.warning("picture.unreadable why=%s", error)
-            return b""
+            if url:
+                images[sha256] = url
+        return images
 
 
 def _latest_first(request: ModelRequest) -> Iterator[Attachment]:

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hermes.agent.context import spoken
 from hermes.domain.event import Asked, Ending, Entry, ModelSaid, ToolFinished, ToolStarted, UserSaid
 from hermes.domain.ids import CallId
+from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
 
 Deed = tuple[str, str, str]
@@ -18,7 +18,7 @@ Deed = tuple[str, str, str]
 
 def is_empty(said: ModelSaid) -> bool:
     """A reply that neither says nor does anything, whatever was thought."""
-    return not said.calls and not spoken(said.text).strip()
+    return not said.calls and not without_thoughts(said.text).strip()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -120,3 +120,10 @@ class Checks(Protocol):
         """Ask the live service whether the credentials work and what they lack. Changes nothing there, and
         leaves nothing open. May raise what the adapter's other calls raise."""
         ...
+
+
+@runtime_checkable
+class Notices(Protocol):
+    def notice(self) -> str:
+        """What an operator should know of an adapter that is connected; empty if all is well."""
+        ...

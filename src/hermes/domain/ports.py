@@ -424,8 +424,9 @@ class ModelRequest:
     """`Run.memory`: where a provider may keep the encoded prompt of a warm session."""
     history: Sequence[Earlier] = ()
     """What a client says came before the transcript; it is told first."""
-    images: Mapping[str, str] = field(default_factory=dict)
-    """The attached images that could be read, as data URLs by their `sha256`."""
+    images: Mapping[str, str] | None = field(default_factory=dict)
+    """The attached images that could be read, as data URLs by their `sha256`; None if the model takes none at
+    all, not even by their addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,23 +25,32 @@ from hermes.domain.tool import ToolCall
 
 
 def visible(entries: Sequence[Entry]) -> list[Entry]:
-    """The transcript without what was undone, and with a summary in place of what it tells."""
-    shown: list[Entry] = []
+    """The transcript without what was undone, and with a summary in place of what it tells. A summary of what
+    was undone in part is gone, and what it summed up and was not undone is there again."""
+    left: list[Entry] = []
+    summed = False
     for entry in entries:
-        record = entry.record
-        if isinstance(record, Undone):
-            shown = [earlier for earlier in shown if _stands_before(earlier, record.since)]
-        elif isinstance(record, Summarised):
-            shown = [entry, *(earlier for earlier in shown if earlier.seq > record.upto)]
+        if isinstance(entry.record, Undone):
+            since = entry.record.since
+            left = [earlier for earlier in left if _reach(earlier) < since]
+        else:
+            left.append(entry)
+            summed = summed or isinstance(entry.record, Summarised)
+    if not summed:
+        return left
+    shown: list[Entry] = []
+    for entry in left:
+        if isinstance(entry.record, Summarised):
+            upto = entry.record.upto
+            shown = [entry, *(earlier for earlier in shown if _reach(earlier) > upto)]
         else:
             shown.append(entry)
     return shown
 
 
-def _stands_before(entry: Entry, seq: int) -> bool:
-    """Whether an entry tells of what came before `seq`; a summary stands for what it summed up."""
-    record = entry.record
-    return record.upto < seq if isinstance(record, Summarised) else entry.seq < seq
+def _reach(entry: Entry) -> int:
+    """The number of the last record that an entry tells of: a summary stands for what it summed up."""
+    return entry.record.upto if isinstance(entry.record, Summarised) else entry.seq
 
 
 @dataclass(slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from hermes.control.gateway import Gateway
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Lost, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Inbound
+from hermes.domain.outfit import Notices
 from hermes.domain.ports import Platform
 
 log = logging.getLogger("hermes.host")
@@ -80,6 +81,7 @@ class Host:
         self._clock = clock
         self._report = report
         self._told: tuple[HostState, str] | None = None
+        self._platform: Platform | None = None
         self._failures = 0
         self._began = 0.0
         self._heard = 0.0
@@ -135,7 +137,7 @@ class Host:
         name = self._account.name
         self._began = self._clock.monotonic()
         self._tell(HostState.CONNECTING)
-        platform = await self._account.make()
+        self._platform = platform = await self._account.make()
         cursor = await self._gateway.cursor(name)
         self._gateway.attach(name, platform)
         self._heard = self._clock.monotonic()
@@ -161,7 +163,7 @@ class Host:
     async def _keep(self) -> None:
         """Call an adapter connected that has lived for a moment, and hold its lease."""
         await self._clock.sleep(_SETTLED_SECONDS)
-        self._tell(HostState.CONNECTED)
+        self._tell_connected()
         while True:
             await self._clock.sleep(_RENEW_SECONDS)
             if not await self._account.lease.take(LEASE_SECONDS):
@@ -180,7 +182,7 @@ class Host:
         if items or cursor is not None:
             await self._gateway.accept(self._account.name, items, cursor)
         self._heard, self.heard_at = self._clock.monotonic(), self._clock.now()
-        self._tell(HostState.CONNECTED)
+        self._tell_connected()
 
     async def _back_off(self, error: HermesError) -> None:
         if self._clock.monotonic() - self._began >= HEALTHY_SECONDS:
@@ -203,10 +205,14 @@ class Host:
         if self._told is None or self._told[0] is not HostState.PARKED:
             self._tell(HostState.STOPPED)
 
+    def _tell_connected(self) -> None:
+        told = self._platform.notice() if isinstance(self._platform, Notices) else ""
+        self._tell(HostState.CONNECTED, self._account.worded(told))
+
     def _tell(self, state: HostState, why: str = "") -> None:
         if self._told != (state, why):
-            self._told = (state, why)
-            if state is HostState.CONNECTED:
+            before, self._told = self._told, (state, why)
+            if state is HostState.CONNECTED and (before is None or before[0] is not state):
                 log.info("host.connected account=%s", self._account.name)
             self._report(self._account.name, state, why)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports import FileSearch, Found, Match
+from hermes.domain.text import one_line
 
 SKIPPED = frozenset(
     {
@@ -24,6 +25,10 @@ _LARGEST = 4 << 20
 _LONGEST_LINE = 300
 _PER_FILE = 100
 _SECONDS = 15.0
+_FILE_SECONDS = 5.0
+"""What an expression may take in one file; one that needs more may never end."""
+_BRACE = re.compile(rb"\\[pP]\{[^{}]*\}|\\.|(\{)(?!\d+(?:,\d*)?\}|,\d*\})", re.DOTALL)
+"""A brace that counts nothing, outside of a property like \\p{L}. Code is full of them."""
 
 
 def search_tree(root: str, search: FileSearch) -> Found:
@@ -36,10 +41,19 @@ def search_tree(root: str, search: FileSearch) -> Found:
         files += 1
         if time.monotonic() > deadline:
             return Found(matches=tuple(found), more=True, files=files)
-        for match in look(path, root):
-            if len(found) >= search.limit:
+        try:
+            for match in look(path, root, deadline):
+                if len(found) >= search.limit:
+                    return Found(matches=tuple(found), more=True, files=files)
+                found.append(match)
+        except TimeoutError:
+            if time.monotonic() > deadline:
                 return Found(matches=tuple(found), more=True, files=files)
-            found.append(match)
+            shown = os.path.basename(path) if path == root else os.path.relpath(path, root)
+            raise UserError(
+                f"“{one_line(search.pattern, 100)}” takes too long in {shown} and was given up.",
+                hint="Repeats within repeats, like (a|aa)+, may never end. Search for something simpler.",
+            ) from None
     return Found(matches=tuple(found), files=files)
 
 
@@ -50,26 +64,31 @@ class _names:  # noqa: N801
         self._glob = search.pattern
         self._whole = "/" in search.pattern
 
-    def __call__(self, path: str, root: str) -> Iterator[Match]:
+    def __call__(self, path: str, root: str, deadline: float) -> Iterator[Match]:
         shown = os.path.relpath(path, root) if self._whole else os.path.basename(path)
         if fnmatch.fnmatchcase(shown, self._glob):
             yield Match(path=path)
 
 
 class _contents:  # noqa: N801
-    """Looks into files, line by line where the expression matches at all."""
+    """Looks into files, line by line where the expression matches at all. Expressions are those of `re`;
+    `regex` looks for them, since it stops when told to and lets everybody else run meanwhile."""
 
     def __init__(self, search: FileSearch) -> None:
+        import regex
+
+        # To `regex` a brace may also count errors: `\${e}` would be found everywhere.
+        plain = _BRACE.sub(lambda brace: rb"\{" if brace[1] else brace[0], search.pattern.encode())
         try:
-            self._pattern = re.compile(search.pattern.encode(), re.MULTILINE)
-        except re.error as error:
+            self._pattern = regex.compile(plain, regex.MULTILINE)
+        except (regex.error, RecursionError, OverflowError) as error:
             raise UserError(
-                f"“{search.pattern}” is not a regular expression ({error}).",
+                f"“{one_line(search.pattern, 100)}” is not a regular expression ({error}).",
                 hint="Escape the characters that are meant literally.",
             ) from None
         self._glob = search.glob
 
-    def __call__(self, path: str, root: str) -> Iterator[Match]:
+    def __call__(self, path: str, root: str, deadline: float) -> Iterator[Match]:
         name = os.path.relpath(path, root) if "/" in self._glob else os.path.basename(path)
         if self._glob and not fnmatch.fnmatchcase(name, self._glob):
             return
@@ -82,11 +101,12 @@ class _contents:  # noqa: N801
             return
         if b"\0" in data[:8192]:
             return
-        yield from self._lines(path, data)
+        seconds = min(_FILE_SECONDS, max(deadline - time.monotonic(), 0.001))
+        yield from self._lines(path, data, seconds)
 
-    def _lines(self, path: str, data: bytes) -> Iterator[Match]:
+    def _lines(self, path: str, data: bytes, seconds: float) -> Iterator[Match]:
         line, seen, last, count = 1, 0, -1, 0
-        for match in self._pattern.finditer(data):
+        for match in self._pattern.finditer(data, concurrent=True, timeout=seconds):
             line += data.count(b"\n", seen, match.start())
             seen = match.start()
             if line == last:

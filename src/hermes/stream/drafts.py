@@ -1,6 +1,6 @@
 """A message that grows by edits: what of an unfinished text may be shown yet, and when it is edited.
 
-Reasoning tags, directives and silence markers are never shown. The pace knows no clock: monotonic
+Directives and silence markers are never shown. The pace knows no clock: monotonic
 time is passed in. How long a message may be is the splitter's affair."""
 
 from __future__ import annotations
@@ -28,124 +28,6 @@ def may_be_silence(text: str) -> bool:
     """The text is a silence marker or the beginning of one, so it is too early to show it."""
     core = text.strip(_AROUND_SILENCE)
     return len(text) <= _LONGEST_SILENCE and any(marker.startswith(core) for marker in _SILENCES)
-
-
-# --- reasoning -----------------------------------------------------------------------------------
-
-_REASONING = ("think", "thinking", "thought", "reasoning", "reasoning_scratchpad")
-_TAGS = tuple(f"<{slash}{name}>" for slash in ("", "/") for name in _REASONING)
-_MARK = re.compile(rf"\n|<(/?)({'|'.join(_REASONING)})>|`{{3,}}|~{{3,}}", re.IGNORECASE | re.ASCII)
-_SPECIAL = re.compile(r"[<`~]")
-_CLOSING = {name: re.compile(f"</{name}>", re.IGNORECASE | re.ASCII) for name in _REASONING}
-_OPEN_RUN = re.compile(r"\s*(`+|~+)")
-
-
-def _unfinished_tag(text: str, tags: tuple[str, ...]) -> int:
-    """How many characters at the end may still grow into one of the tags."""
-    at = text.rfind("<")
-    tail = text[at:].lower() if at >= 0 else ""
-    return len(text) - at if tail and any(tag.startswith(tail) for tag in tags) else 0
-
-
-class ThoughtFilter:
-    """Takes a model's words as they come and gives back those that are not reasoning.
-
-    A block opens with a tag at the start of a line and ends with the same closing tag; a closing tag
-    alone is dropped; code is left as it is. However the words are cut, the result is the same."""
-
-    __slots__ = ("_fence", "_fresh", "_held", "_inside", "_last", "_swallow")
-
-    def __init__(self) -> None:
-        self._held = ""
-        self._inside = ""
-        self._fence = ""
-        self._last = ""
-        self._fresh = True
-        self._swallow = False
-
-    def feed(self, text: str) -> str:
-        if self._held or self._inside or self._swallow or _SPECIAL.search(text):
-            return self._scan(self._held + text, final=False)
-        if text:
-            line = text.rpartition("\n")[2] if "\n" in text else text
-            self._fresh = (self._fresh or line is not text) and (not line or line.isspace())
-            self._last = text[-1]
-        return text
-
-    def close(self) -> str:
-        """What was held back because it might have become a tag, and did not."""
-        return self._scan(self._held, final=True)
-
-    def _scan(self, text: str, *, final: bool) -> str:
-        self._held = ""
-        shown: list[str] = []
-        while text:
-            if self._inside:
-                text = self._skip(text)
-            else:
-                words, text = self._pass(text, final=final)
-                shown.append(words)
-        return "".join(shown)
-
-    def _skip(self, text: str) -> str:
-        closing = _CLOSING[self._inside].search(text)
-        if closing is None:
-            self._held = text[len(text) - _unfinished_tag(text, (f"</{self._inside}>",)) :]
-            return ""
-        self._inside, self._fresh, self._swallow, self._last = "", True, True, ""
-        return text[closing.end() :]
-
-    def _pass(self, text: str, *, final: bool) -> tuple[str, str]:
-        """The words before the next change, and what comes after it."""
-        if self._swallow:
-            text = text.lstrip()
-            self._swallow = not text
-        begin, fresh = 0, self._fresh
-        for mark in _MARK.finditer(text):
-            start, end = mark.span()
-            fresh = fresh and not text[begin:start].strip()
-            begin = end
-            before = text[start - 1] if start else self._last
-            if mark[0] == "\n":
-                fresh = True
-                continue
-            if mark[2] is None:
-                if fresh and end == len(text) and not final:
-                    begin = start
-                    break
-                if fresh:
-                    self._meet_fence(mark[0])
-            elif not self._fence and before != "`" and (mark[1] or fresh):
-                self._inside = "" if mark[1] else mark[2].lower()
-                self._fresh, self._swallow, self._last = fresh, fresh, ""
-                return text[:start], text[end:]
-            fresh = False
-        tail = text[begin:]
-        words = text if final else text[: len(text) - self._undecided(tail, fresh)]
-        self._held = text[len(words) :]
-        self._fresh = fresh and not words[begin:].strip()
-        self._last = words[-1:] or self._last
-        return words, ""
-
-    def _undecided(self, tail: str, fresh: bool) -> int:
-        run = _OPEN_RUN.fullmatch(tail) if fresh else None
-        if run is not None:
-            return len(run[1])
-        return 0 if self._fence else _unfinished_tag(tail, _TAGS)
-
-    def _meet_fence(self, run: str) -> None:
-        if not self._fence:
-            self._fence = run
-        elif run.startswith(self._fence):
-            self._fence = ""
-
-
-def without_thoughts(text: str) -> str:
-    """The whole text without its reasoning blocks."""
-    if "<" not in text:
-        return text
-    words = ThoughtFilter()
-    return words.feed(text) + words.close()
 
 
 # --- directives ----------------------------------------------------------------------------------

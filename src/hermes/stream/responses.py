@@ -39,8 +39,8 @@ from hermes.domain.event import (
     usage_of,
 )
 from hermes.domain.ids import CallId, QuestionId, client_call_id
+from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
-from hermes.stream.drafts import without_thoughts
 from hermes.stream.fold import (
     SAID_AGAIN,
     CaughtUp,

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hermes.domain.event import Ending, Finished, Stopped
 from hermes.domain.ids import SessionId
 from hermes.domain.ports import ModelRequest
 from hermes.domain.turn import Speaker, Turn
+from hermes.entry.http.headers import TELLING
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, echo, say
 from hermes.testing.tools import world_tools
@@ -112,6 +114,31 @@ async def test_without_any_words_it_is_a_bad_gateway(tmp_path: Path) -> None:
         last = chunks(events)[-1]
         assert last["choices"][0]["finish_reason"] == "error"
         assert last["hermes"]["error_code"] == "agent_failed"
+
+
+async def test_a_turn_that_fails_gives_its_last_words(tmp_path: Path) -> None:
+    """Those of its latest round, if it never came to an answer."""
+    script = [
+        replace(call("read", '{"token": "m1"}', id="c1"), text="First I look."),
+        replace(call("read", '{"token": "m2"}', id="c2"), text="Then I look again."),
+        Say(error=Refused("The model said no")),
+    ]
+    tools = tuple(world_tools(nothing))
+    async with ApiWorld(home=tmp_path / "home", provider=ScriptedModel(script), tools=tools) as api:
+        heard = await api.post(CHAT, words("go"))
+    assert heard.json["choices"][0]["message"]["content"] == "Then I look again."
+    assert heard.headers["X-Hermes-Partial"] == "true" and heard.json["hermes"]["failed"]
+
+
+@pytest.mark.parametrize("name", TELLING)
+@pytest.mark.parametrize("value", [" ", "a/b", "..\\x", "n" * 300])
+async def test_a_header_that_is_no_name_is_refused_used_or_not(name: str, value: str, tmp_path: Path) -> None:
+    ways = {CHAT: words("hi"), "/v1/runs": {"input": "hi"}, "/v1/responses": {"input": "hi"}}
+    async with ApiWorld(home=tmp_path / "home", provider=ScriptedModel(echo)) as api:
+        for way, body in ways.items():
+            heard = await api.post(way, body, headers={name: value})
+            assert heard.status == 400 and heard.json["error"]["param"] == name, (way, heard.json)
+        assert await sessions(api) == []
 
 
 async def test_what_was_said_before_it_was_stopped_is_given(tmp_path: Path) -> None:

@@ -149,6 +149,60 @@ def test_commands(home: Path) -> None:
         assert person.ends() == 0 and "\x1b[2J" in person.raw
 
 
+def _long_talk(person: Person) -> None:
+    """More records than the next sessions have."""
+    for word in ("one", "two", "three"):
+        person.type(f"read {word}")
+        person.until(f"The tool said: read did {word}", "❯ ")
+
+
+@pytest.mark.parametrize("way", ["/new", "/branch", "/resume short"])
+def test_after_a_talk_another_session_is_shown_from_its_beginning(home: Path, way: str) -> None:
+    """What stands on the screen is counted in its own session: a short one has smaller numbers."""
+    with at_terminal(home) as person:
+        person.prompt()
+        person.type("hello")
+        person.until("You said: hello", "❯ ")
+        person.type("/title short")
+        person.until("now called", "❯ ")
+        person.type("/new")
+        person.until("New session.", "❯ ")
+        _long_talk(person)
+        person.type(way)
+        person.until("❯ ")
+        person.type("read notes")
+        person.until("· read notes … done", "The tool said: read did notes", "❯ ")
+        person.type("refuse")
+        person.until("it will not", "❯ ")
+        person.type("danger zone")
+        person.until("? May I do zone?", "4. deny", "answer ❯ ")
+        person.type("no")
+        person.until("The tool said: Denied", "❯ ")
+        assert effects(home) == "read one\nread two\nread three\nread notes\n"
+
+
+def test_a_new_session_while_the_old_one_still_runs_or_asks(home: Path) -> None:
+    hold = held(home)
+    with at_terminal(home) as person:
+        person.prompt()
+        _long_talk(person)
+        person.type("count")
+        person.until("1 2 3")
+        person.type("/new")
+        person.until("New session.")
+        hold.unlink()
+        person.until("❯ ")
+        person.type("danger zone")
+        person.until("? May I do zone?", "answer ❯ ")
+        person.type("/new")
+        person.until("New session.", "❯ ")
+        person.type("danger two")
+        person.until("? May I do two?", "answer ❯ ")
+        person.type("yes")
+        person.until("The tool said: danger did two", "❯ ")
+        assert "danger zone" not in effects(home)
+
+
 def test_stop_and_queue_while_it_runs(home: Path) -> None:
     hold = held(home)
     with at_terminal(home) as person:

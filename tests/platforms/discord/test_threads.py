@@ -17,6 +17,7 @@ from hermes.domain.event import UserSaid
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, Receipt
 from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import PlatformSettings, StreamingSettings
+from hermes.entry.platforms.discord import scenes
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.entry.platforms.discord.convert import Place, Scene, thread_name, to_inbounds
 from hermes.state.settings import load_settings
@@ -360,3 +361,20 @@ async def test_stopped_at_each_write(tmp_path: Path, full: bool, after: bool) ->
         for adapter in adapters:
             # One that was cut off before it ran has nobody else to close what it opened.
             await adapter._close()
+
+
+async def test_places_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Rest:
+        asked = 0
+
+        async def read(self, path: str) -> dict[str, Any]:
+            self.asked += 1
+            return {"id": path.rpartition("/")[2], "type": 11, "parent_id": "7"}
+
+    monkeypatch.setattr(scenes, "_MOST_PLACES", 3)
+    rest = Rest()
+    seen = scenes.Scenes(rest, asks_roles=False, threads=True)  # type: ignore[arg-type]
+    places = [await seen.place(str(number)) for number in range(10)]
+    assert len(seen._places) == 3 and rest.asked == 10
+    assert await seen.place("9") == places[9] and rest.asked == 10
+    assert await seen.place("0") == places[0] and rest.asked == 11

@@ -21,12 +21,13 @@ from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.compose import TOO_FAST_SECONDS
 from hermes.entry.platforms.email.convert import Me, Place, read_mail
 from hermes.entry.platforms.email.manifest import MANIFEST
+from hermes.entry.platforms.email.proof import Proof
 from hermes.testing.platform_suite import Does, Fault, Shown, Testbed, until
 from tests.platforms.email.offices import ADDRESS, PASSWORD, Office, RealOffice, SmallOffice
 from tests.platforms.email.samples import MAILS
 from tests.platforms.email.wires import SmtpWire, Taken, Wire
 
-ME = Me(address=ADDRESS)
+ME = Me(address=ADDRESS, proof=Proof(trust_from=True))
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 _PAGE = re.compile(r"<html><body>\n(.*)\n</body></html>\s*\Z", re.DOTALL)
 _numbers = itertools.count(1)
@@ -76,6 +77,7 @@ class EmailBed(Testbed):
             "EMAIL_SMTP_PORT": str(self.smtp.port),
             "EMAIL_TLS": "false",
             "EMAIL_MAX_PER_HOUR": "0",
+            "EMAIL_TRUST_FROM": "true",
         }
 
     def connect(self) -> EmailAdapter:
@@ -236,6 +238,20 @@ def written(sender: str, text: str, *, subject: str = "") -> EmailMessage:
     mail["Date"] = NOW + timedelta(seconds=number)
     mail["Message-ID"] = f"<{number}.{random.getrandbits(64):x}@{sender.rpartition('@')[2]}>"
     mail.set_content(text)
+    return mail
+
+
+def checked(
+    mail: EmailMessage, results: str = "mx.example.net; dmarc=pass header.from=example.org"
+) -> EmailMessage:
+    """The mail as a server hands it on that looked at its sender."""
+    there = mail.items()
+    for name, _ in there:
+        del mail[name]
+    mail["Authentication-Results"] = results
+    mail["Received"] = "from mail.example.org by mx.example.net; Mon, 16 Nov 2026 11:59:00 +0000"
+    for name, value in there:
+        mail[name] = value
     return mail
 
 

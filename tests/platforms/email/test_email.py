@@ -29,7 +29,7 @@ from hermes.testing.platform_suite import (
 )
 from hermes.testing.platform_suite.whole import check_many_replies_under_faults
 from tests.platforms.email.bed import ME, NOW, EmailBed, RealBed, written
-from tests.platforms.email.offices import ADDRESS, PASSWORD, RealOffice
+from tests.platforms.email.offices import PASSWORD, RealOffice
 from tests.platforms.email.samples import MACHINES, MAILS
 
 BAD = "mx.example.net; dmarc=fail"
@@ -156,32 +156,6 @@ def test_a_mail_that_is_deeper_than_anybody_writes() -> None:
     )
     found = read_mail(head + deep + b"\r\nwords\r\n", ME, Place(arrived=NOW))
     assert found.item is not None or found.why
-
-
-@pytest.mark.parametrize(
-    ("results", "why"),
-    [
-        ("mx.example.net; dmarc=pass header.from=example.org", ""),
-        ("mx.example.net; spf=pass smtp.mailfrom=ann@mail.example.org", ""),
-        ("MX.example.net 1; dkim=pass (2048 bit; ok) header.d=example.org header.s=x", ""),
-        ("mx.example.net; spf=pass smtp.mailfrom=evil.example.com; dmarc=fail", "not proved"),
-        ("mx.example.net; dkim=pass header.d=org", "not proved"),
-        ("mx.example.net; none", "says nothing"),
-        ("mx.evil.example; dmarc=pass header.from=example.org", "says nothing"),
-        ("", "says nothing"),
-        # Below a line that the server did not write, anybody may have written it.
-        (
-            "mx.example.net; dmarc=fail\r\nX-Else: x\r\nAuthentication-Results: mx.example.net; dmarc=pass",
-            "not proved",
-        ),
-    ],
-)
-def test_only_proved_senders_where_a_server_is_trusted(results: str, why: str) -> None:
-    line = f"Authentication-Results: {results}\r\n".encode() if results else b""
-    me = Me(address=ADDRESS, authserv="mx.example.net")
-    found = read_mail(line + MAILS["plain"], me, Place(arrived=NOW))
-    assert (found.item is None) == bool(why)
-    assert why in found.why
 
 
 @pytest.mark.parametrize(

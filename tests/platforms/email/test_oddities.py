@@ -19,7 +19,7 @@ from hermes.entry.platforms.email.convert import Place, Reading, file_in, read_m
 from hermes.entry.platforms.email.imap import Imap, Mailbox
 from hermes.entry.platforms.email.words import split_quote
 from hermes.testing.platform_suite import PATIENCE, Does, Inboxes, running, until
-from tests.platforms.email.bed import ME, NOW, EmailBed, written
+from tests.platforms.email.bed import ME, NOW, EmailBed, checked, written
 from tests.platforms.email.samples import MAILS, ORIGINALS, OUR_ID, mail, report
 
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS:UserWarning")
@@ -156,10 +156,10 @@ async def test_answers_go_where_they_are_wanted_if_that_one_may_ask(
     wished: str, proved: bool, to: str
 ) -> None:
     async with EmailBed() as bed:
-        bed.said["EMAIL_AUTHSERV"] = "mx.example.net" if proved else ""
-        asked = written(bed.chat.chat, "Shall we?", subject="Lunch")
+        if proved:
+            bed.said |= {"EMAIL_AUTHSERV": "mx.example.net", "EMAIL_TRUST_FROM": "false"}
+        asked = checked(written(bed.chat.chat, "Shall we?", subject="Lunch"))
         asked["Reply-To"] = wished
-        asked["Authentication-Results"] = "mx.example.net; dmarc=pass header.from=example.org"
         inboxes = Inboxes()
         async with running(bed.connect(), inboxes.accept, None):
             await bed.put(asked)

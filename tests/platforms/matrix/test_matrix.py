@@ -16,7 +16,7 @@ from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
 from hermes.domain.outfit import Outfit
 from hermes.domain.settings import PlatformSettings, Secret
-from hermes.entry.platforms.matrix import contents, login
+from hermes.entry.platforms.matrix import adapter, contents, login
 from hermes.entry.platforms.matrix.adapter import UNREADABLE, MatrixAdapter
 from hermes.entry.platforms.matrix.convert import KEYS, Room, error_for, to_inbounds
 from hermes.testing.platform_suite import (
@@ -247,6 +247,24 @@ async def test_reactions_take_each_others_place() -> None:
             await platform.react(receipt, "", instead="✅")
         events = [one for _, one in bed.server.rooms[bed.chat.chat].events if one["type"] == "m.reaction"]
         assert len(events) == 2 and all("redacted_because" in one["unsigned"] for one in events)
+
+
+async def test_reactions_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "_MOST_ALIVE", 2)
+    async with MatrixBed() as bed:
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            sent = [
+                await platform.send(bed.chat, Body(text="x"), key=f"k{n}", reply_to=None) for n in range(4)
+            ]
+            for receipt in sent:
+                await platform.react(receipt, "👀")
+            assert [*platform._reacted] == [one.ref for one in sent[2:]]
+            for receipt in sent:
+                await platform.react(receipt, "✅", instead="👀")
+        events = [one for _, one in bed.server.rooms[bed.chat.chat].events if one["type"] == "m.reaction"]
+        gone = [one for one in events if "redacted_because" in one["unsigned"]]
+        assert len(events) == 8 and len(gone) == 4, "one of ours stands at each message"
 
 
 async def test_a_draft_that_somebody_deleted() -> None:

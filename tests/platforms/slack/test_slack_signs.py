@@ -17,7 +17,7 @@ from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
 from hermes.domain.message import Body
 from hermes.domain.settings import Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
-from hermes.entry.platforms.slack import adapter
+from hermes.entry.platforms.slack import adapter, status
 from hermes.entry.platforms.slack.convert import is_farewell, new_name
 from hermes.entry.platforms.slack.status import Status
 from hermes.testing.clock import FakeClock, settle
@@ -70,6 +70,16 @@ async def test_it_is_refreshed_before_slack_ends_it() -> None:
             await platform.typing(bed.typing_chat())
             await clock.advance(4)
         assert len(asked(bed)) == 2
+        await platform.api.close()
+
+
+async def test_threads_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "_MOST", 3)
+    async with SlackBed() as bed:
+        platform = bed.connect()
+        for number in range(20):
+            platform._status.speak(Address(platform="slack", chat=CHANNEL, thread=f"1700000000.{number:06}"))
+        assert len(platform._status._spoke) <= 4
         await platform.api.close()
 
 

@@ -91,7 +91,8 @@ class Chat:
         self._turns: deque[Turn] = deque()
         self._more = asyncio.Event()
         self._session: SessionId | None = None
-        self._seq = 0
+        self._shown: tuple[SessionId | None, int] = (None, 0)
+        """The last record on the screen, by its number in its session; the next words may be for another."""
         self._asked: dict[QuestionId, Asked] = {}
         self._stash = ""
         self._interrupted_at = float("-inf")
@@ -359,6 +360,7 @@ class Chat:
     # --- turns ---
 
     def _follow(self, turn: Turn) -> None:
+        self._session = turn.session
         self._turns.append(turn)
         self._more.set()
 
@@ -380,14 +382,13 @@ class Chat:
                 self._rest()
 
     async def _watch(self, turn: Turn) -> None:
-        if turn.session != self._session:
-            self._session, self._seq = turn.session, 0
+        session, after = self._shown
         look = self._screen.look
         console = Console(self._screen.width, colour=look.colour)
-        async for seen in self._door.watch(turn.id, self._seq):
+        async for seen in self._door.watch(turn.id, after if session == turn.session else 0):
             self._screen.stream(console.see(seen))
             if isinstance(seen, Entry):
-                self._seq = max(self._seq, seen.seq)
+                self._shown = (turn.session, seen.seq)
                 await self._note(seen)
             await self._screen.drained()
 

@@ -10,6 +10,8 @@ from hermes.domain.errors import Refused
 from hermes.entry.platforms.discord.convert import Me, Place, Scene, is_snowflake, place_of
 from hermes.entry.platforms.discord.rest import Rest
 
+_MOST_PLACES = 10_000
+
 
 class Scenes:
     def __init__(self, rest: Rest, *, asks_roles: bool, threads: bool, flat: Iterable[str] = ()) -> None:
@@ -45,6 +47,9 @@ class Scenes:
                 self._places[channel] = place_of(await self._rest.read(f"/channels/{channel}"))
             except Refused:
                 self._places[channel] = None
+            # Threads are channels, too, and begin all the time; one that is forgotten is asked for.
+            while len(self._places) > _MOST_PLACES:
+                del self._places[next(iter(self._places))]
         return self._places[channel]
 
     def see(self, channels: Any) -> None:

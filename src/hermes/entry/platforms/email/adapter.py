@@ -32,12 +32,14 @@ from hermes.entry.platforms.email.convert import (
     Thread,
     file_in,
     parse_mail,
+    proof_found,
     read_mail,
     thread_of,
 )
 from hermes.entry.platforms.email.imap import Imap, day, quoted
 from hermes.entry.platforms.email.manifest import MANIFEST
 from hermes.entry.platforms.email.post import Post
+from hermes.entry.platforms.email.proof import NO_PROOF, UNPROVED_HINT, read_proof
 from hermes.entry.platforms.email.reports import Bounce
 from hermes.entry.platforms.email.servers import Servers, drop, is_on, whole_number
 
@@ -49,6 +51,8 @@ _BEGINNING = 256 * 1024
 _HEADERS = 64 * 1024
 _AT_ONCE = 20
 _REMEMBERED = 1000
+_RECENT, _TRIED = 100, 10
+"""A check looks at the newest mails, among the last numbers."""
 _PIECE = 64 * 1024
 _OVERLAP = timedelta(hours=1)
 _FRESH = timedelta(hours=1)
@@ -81,7 +85,12 @@ class EmailAdapter:
         self._outfit = outfit
         self._servers = Servers(outfit)
         self._address = self._servers.address
-        self._me = Me(address=self._address, account=outfit.account, authserv=outfit.said("EMAIL_AUTHSERV"))
+        self._proof = read_proof(outfit, self._servers.imap_host)
+        self._me = Me(address=self._address, account=outfit.account, proof=self._proof)
+        self._newest: list[bytes] = []
+        """The heads of the mails that a check found."""
+        self._unproved = 0
+        """Mails that say they are from people who may write, and do not prove it."""
         self._folder = outfit.said("EMAIL_FOLDER", "INBOX")
         self._most = whole_number(outfit, "EMAIL_MAX_PER_HOUR", 60)
         self._copies_itself = is_on(outfit, "EMAIL_SELF_COPY")
@@ -111,10 +120,14 @@ class EmailAdapter:
             at, waiting = await self._begin(imap, cursor)
             if cursor is None:
                 await accept((), str(at))
+            if not self._proof.possible:
+                log.warning("email.not_read why=%s", NO_PROOF)
             while True:
-                for start in range(0, len(waiting), _AT_ONCE):
-                    await self._take(imap, waiting[start : start + _AT_ONCE], at, (accept, sent))
-                await self._rest(imap, self.first_seconds if waiting else self.idle_seconds)
+                # What was passed over would never be answered; what waits is, once a proof is set.
+                heard = waiting if self._proof.possible else []
+                for start in range(0, len(heard), _AT_ONCE):
+                    await self._take(imap, heard[start : start + _AT_ONCE], at, (accept, sent))
+                await self._rest(imap, self.first_seconds if heard else self.idle_seconds)
                 await accept((), None)
                 waiting = [uid for uid in await imap.search(f"UID {at.uid + 1}:*") if uid > at.uid]
         finally:
@@ -173,6 +186,7 @@ class EmailAdapter:
                 _log_bounce(reading.bounce)
             else:
                 log.info("email.left_out uid=%d why=%s", uid, reading.why or "its sender writes too much")
+                await self._count(reading)
         at.uid = max(at.uid, *uids)
         at.at = int(self._outfit.clock.now().timestamp())
         await accept(items, str(at))
@@ -181,6 +195,27 @@ class EmailAdapter:
             await imap.mark_seen([*taken, *own])
         if own and sent is not None and sent != self._folder:
             await imap.move(own, sent)
+
+    async def _count(self, reading: Reading) -> None:
+        """Forged or not, somebody wonders why there is no answer; of strangers nobody does."""
+        if not reading.unproved or not await self._outfit.welcomes(self._source(reading.unproved)):
+            return
+        self._unproved += 1
+        if self._unproved == 1:
+            who = one_line(readable(reading.unproved), 80)
+            log.warning("email.unproved from=%s why=%s hint=%s", who, reading.why, UNPROVED_HINT)
+
+    def notice(self) -> str:
+        if not self._proof.possible:
+            return f"no mail is read: {NO_PROOF}"
+        if not self._unproved:
+            return ""
+        count = "1 mail" if self._unproved == 1 else f"{self._unproved} mails"
+        return f"{count} in the name of people who may write left out, for nothing proves it: {UNPROVED_HINT}"
+
+    def _source(self, address: str) -> Source:
+        place = Address(platform="email", account=self._outfit.account, chat=address)
+        return Source(address=place, kind=Kind.PRIVATE, user=readable(address), user_alt=address)
 
     async def _read(self, imap: Imap, uid: int, size: int, validity: int) -> Reading | None:
         now = self._outfit.clock.now()
@@ -264,12 +299,7 @@ class EmailAdapter:
     async def _may_have(self, address: str) -> bool:
         """Whether answers may go there: only if the wish is proved to be the sender's, and to somebody who
         could ask for them. Whoever forges a mail, or sends somebody's again, would get them otherwise."""
-        if not self._me.authserv:
-            return False
-        shown = readable(address)
-        place = Address(platform="email", account=self._outfit.account, chat=address)
-        source = Source(address=place, kind=Kind.PRIVATE, user=shown, user_alt=address)
-        return await self._outfit.welcomes(source)
+        return bool(self._proof.names) and await self._outfit.welcomes(self._source(address))
 
     async def _thread(self, chat: str, reply_to: str | None) -> Thread | None:
         """What the answered mail says; for what is not an answer, the mail that just came from there."""
@@ -396,21 +426,19 @@ class EmailAdapter:
     # --- the check ---
 
     async def check(self) -> Sequence[Finding]:
-        found = [
-            await self._servers.tried("IMAP", self._check_reading),
-            await self._servers.tried("SMTP", self._check_sending),
-        ]
-        if self._me.authserv:
-            told = f"Only senders that {one_line(self._me.authserv)} has proved are heard."
-        else:
-            told = "Senders are believed: set EMAIL_AUTHSERV, or whoever forges an allowed address is heard."
-        return [*found, Finding(good=True, text=told)]
+        self._newest.clear()
+        reading = await self._servers.tried("IMAP", self._check_reading)
+        sending = await self._servers.tried("SMTP", self._check_sending)
+        return [reading, sending, proof_found(self._newest, self._me)]
 
     async def _check_reading(self) -> str:
         imap = await self._servers.open_mailbox(self.answer_seconds)
         try:
-            await imap.select(self._folder)
+            folder = await imap.select(self._folder)
             idles = "IDLE" in imap.abilities
+            for uid in (await imap.search(f"UID {max(1, folder.next_uid - _RECENT)}:*"))[-_TRIED:]:
+                if found := await imap.fetch(uid, "HEADER", _HEADERS):
+                    self._newest.append(found.body)
         finally:
             imap.close()
         told = "tells of new mail at once" if idles else f"is asked every {self._poll:.0f} s"

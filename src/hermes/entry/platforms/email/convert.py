@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.errors import MessageError
@@ -14,15 +14,18 @@ from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
 from email.utils import getaddresses
+from functools import partial
 from mimetypes import guess_type
 from typing import TypeAlias, TypeVar
 
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, media_kind
+from hermes.domain.outfit import Finding
 from hermes.domain.text import one_line, size_told, storable
 from hermes.entry.platforms.email.addresses import canonical, readable
 from hermes.entry.platforms.email.charsets import charset_in_page, decode
+from hermes.entry.platforms.email.proof import Proof
 from hermes.entry.platforms.email.reports import OURS, Bounce, bounce_of
 from hermes.entry.platforms.email.winmail import unpack
 from hermes.entry.platforms.email.words import html_to_text, split_quote, unflowed, without_signature
@@ -54,8 +57,7 @@ _BAD = (LookupError, ValueError, TypeError, AttributeError, MessageError, Recurs
 class Me:
     address: str
     account: str = "default"
-    authserv: str = ""
-    """The server whose findings about senders are believed; empty if there is none."""
+    proof: Proof = field(default_factory=Proof)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,8 @@ class Reading:
     own: bool = False
     """A copy of what we sent ourselves."""
     thread: Thread = field(default_factory=Thread)
+    unproved: str = ""
+    """Whom it says it is from, if that is what nothing proves."""
     bounce: Bounce | None = None
     """What it says of a mail of ours that did not arrive."""
 
@@ -114,8 +118,10 @@ def _read(mail: Mail, raw: bytes, me: Me, place: Place) -> Reading:
         return Reading(why="it does not say who wrote it", thread=thread)
     if sender == me.address:
         return Reading(why="we wrote it", own=OURS.fullmatch(thread.id) is not None, thread=thread)
-    if why := machine_made(mail, sender) or not_proved(mail, sender, me.authserv):
+    if why := machine_made(mail, sender):
         return Reading(why=why, thread=thread)
+    if why := me.proof.doubt(mail, sender):
+        return Reading(why=why, thread=thread, unproved=sender)
     body = _Body(lambda number: f"{place.validity}/{place.uid}/{number}/{thread.id}")
     text, _ = body.gather(mail, 0)
     answers = _answered(mail)
@@ -298,54 +304,10 @@ def _is_calendars(part: Mail, depth: int = 3) -> bool:
     return meant and kind == "text/calendar" and not part.get_filename()
 
 
-def not_proved(mail: Mail, sender: str, authserv: str) -> str:
-    """Why the sender's address may be forged, by what the trusted server found out; empty if it is proved,
-    or if no server is trusted to tell."""
-    if not authserv:
-        return ""
-    domain = sender.rpartition("@")[2]
-    results = list(_results(mail, authserv))
-    if not results:
-        return f"{authserv} says nothing about its sender"
-    for method, result, told in results:
-        if result != "pass":
-            continue
-        if method == "dmarc" and _aligned(told.get("header.from", domain), domain):
-            return ""
-        if method == "dkim" and _aligned(told.get("header.d") or told.get("header.i", ""), domain):
-            return ""
-        if method == "spf" and _aligned(told.get("smtp.mailfrom", ""), domain):
-            return ""
-    found = ", ".join(f"{method}={result}" for method, result, _ in results)
-    return f"its sender is not proved ({one_line(found, 100) or 'nothing was checked'})"
-
-
-def _results(mail: Mail, authserv: str) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """What the trusted server says: in its headers at the top, those next to each other. Others further down
-    came with the mail, and anybody may have written them."""
-    seen = False
-    for name, value in mail.items():
-        if name.lower() != "authentication-results":
-            if seen:
-                return
-            continue
-        parts = re.sub(r"\([^()]*\)", " ", _decoded(value)).split(";")
-        words = parts[0].split()
-        if not words or words[0].lower() != authserv.lower():
-            return
-        seen = True
-        for part in parts[1:]:
-            pairs = [word.partition("=") for word in part.split() if "=" in word]
-            if pairs:
-                told = {key.lower(): value.strip('"').lower() for key, _, value in pairs[1:]}
-                yield pairs[0][0].partition("/")[0].lower(), pairs[0][2].lower(), told
-
-
-def _aligned(proved: str, domain: str) -> bool:
-    proved = proved.rpartition("@")[2].strip().lower()
-    if "." not in proved:
-        return False
-    return proved == domain or domain.endswith(f".{proved}") or proved.endswith(f".{domain}")
+def proof_found(heads: Sequence[bytes], me: Me) -> Finding:
+    """What the settings make of mails that are there already: whether anybody could be heard."""
+    mails = [(mail, _quietly(partial(_sender, mail), ("", ""))[0]) for mail in map(parse_mail, heads)]
+    return me.proof.found([(mail, sender) for mail, sender in mails if sender and sender != me.address])
 
 
 # --- what is in it ---

@@ -93,8 +93,23 @@ MANIFEST = Manifest(
             env="EMAIL_AUTHSERV",
             title="The name by which your server signs what it found out about senders",
             required=False,
-            hint="The first word after “Authentication-Results:” in a mail that you received.",
+            hint="Leave it empty for Gmail, iCloud, Yahoo, AOL, Fastmail and Microsoft: they are known. Else"
+            " it is the first word after “Authentication-Results:” in a mail that you received;"
+            " *.example.org for any below that, several with commas.",
             asked=True,
+        ),
+        SettingField(
+            env="EMAIL_AUTHSERV_PLACE",
+            title="above or below: where your server writes that, seen from its own Received line (above)",
+            required=False,
+            hint="A sender can write below it, too: only for a server that checks every mail, or removes"
+            " foreign lines with its name.",
+        ),
+        SettingField(
+            env="EMAIL_TRUST_FROM",
+            title="Whether every From line is believed (false)",
+            required=False,
+            hint="Whoever forges an allowed address is heard then.",
         ),
         SettingField(
             env="EMAIL_IMAP_PORT",

@@ -385,6 +385,9 @@ class MatrixAdapter:
         if emoji:
             txn = contents.transaction("react", ref, secrets.token_hex(8))
             self._reacted[ref] = await self._put(room, REACTION, _annotation(ref, emoji), txn)
+            if len(self._reacted) > _MOST_ALIVE:
+                # The oldest: the server is asked for it, should it be taken back after all.
+                del self._reacted[next(iter(self._reacted))]
 
     async def _own_reaction(self, room: str, ref: str) -> str | None:
         me = await self._who()

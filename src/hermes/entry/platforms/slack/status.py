@@ -55,6 +55,7 @@ class Status:
     def speak(self, to: Address) -> None:
         """A message is on its way; from then on it shows that we work."""
         if to.thread is not None:
+            self._trim()
             self._shown.pop((to.chat, to.thread), None)
             self._spoke.add((to.chat, to.thread))
 

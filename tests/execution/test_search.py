@@ -1,0 +1,80 @@
+"""Searching files: expressions as models know them, and one that would never end stops nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.errors import UserError
+from hermes.domain.ports import FileSearch
+from hermes.execution import search
+from hermes.execution.search import search_tree
+
+ENDLESS = [r"(a|aa)+$", r"((a{1,30}){1,30}){1,30}$"]
+
+
+def lines(folder: Path, pattern: str) -> list[str]:
+    return [match.text for match in search_tree(str(folder), FileSearch(pattern=pattern)).matches]
+
+
+@pytest.mark.parametrize("pattern", ENDLESS)
+async def test_an_endless_expression_is_given_up_and_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    monkeypatch.setattr(search, "_FILE_SECONDS", 0.5)
+    (tmp_path / "r.txt").write_text("a" * 60 + "!")
+    turns, over = 0, threading.Event()
+
+    async def turn() -> None:
+        nonlocal turns
+        while not over.is_set():
+            turns += 1
+            await asyncio.sleep(0.001)
+
+    turning = asyncio.create_task(turn())
+    with pytest.raises(UserError) as caught:
+        await asyncio.to_thread(search_tree, str(tmp_path), FileSearch(pattern=pattern))
+    over.set()
+    await turning
+    assert "takes too long in r.txt" in str(caught.value) and caught.value.hint
+    assert turns > 10, "nobody else could run meanwhile"
+
+
+def test_the_whole_search_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_SECONDS", 0.3)
+    for number in range(20):
+        (tmp_path / f"{number:02}.txt").write_text("aa\n" + "a" * 60 + "!")
+    found = search_tree(str(tmp_path), FileSearch(pattern=ENDLESS[0]))
+    assert found.more and found.files < 20 and [match.text for match in found.matches] == ["aa"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "other"),
+    [
+        (r"\${e}", "x = `${e}`", "anything else"),
+        (r"arr{i}", "arr{i}", "arr"),
+        (r"f\(\{s\}\)|{d<=1}", "f({s})", "f()"),
+        (r"[{}]", "{", "("),
+        (r"{}", "x = {}", "x"),
+        (r"\d{2,}-\d{3}", "12-345", "1-2"),
+        (r"a{,2}b$", "b", "c"),
+        (r"\\{", "\\{", "{"),
+        (r"(?i)todo", "ToDo", "done"),
+        (r"^def \w+\(", "def f(x):", "define f(x)"),
+        (r"[[:digit:]]", "7", "x"),
+        (r"\p{Lu}x", "Ax", "ax"),
+        ("ünder$", "Ünder ünder", "under"),
+    ],
+)
+def test_expressions_are_those_that_models_write(tmp_path: Path, pattern: str, text: str, other: str) -> None:
+    (tmp_path / "a.txt").write_text(f"{other}\n{text}\n")
+    assert lines(tmp_path, pattern) == [text]
+
+
+@pytest.mark.parametrize("pattern", ["(", "a**b(", "(" * 3000 + ")" * 3000, "[z-a]"])
+def test_what_is_no_expression_is_said(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(UserError, match="is not a regular expression"):
+        lines(tmp_path, pattern)
