@@ -17,12 +17,11 @@ from pathlib import Path
 import apsw
 
 from hermes.domain.clock import Clock
-from hermes.domain.errors import HermesError, UserError
-from hermes.domain.message import Inbound
+from hermes.domain.errors import UserError
 from hermes.state.backup import backups_of, folder_of, made_at
-from hermes.state.codec import decode, stamp
-from hermes.state.db import Damaged, Row
+from hermes.state.db import Damaged
 from hermes.state.engine import (
+    DAMAGE,
     DEFAULTS,
     SqliteDb,
     StoreOptions,
@@ -33,18 +32,21 @@ from hermes.state.engine import (
     suspicion,
 )
 from hermes.state.migrate import check_version
+from hermes.state.restored import RESTORED as RESTORED
+from hermes.state.restored import settle
+from hermes.state.salvage import Salvaged, nothing_salvaged, salvage
 from hermes.state.sqlite import SqliteStore
 from hermes.state.walfile import has_log, log_damage, log_of
 from hermes.state.wholefile import sync_file, sync_folder
 
 log = logging.getLogger("hermes.store")
 
-RESTORED = "restored from a backup"
 # What a full check at start may cost: about a second for a large file after a crash, little after a clean
 # stop. Larger files are checked in the background.
 _CHECKED_WHEN_CLEAN = 16 * 1024 * 1024
 _CHECKED_WHEN_UNCLEAN = 256 * 1024 * 1024
 _INDEXES = ("words", "letters")
+_TOLD_TABLES = {"inbox", "turns", "journal", "outbox", "sessions", "questions", "jobs"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,96 +187,34 @@ def _candidates(path: Path, found: _Findings) -> Iterator[tuple[str, Path]]:
 
 
 def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
-    """Mark in the replacement what may have gone on after its last moment, and say how much that is."""
+    """Take over what the damaged file still tells, settle what may have gone on since, and say what came of
+    it."""
     with closing(open_current(new, options)) as db:
-        saved = _salvage(path, db, options)
         db.run("BEGIN IMMEDIATE")
-        turns = db.run(
-            "UPDATE turns INDEXED BY turns_open"
-            " SET stop = coalesce(stop, ?), state = iif(state = 'waiting', 'running', state)"
-            " WHERE state IN ('accepted', 'running', 'waiting')",
-            RESTORED,
-        )
-        unsent = db.run(
-            "UPDATE outbox SET state = 'unknown'"
-            " WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')"
-        )
-        # A shown draft may have become the final answer since: editing it could take words back.
-        db.run("UPDATE outbox SET state = 'gone' WHERE draft = 1 AND state IN ('attempting', 'shown')")
-        mail = db.run("UPDATE inbox SET outcome = ? WHERE outcome IS NULL AND n <= ?", RESTORED, saved.known)
-        db.run("UPDATE leases SET until = 0")
-        # That life did not end by a crash of its turns.
-        db.run("UPDATE boots SET closed_at = ? WHERE closed_at IS NULL", stamp(now))
+        saved = _salvage(path, db, options)
+        settled = settle(db, saved, now)
+        rows = sum(n > saved.known["inbox"] for n in saved.read["inbox"])
         db.run("COMMIT")
         db.run("PRAGMA wal_checkpoint(TRUNCATE)")
     sync_file(new)
-    return (
-        f"What came later is missing, except {saved.rows} incoming messages that could be saved."
-        f" {turns} open turns were stopped, {unsent} unsent messages may have been sent already,"
-        f" {mail} waiting messages were not taken up again."
-    )
+    partly = sorted(_TOLD_TABLES - saved.whole)
+    missing = f" What came later is missing in part from {', '.join(partly)}." if partly else ""
+    return f"{rows} later incoming messages were saved.{missing} In all: {settled}."
 
 
-# --- saving what came in since ---
-
-
-@dataclass(slots=True)
-class _Saved:
-    known: int = 0
-    """Up to here the replacement knew the inbox itself."""
-    rows: int = 0
-
-
-def _salvage(path: Path, new: SqliteDb, options: StoreOptions) -> _Saved:
-    """Take the inbox rows and cursors that are newer than the replacement over from the damaged file, as far
-    as they can be read: so that what was acknowledged is not lost, and what was done is not done again."""
-    saved = _Saved(known=int((new.one("SELECT coalesce(max(n), 0) FROM inbox") or (0,))[0]))
-    if path.stat().st_size == 0:
-        return saved
+def _salvage(path: Path, new: SqliteDb, options: StoreOptions) -> Salvaged:
     try:
-        old = look_into(path, options)
-    except apsw.Error:
-        return saved
-    try:
-        for row in _readable_rows(old, saved.known):
-            saved.rows += new.run(
-                "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", *row
-            )
-        for row in _tolerant(
-            old, "SELECT n, outcome, turn FROM inbox WHERE outcome IS NOT NULL AND n <= ?", saved.known
-        ):
-            new.run("UPDATE inbox SET outcome = ?2, turn = ?3 WHERE n = ?1 AND outcome IS NULL", *row)
-        for row in _tolerant(old, "SELECT account, cursor, at FROM cursors WHERE at > ?", 0):
-            new.run(
-                "INSERT INTO cursors VALUES (?1, ?2, ?3) ON CONFLICT (account) DO UPDATE"
-                " SET cursor = ?2, at = ?3 WHERE at <= ?3",
-                *row,
-            )
-    finally:
-        old.connection.close()
-    return saved
-
-
-def _readable_rows(old: SqliteDb, known: int) -> Iterator[Row]:
-    """The newer rows, from both ends towards the damage, without those that no longer say what they said."""
-    for order in ("ASC", "DESC"):
-        query = (
-            "SELECT n, account, delivery, ref, body, accepted_at, outcome, turn FROM inbox NOT INDEXED"
-            f" WHERE n > ? ORDER BY n {order}"
-        )
-        for row in _tolerant(old, query, known):
-            try:
-                if decode(Inbound, row[4]).delivery == row[2]:
-                    yield row
-            except (HermesError, TypeError):
-                continue
-
-
-def _tolerant(old: SqliteDb, query: str, value: int) -> Iterator[Row]:
-    try:
-        yield from old.connection.execute(query, (value,))
-    except apsw.Error as error:
-        log.info("store.salvage stops at %s", error)
+        if path.stat().st_size == 0:
+            return nothing_salvaged(new)
+        with closing(look_into(path, options)) as old:
+            saved = salvage(old, new)
+            if log_damage(path):
+                # What can be read is not how it was at the last moment.
+                saved.whole.clear()
+                saved.read = {queue: set() for queue in saved.read}
+            return saved
+    except DAMAGE:
+        return nothing_salvaged(new)
 
 
 # --- moving files ---
