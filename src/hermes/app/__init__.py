@@ -194,6 +194,7 @@ class App:
         finally:
             caring.cancel()
             await asyncio.wait((caring,))
+            await upkeep.stop(hurry=self._hurry.is_set())
             await opened.store.close()
 
     async def _serve(self, store: SqliteStore, watch: Watch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,7 @@ _WRITER_CACHE_KB = 1024
 _READER_CACHE_KB = 256
 _CACHED_STATEMENTS = 200
 _PROBLEMS = 10
+_CHECK_STEPS = 100_000
 _HINT = "Restore it from the newest file in backups/."
 
 DISK_FULL = "the disk is full"
@@ -63,6 +64,11 @@ ENGINE_ERRORS = (
     TransactionGone,
 )  # fmt: skip
 DAMAGE = (apsw.CorruptError, apsw.NotADBError)
+NOT_DAMAGE = (
+    apsw.NoMemError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.FullError, apsw.BusyError,
+    apsw.LockedError, apsw.ProtocolError, apsw.PermissionsError, apsw.AuthError, apsw.InterruptError,
+)  # fmt: skip
+"""What says nothing about the file's content: whoever takes it for damage throws a sound database away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,18 +206,26 @@ def look_into(path: Path, options: StoreOptions = DEFAULTS) -> SqliteDb:
 
 
 def problems_of(db: SqliteDb) -> list[str]:
-    """What SQLite's own check finds wrong; empty for a sound file."""
+    """What SQLite's own check finds wrong; empty for a sound file. A check that could not be made is no
+    finding: it raises."""
     try:
         found = [str(row[0]) for row in db.all(f"PRAGMA quick_check({_PROBLEMS})")]
+    except NOT_DAMAGE:
+        raise
     except apsw.Error as error:
         return [str(error)]
     return [] if found == ["ok"] else found
 
 
-def check_file(path: Path, options: StoreOptions = DEFAULTS) -> list[str]:
-    """The same for a file that others may be using meanwhile. Blocking, and long for a large file."""
+def check_file(path: Path, options: StoreOptions, give_up: Callable[[], bool]) -> list[str]:
+    """The same for a file that others may be using meanwhile. Blocking, and long for a large file; nothing is
+    found once `give_up` says so."""
     with closing(connect_reader(path, options)) as db:
-        return problems_of(db)
+        db.connection.set_progress_handler(give_up, _CHECK_STEPS)
+        try:
+            return problems_of(db)
+        except apsw.InterruptError:
+            return []
 
 
 def suspicion(path: Path) -> Path:

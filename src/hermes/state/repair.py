@@ -21,8 +21,8 @@ from hermes.domain.errors import UserError
 from hermes.state.backup import backups_of, folder_of, made_at
 from hermes.state.db import Damaged
 from hermes.state.engine import (
-    DAMAGE,
     DEFAULTS,
+    NOT_DAMAGE,
     SqliteDb,
     StoreOptions,
     as_user_error,
@@ -109,7 +109,7 @@ def _examine(path: Path, options: StoreOptions) -> _Findings:
             return _examine_open(path, db)
     except Damaged as error:
         return _Findings(damage=error.message)
-    except (apsw.CantOpenError, apsw.BusyError, apsw.PermissionsError):
+    except NOT_DAMAGE:
         raise
     except apsw.Error as error:
         return _Findings(damage=str(error))
@@ -157,7 +157,7 @@ def _prepare(path: Path, new: Path, found: _Findings, options: StoreOptions) -> 
             shutil.copyfile(log_of(path), log_of(new))
         try:
             sound = _is_sound(new, options)
-        except (apsw.FullError, apsw.IOError):
+        except NOT_DAMAGE:
             raise
         except (apsw.Error, UserError) as error:
             log.warning("store.bad_candidate file=%s problem=%s", candidate.name, error)
@@ -203,18 +203,20 @@ def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
 
 
 def _salvage(path: Path, new: SqliteDb, options: StoreOptions) -> Salvaged:
-    try:
-        if path.stat().st_size == 0:
-            return nothing_salvaged(new)
-        with closing(look_into(path, options)) as old:
-            saved = salvage(old, new)
-            if log_damage(path):
-                # What can be read is not how it was at the last moment.
-                saved.whole.clear()
-                saved.read = {queue: set() for queue in saved.read}
-            return saved
-    except DAMAGE:
+    if path.stat().st_size == 0:
         return nothing_salvaged(new)
+    with closing(look_into(path, options)) as old:
+        saved = salvage(old, new)
+        try:
+            trusted = not log_damage(path)
+        except FileNotFoundError:
+            # Nobody could read the log, so SQLite made no index of it.
+            trusted = False
+    if not trusted:
+        # What can be read is not how it was at the last moment.
+        saved.whole.clear()
+        saved.read = {queue: set() for queue in saved.read}
+    return saved
 
 
 # --- moving files ---

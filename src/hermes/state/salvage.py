@@ -218,6 +218,8 @@ class _Taking:
         """Rows of the damaged file, and None where it cannot be read on."""
         try:
             yield from self._old.connection.execute(query, values)
+        except apsw.NoMemError:
+            raise
         except apsw.Error as error:
             log.info("store.salvage table=%s stops at %s", self._table, error)
             yield None

@@ -176,7 +176,7 @@ class SqliteStore:
         """What SQLite's check finds wrong with the file; runs beside everything else and may take long."""
         if self.path is None or self._shut:
             return []
-        problems = await asyncio.to_thread(check_file, self.path, self._options)
+        problems = await asyncio.to_thread(check_file, self.path, self._options, lambda: self._shut)
         if problems:
             self._note_damage(problems[0])
         return problems
