@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from hermes.admin import gateway
-from hermes.admin.gateway import GATEWAY, StateFile, hold_home, home_holder
+from hermes.admin.gateway import GATEWAY, GatewayProcess, StateFile, hold_home, home_holder
 from hermes.domain.errors import UserError
 from hermes.entry.host import HostState
+from hermes.state.locks import HOMES, MachineLock
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +75,19 @@ def test_a_lock_without_a_readable_name(tmp_path: Path, text: str) -> None:
         with pytest.raises(UserError, match=r"works on|already runs"):
             with hold_home(tmp_path, GATEWAY):
                 pass
+
+
+def test_a_home_that_was_removed_under_its_gateway_gets_no_second_one(tmp_path: Path) -> None:
+    """Its lock file is gone, but it is still listed on the machine."""
+    environ = {"HOME": str(tmp_path), "HERMES_GATEWAY_LOCK_DIR": str(tmp_path / "locks")}
+    home = tmp_path / "home"
+    first = MachineLock(folder=tmp_path / "locks", scope=HOMES, identity=str(home), owner={"home": str(home)})
+    assert first.take()
+    second = GatewayProcess(home=home, environ=environ, say=lambda line: None)
+    with pytest.raises(UserError, match=rf"already runs on {home} \(process {os.getpid()}\)"):
+        second.run()
+    assert home_holder(home) is None
+    first.release()
 
 
 async def test_the_state_file_has_the_newest_state(tmp_path: Path) -> None:

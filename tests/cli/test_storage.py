@@ -4,6 +4,8 @@ and a file that goes away."""
 from __future__ import annotations
 
 import json
+import shutil
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -11,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from hermes.admin.gateway import EXIT_RESTART
 from hermes.state.backup import backups_of
-from hermes.state.engine import look_into
+from hermes.state.engine import look_into, suspicion
 from hermes.state.profiles import DATABASE_FILE
-from tests.cli.command import gateway
+from tests.cli.command import PATIENCE, gateway, hermes
 from tests.ports import free_port
 
 KEY = "a key that nobody guesses"
@@ -58,3 +61,41 @@ def test_a_clean_stop_leaves_a_backup_of_everything(home: Path, port: int) -> No
         said = "SELECT count(*) FROM journal WHERE body LIKE '%remember me%'"
         assert db.execute(said).fetchall() >= [(1,)]
         assert db.execute("SELECT closed_at IS NOT NULL FROM boots").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("harm", ["the file", "the home"])
+def test_a_database_that_is_removed_comes_back(harm: str, home: Path, port: int) -> None:
+    with gateway(home, "--external-supervisor", **served(port)) as running:
+        run = ask(port, "/v1/runs", {"input": "remember me"})[2]["run_id"]
+        if harm == "the home":
+            shutil.rmtree(home)
+        else:
+            for one in home.glob(f"{DATABASE_FILE}*"):
+                one.unlink()
+        assert running.process.wait(PATIENCE) == EXIT_RESTART, "it asks to be started again"
+        assert "store.file_lost" in running.err
+    with gateway(home, **served(port)) as running:
+        while ask(port, f"/v1/runs/{run}")[2]["status"] != "completed":
+            time.sleep(0.05)
+        assert ask(port, "/v1/runs", {"input": "and me"})[0] == 202
+        assert ask(port, "/health/detailed")[2]["checks"]["state_db"]["ok"]
+        assert running.stop() == 0
+
+
+def test_a_command_without_a_gateway_does_not_work_on_a_damaged_file(home: Path, port: int) -> None:
+    with gateway(home, **served(port)) as running:
+        assert ask(port, "/v1/runs", {"input": "remember me"})[0] == 202
+        assert running.stop() == 0
+    path = home / DATABASE_FILE
+    with look_into(path).connection as db:
+        [[root]] = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'media'").fetchall()
+    with path.open("r+b") as file:
+        file.seek((root - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    suspicion(path).write_text("seen while running")
+    told = hermes(home, "sessions", "list")
+    assert told.code == 0 and told.clean and "was damaged" in told.err, told
+    assert "remember me" in told.out or "api_" in told.out
+    assert not suspicion(path).exists()
+    assert list(home.glob(f"{DATABASE_FILE}.damaged-*"))
+    assert hermes(home, "sessions", "list").err == ""

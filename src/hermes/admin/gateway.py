@@ -193,9 +193,16 @@ class GatewayProcess:
         home = str(self.home)
         lock = MachineLock(folder=lock_folder(self.environ), scope=HOMES, identity=home, owner={"home": home})
         try:
-            lock.take()
+            is_ours = lock.take()
         except UserError as error:
             log.warning("gateway.not_listed why=%s", error)
+            is_ours = True
+        if not is_ours:
+            pid = lock.holder().get("pid", "unknown")
+            raise UserError(
+                f"A gateway already runs on {home} (process {pid}), though its files were removed under it.",
+                hint="It saves its data and begins anew shortly. `hermes gateway stop --all` stops it.",
+            )
         try:
             yield
         finally:

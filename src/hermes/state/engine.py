@@ -3,6 +3,7 @@ of its errors mean that the engine (not the unit of work) failed."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ import apsw
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import AgentId
 from hermes.state.census import CensusTable
-from hermes.state.db import Damaged, Row
+from hermes.state.db import Damaged, NoRoom, Row
 from hermes.state.directory import DirectoryTable, PostTable
 from hermes.state.facts import FactsTable
 from hermes.state.grants import GrantsTable
@@ -52,6 +53,7 @@ _HINT = "Restore it from the newest file in backups/."
 
 DISK_FULL = "the disk is full"
 FILE_DAMAGED = "the database file is damaged"
+FILE_LOST = "the database file was removed or replaced"
 
 
 class TransactionGone(apsw.Error):
@@ -146,12 +148,15 @@ class SqliteTx:
         self.handoffs = HandoffsTable(db, agent)
 
 
-def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:
+def connect(path: Path | None, options: StoreOptions = DEFAULTS, *, create: bool = True) -> SqliteDb:
     """A connection that may write. A new file is readable by its owner alone: it holds people's words."""
-    if path is not None and options.vfs is None:
+    if create and path is not None and options.vfs is None:
         _create_private(path)
     connection = apsw.Connection(
-        ":memory:" if path is None else str(path), vfs=options.vfs, statementcachesize=_CACHED_STATEMENTS
+        ":memory:" if path is None else str(path),
+        flags=apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0),
+        vfs=options.vfs,
+        statementcachesize=_CACHED_STATEMENTS,
     )
     db = SqliteDb(connection)
     connection.set_busy_timeout(options.busy_ms)
@@ -168,7 +173,8 @@ def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:
 
 
 def connect_reader(path: Path, options: StoreOptions = DEFAULTS) -> SqliteDb:
-    db = connect(path, options)
+    # One that is gone must not come back empty because somebody wants to read it.
+    db = connect(path, options, create=False)
     db.run("PRAGMA query_only = ON")
     db.run(f"PRAGMA cache_size = -{_READER_CACHE_KB}")
     return db
@@ -240,6 +246,8 @@ def describe(error: BaseException) -> str:
         return "another process holds the database"
     if isinstance(error, DAMAGE):
         return FILE_DAMAGED
+    if isinstance(error, (apsw.NoMemError, MemoryError)):
+        return "there is too little memory"
     return f"the database cannot be written ({error})"
 
 
@@ -251,13 +259,21 @@ def as_user_error(error: BaseException, path: Path | None) -> BaseException:
         )
     if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, PermissionError)):
         return UserError(f"{path} cannot be opened for writing.", hint="Check the folder's owner and mode.")
-    if isinstance(error, (apsw.FullError, apsw.IOError, OSError)):
-        return UserError(
-            f"{path} cannot be written: {describe(error)}.", hint="Free some space, then try again."
-        )
-    if isinstance(error, apsw.Error):
+    if isinstance(error, apsw.FullError) or is_full(error):
+        return NoRoom(f"{path} cannot be written: {DISK_FULL}.", hint="Free some space.")
+    if isinstance(error, (apsw.NoMemError, MemoryError)):
+        return UserError(f"There is too little memory to open {path}.", hint="Give the program more memory.")
+    if isinstance(error, (apsw.IOError, OSError)):
+        return UserError(f"{path} cannot be read or written ({error}).", hint="Check its disk.")
+    if isinstance(error, DAMAGE):
         return Damaged(f"{path} is damaged ({error}).", hint=_HINT)
+    if isinstance(error, apsw.Error):
+        return UserError(f"{path} cannot be opened ({error}).", hint="The log may say more.")
     return error
+
+
+def is_full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _create_private(path: Path) -> None:

@@ -18,7 +18,7 @@ import apsw
 
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
-from hermes.state.backup import backups_of, folder_of, made_at
+from hermes.state.backup import backups_of, made_at
 from hermes.state.db import Damaged
 from hermes.state.engine import (
     DEFAULTS,
@@ -31,6 +31,7 @@ from hermes.state.engine import (
     problems_of,
     suspicion,
 )
+from hermes.state.filename import rescued
 from hermes.state.migrate import check_version
 from hermes.state.restored import RESTORED as RESTORED
 from hermes.state.restored import settle
@@ -45,6 +46,7 @@ log = logging.getLogger("hermes.store")
 # stop. Larger files are checked in the background.
 _CHECKED_WHEN_CLEAN = 16 * 1024 * 1024
 _CHECKED_WHEN_UNCLEAN = 256 * 1024 * 1024
+_MISSING = "it is missing"
 _INDEXES = ("words", "letters")
 _TOLD_TABLES = {"inbox", "turns", "journal", "outbox", "sessions", "questions", "jobs"}
 
@@ -78,19 +80,18 @@ async def open_checked(path: Path, clock: Clock, options: StoreOptions = DEFAULT
 
 def _make_sound(path: Path, now: datetime, options: StoreOptions) -> tuple[list[str], bool]:
     notices = _finish_swap(path, now)
-    if not path.exists():
-        if backups_of(path):
-            notices.append(f"{path} is missing; a new one was begun. Backups are in {folder_of(path)}.")
+    if not path.exists() and not backups_of(path) and not rescued(path).exists():
         _set_aside(path, now)
         return notices, False
     try:
-        found = _examine(path, options)
+        found = _examine(path, options) if path.exists() else _Findings(damage=_MISSING)
         if found.index_only:
             _rebuild_index(path, options)
             notices.append(f"The search index in {path.name} was damaged; it was built anew.")
         elif found.damage:
             notices += _replace(path, found, now, options)
-        suspicion(path).unlink(missing_ok=True)
+        for settled in (suspicion(path), rescued(path)):
+            settled.unlink(missing_ok=True)
     except (apsw.Error, OSError) as error:
         told = as_user_error(error, path)
         raise told from error
@@ -143,6 +144,8 @@ def _replace(path: Path, found: _Findings, now: datetime, options: StoreOptions)
     new.replace(path)
     sync_folder(path.parent)
     kept = f"{path} was damaged ({found.damage}); it was kept as {aside.name if aside else 'nothing'}."
+    if found.damage == _MISSING:
+        kept = f"{path} was missing."
     if not origin:
         return [kept, "There was no good backup, so an empty database was begun."]
     return [kept, f"{origin} was opened instead. {marks}"]
@@ -182,6 +185,8 @@ def _is_sound(new: Path, options: StoreOptions) -> bool:
 def _candidates(path: Path, found: _Findings) -> Iterator[tuple[str, Path]]:
     if found.readable:
         yield "What could still be read of it", path
+    if not path.exists() and rescued(path).exists():
+        yield "What was saved of it", rescued(path)
     for made in backups_of(path):
         yield f"The backup of {made_at(made):%Y-%m-%d %H:%M} UTC", made
 
@@ -203,7 +208,7 @@ def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
 
 
 def _salvage(path: Path, new: SqliteDb, options: StoreOptions) -> Salvaged:
-    if path.stat().st_size == 0:
+    if not path.exists() or path.stat().st_size == 0:
         return nothing_salvaged(new)
     with closing(look_into(path, options)) as old:
         saved = salvage(old, new)
