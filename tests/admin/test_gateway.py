@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -88,6 +89,27 @@ def test_a_home_that_was_removed_under_its_gateway_gets_no_second_one(tmp_path: 
         second.run()
     assert home_holder(home) is None
     first.release()
+
+
+@pytest.mark.parametrize("reserve", [True, False])
+def test_a_home_on_a_full_disk_is_held(
+    reserve: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spare = tmp_path / "reserve.bin"
+    if reserve:
+        spare.write_bytes(bytes(100))
+    write = os.pwrite
+
+    def full(descriptor: int, data: bytes, place: int) -> int:
+        if spare.exists() or not reserve:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data, place)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with hold_home(tmp_path, GATEWAY):
+        holder = home_holder(tmp_path)
+        assert holder is not None and holder.pid == (os.getpid() if reserve else 0)
+    assert not spare.exists()
 
 
 async def test_the_state_file_has_the_newest_state(tmp_path: Path) -> None:

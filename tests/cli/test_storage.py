@@ -3,11 +3,15 @@ and a file that goes away."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,8 @@ from hermes.admin.gateway import EXIT_RESTART
 from hermes.state.backup import backups_of
 from hermes.state.engine import look_into, suspicion
 from hermes.state.profiles import DATABASE_FILE
-from tests.cli.command import PATIENCE, gateway, hermes
+from tests import nursery
+from tests.cli.command import PATIENCE, Running, environment, gateway, hermes
 from tests.ports import free_port
 
 KEY = "a key that nobody guesses"
@@ -99,3 +104,83 @@ def test_a_command_without_a_gateway_does_not_work_on_a_damaged_file(home: Path,
     assert not suspicion(path).exists()
     assert list(home.glob(f"{DATABASE_FILE}.damaged-*"))
     assert hermes(home, "sessions", "list").err == ""
+
+
+# --- disks that take nothing ---
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A home on a disk of its own."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m,mode=0700", "tmpfs", str(folder)],
+        check=False,
+        capture_output=True,
+    )
+    if mounted.returncode:
+        pytest.skip("this machine does not let us mount")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(home: Path) -> Path:
+    """Leave not a byte."""
+    rest = home / "somebody-else.bin"
+    with rest.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    return rest
+
+
+def completes(port: int, run: str) -> bool:
+    for _ in range(600):
+        if ask(port, f"/v1/runs/{run}")[2]["status"] == "completed":
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.root
+def test_a_full_disk_starts_on_its_reserve(tmp_path: Path, port: int) -> None:
+    with small_disk(tmp_path / "home") as home:
+        more = served(port) | {"HERMES_RESERVE_MB": "4"}
+        with gateway(home, **more) as running:
+            run = ask(port, "/v1/runs", {"input": "remember me"})[2]["run_id"]
+            assert completes(port, run)
+            assert running.stop() == 0
+        assert (home / "reserve.bin").stat().st_size > 1_000_000
+        fill(home)
+        with gateway(home, **more) as running:
+            assert ask(port, f"/v1/runs/{run}")[2]["status"] == "completed"
+            assert "output cannot be written" not in running.err
+            assert running.stop() == 0
+
+
+@pytest.mark.root
+def test_a_disk_without_any_room_is_waited_for(tmp_path: Path, port: int) -> None:
+    with small_disk(tmp_path / "home") as home:
+        with gateway(home, **served(port)) as running:
+            run = ask(port, "/v1/runs", {"input": "remember me"})[2]["run_id"]
+            running.process.kill()
+            running.process.wait()
+        rest = fill(home)
+        log = tmp_path / "stderr"
+        command = [sys.executable, "-P", "-m", "hermes", "gateway", "run"]
+        with log.open("w") as file:
+            process = nursery.Popen(
+                command, env=environment(home, **served(port)), cwd="/", stderr=file, text=True
+            )
+        running = Running(process, log)
+        try:
+            running.until("the disk is full")
+            assert "output cannot be written" not in running.err and "Traceback" not in running.err
+            rest.unlink()
+            running.until("ready: home")
+            assert completes(port, run), "nothing acknowledged is lost"
+            assert running.stop() == 0
+        finally:
+            process.kill()
+            process.wait()

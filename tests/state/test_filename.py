@@ -4,6 +4,7 @@ its content gets its name back."""
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -158,3 +159,26 @@ async def test_what_was_saved_counts_if_it_lost_its_way(tmp_path: Path) -> None:
     fresh = await open_checked(path, FakeClock())
     assert await fresh.store.read(lambda tx: tx.sessions.get(S1)) is None
     await fresh.store.close()
+
+
+async def test_a_file_system_that_turns_read_only_is_noticed_by_an_idle_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root's `access` says so too, and nobody has to write for it."""
+    monkeypatch.setattr(sqlite, "LOOK_SECONDS", 0.01)
+    async with SqliteStore(tmp_path / "gateway.db") as store:
+        await store.write(add_talk)
+        monkeypatch.setattr(os, "access", lambda path, mode: False)
+        monkeypatch.setattr(store, "_probe", lambda: None)
+        await _becomes(store, True)
+        assert "read-only" in store.facts.trouble
+        monkeypatch.undo()
+        await _becomes(store, False)
+
+
+async def _becomes(store: SqliteStore, troubled: bool) -> None:
+    for _ in range(6000):
+        if bool(store.facts.trouble) is troubled:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"its trouble is still {store.facts.trouble!r}")

@@ -25,7 +25,7 @@ from hermes.domain.turn import ReplyPlace, TurnState
 from hermes.state import repair
 from hermes.state.backup import KEPT, backup, backup_if_due, backups_of
 from hermes.state.db import Damaged
-from hermes.state.engine import suspicion
+from hermes.state.engine import SqliteDb, suspicion
 from hermes.state.repair import RESTORED, Opened, open_checked
 from hermes.state.sqlite import SqliteStore
 from hermes.testing.clock import FakeClock
@@ -370,6 +370,40 @@ async def test_a_repair_that_was_cut_off_is_finished(tmp_path: Path, monkeypatch
 
 
 # --- opening without repair, and backups ---
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (apsw.NoMemError("out of memory"), "too little memory"),
+        (apsw.IOError("disk I/O error"), "cannot be read or written"),
+        (apsw.FullError("database or disk is full"), "the disk is full"),
+        (apsw.ReadOnlyError("attempt to write a readonly database"), "cannot be opened for writing"),
+        (apsw.CantOpenError("unable to open database file"), "cannot be opened for writing"),
+        (apsw.BusyError("database is locked"), "locked by another process"),
+    ],
+)
+async def test_what_says_nothing_of_the_content_is_no_damage(
+    error: apsw.Error, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await _home(tmp_path)
+    before = _digests(path)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    for place in ("all", "one"):
+        with monkeypatch.context() as patch:
+            patch.setattr(SqliteDb, place, fail)
+            with pytest.raises(UserError, match=says) as raised:
+                await open_checked(path, FakeClock())
+        assert not isinstance(raised.value, Damaged)
+        assert "backups" not in str(raised.value)
+    assert _digests(path) == before
+    assert not _aside(path)
+    opened = await open_checked(path, FakeClock())
+    assert opened.notices == (), "all is there"
+    await opened.store.close()
 
 
 async def test_a_plain_open_refuses_damage_and_leaves_it(tmp_path: Path) -> None:

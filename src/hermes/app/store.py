@@ -44,7 +44,7 @@ class StoreKeeper:
         opened = await self._when_there_is_room()
         if opened is None:
             return None
-        self.watch.tell("starting", notices=list(opened.notices))
+        self.watch.tell("starting", notices=list(opened.notices), waits="")
         self._store = opened.store
         self._upkeep = Upkeep(store=opened.store, path=self.path, clock=self.clock)
         self._tasks.append(asyncio.create_task(self._follow(), name="database file"))

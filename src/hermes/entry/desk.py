@@ -58,16 +58,13 @@ class Desk:
     def of(self, agent: AgentId) -> Store:
         return self.courier.store.scoped(agent)
 
-    async def collect(
-        self, query: Callable[[Tx], list[T]], only: str | None = None, *, writing: bool = False
-    ) -> list[T]:
+    async def collect(self, query: Callable[[Tx], list[T]], only: str | None = None) -> list[T]:
         """What a query finds with each agent, or with one alone."""
         if only is not None and only not in self.agents:
             raise Unknown(f"There is no agent “{one_line(only, 80)}”.")
         found: list[T] = []
         for agent in self.agents if only is None else [AgentId(only)]:
-            store = self.of(agent)
-            found += await (store.write(query, first=True) if writing else store.read(query))
+            found += await self.of(agent).read(query)
         return found
 
 
@@ -111,7 +108,7 @@ async def list_sessions(desk: Desk, agent: str | None = None, limit: int = 20) -
 @operation("GET", "search", "What was said, in all sessions.")
 async def search(desk: Desk, words: str, agent: str | None = None, limit: int = 20) -> list[Hit]:
     # It brings the index up to date first, so it writes.
-    hits = await desk.collect(lambda tx: tx.search.find(words, limit), agent, writing=True)
+    hits = await desk.collect(lambda tx: tx.search.find(words, limit), agent)
     return hits[:limit]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -49,10 +50,12 @@ _READER_CACHE_KB = 256
 _CACHED_STATEMENTS = 200
 _PROBLEMS = 10
 _CHECK_STEPS = 100_000
+_NO_ROOM = 64 * 1024
 _HINT = "Restore it from the newest file in backups/."
 
 DISK_FULL = "the disk is full"
 FILE_DAMAGED = "the database file is damaged"
+NOT_WRITABLE = "the database cannot be written (its file system is read-only)"
 FILE_LOST = "the database file was removed or replaced"
 
 
@@ -257,6 +260,9 @@ def as_user_error(error: BaseException, path: Path | None) -> BaseException:
         return UserError(
             f"{path} is locked by another process.", hint="Stop the program that has it open, then try again."
         )
+    if isinstance(error, (apsw.IOError, apsw.CantOpenError)) and _is_disk_full(path):
+        # SQLite cannot say why the small files beside a database could not be made.
+        error = apsw.FullError(str(error))
     if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, PermissionError)):
         return UserError(f"{path} cannot be opened for writing.", hint="Check the folder's owner and mode.")
     if isinstance(error, apsw.FullError) or is_full(error):
@@ -270,6 +276,13 @@ def as_user_error(error: BaseException, path: Path | None) -> BaseException:
     if isinstance(error, apsw.Error):
         return UserError(f"{path} cannot be opened ({error}).", hint="The log may say more.")
     return error
+
+
+def _is_disk_full(path: Path | None) -> bool:
+    try:
+        return path is not None and shutil.disk_usage(path.parent).free < _NO_ROOM
+    except OSError:
+        return False
 
 
 def is_full(error: BaseException) -> bool:

@@ -49,6 +49,10 @@ class FileName:
     def look_now_and_then(self) -> bool:
         return self.look() if time.monotonic() - self._looked_at > LOOK_SECONDS else self.is_lost
 
+    def is_writable(self) -> bool:
+        """Whether the file system lets us write: it may have turned read-only while nobody wrote."""
+        return self._path is None or os.access(self._path, os.W_OK) or not self._path.exists()
+
     def rescue(self, connection: apsw.Connection) -> None:
         """Put all that the open file holds under its name again. Blocking."""
         path = self._path

@@ -19,7 +19,7 @@ import apsw
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.state.backup import backups_of, made_at
-from hermes.state.db import Damaged
+from hermes.state.db import Damaged, NoRoom
 from hermes.state.engine import (
     DEFAULTS,
     NOT_DAMAGE,
@@ -33,6 +33,7 @@ from hermes.state.engine import (
 )
 from hermes.state.filename import rescued
 from hermes.state.migrate import check_version
+from hermes.state.reserve import give_up_reserve
 from hermes.state.restored import RESTORED as RESTORED
 from hermes.state.restored import settle
 from hermes.state.salvage import Salvaged, nothing_salvaged, salvage
@@ -70,7 +71,17 @@ class _Findings:
 
 
 async def open_checked(path: Path, clock: Clock, options: StoreOptions = DEFAULTS) -> Opened:
-    """Open the database of a home, or the best that is left of it."""
+    """Open the database of a home, or the best that is left of it; on a full disk at the cost of its
+    reserve."""
+    try:
+        return await _open_sound(path, clock, options)
+    except NoRoom:
+        if not await asyncio.to_thread(give_up_reserve, path.parent):
+            raise
+    return await _open_sound(path, clock, options)
+
+
+async def _open_sound(path: Path, clock: Clock, options: StoreOptions) -> Opened:
     notices, later = await asyncio.to_thread(_make_sound, path, clock.now(), options)
     for notice in notices:
         log.warning("store.notice %s", notice)

@@ -36,6 +36,7 @@ from hermes.state.engine import (
     ENGINE_ERRORS,
     FILE_DAMAGED,
     FILE_LOST,
+    NOT_WRITABLE,
     SqliteDb,
     SqliteTx,
     StoreOptions,
@@ -48,8 +49,9 @@ from hermes.state.engine import (
 )
 from hermes.state.filename import LOOK_SECONDS, FileName
 from hermes.state.readers import NeedsWriter, Readers
+from hermes.state.reserve import FILE as RESERVE_FILE
 from hermes.state.reserve import Reserve
-from hermes.state.search import catch_up
+from hermes.state.search import SearchTable, catch_up
 from hermes.state.units import WorkUnit, fail_open, resolve_open, settle_units
 
 log = logging.getLogger("hermes.store")
@@ -61,6 +63,7 @@ _IDLE_SECONDS = 0.25
 _RETRY_SECONDS = 0.5
 _INDEX_SECONDS = 1.0
 _CHECKPOINT_MS = 100
+_MOST_BATCHES = 50
 
 
 @dataclass(slots=True)
@@ -100,7 +103,7 @@ class SqliteStore:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._readers: Readers | None = None
-        spare = None if path is None else path.with_name("reserve.bin")
+        spare = None if path is None else path.with_name(RESERVE_FILE)
         self._reserve = options.reserve or Reserve(spare, options.reserve_bytes)
 
     # --- the life of the store ---
@@ -165,7 +168,17 @@ class SqliteStore:
         try:
             return await self._readers.query(agent, work)
         except NeedsWriter:
-            return await self.submit(agent, work, first=False)
+            await self._catch_up_index()
+        try:
+            return await self._readers.query(agent, work)
+        except NeedsWriter:
+            return await self.submit(agent, work, first=True)
+
+    async def _catch_up_index(self) -> None:
+        """What a query has to change is the index that it searches: a batch a unit, others between them."""
+        for _ in range(_MOST_BATCHES):
+            if not await self.submit(MAIN_AGENT, _index_batch, first=True):
+                return
 
     async def check_integrity(self) -> list[str]:
         """What SQLite's check finds wrong with the file; runs beside everything else and may take long."""
@@ -394,6 +407,8 @@ class SqliteStore:
     # --- work beside the units ---
 
     def _idle(self) -> None:
+        if not self.facts.trouble and not self._name.is_writable():
+            self._say_trouble(NOT_WRITABLE)
         if self.facts.trouble and not self._damage:
             self._probe()
         elif self._unindexed and not self._index():
@@ -462,6 +477,11 @@ class SqliteStore:
         except RuntimeError:
             # The loop has closed: nobody is left to be told.
             log.debug("store.nobody_listens")
+
+
+def _index_batch(tx: Tx) -> int:
+    assert isinstance(tx.search, SearchTable)
+    return tx.search.catch_up()
 
 
 @dataclass(frozen=True, slots=True)
