@@ -84,10 +84,13 @@ ERROR_LOG = "logs/errors.log"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
         sys.excepthook = _tell_unexpected
+        if "gateway" in words and "run" in words:
+            _end_on_sigterm()
     try:
-        code = _answer(list(sys.argv[1:] if argv is None else argv))
+        code = _answer(words)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
@@ -97,10 +100,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return BROKEN_PIPE
     except OSError as error:
-        if sys.stdout is None or not _is_output(error):
+        if _is_output(error):
+            _drop_output()
+            return _fail(f"The output cannot be written ({error.strerror}).")
+        if not _is_full(error):
             raise
-        _drop_output()
-        return _fail(f"The output cannot be written ({error.strerror}).")
+        place = error.filename or "Something in the home"
+        return _fail(f"{place} cannot be written ({error.strerror}).", "Free some space, then try again.")
+
+
+def _end_on_sigterm() -> None:
+    """Who is asked to stop before it has begun ends in order. It takes seconds to load the gateway; then it
+    listens to signals itself."""
+    import signal
+
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(OK))
 
 
 def help_text() -> str:
@@ -204,10 +218,24 @@ def _fail(message: str, hint: str = "", code: int = FAILED) -> int:
 
 
 def _is_output(error: OSError) -> bool:
-    """Whether it was our output that could not be written: a disk that is full, a terminal that went away."""
+    """Whether it was our output that could not be written: a disk that is full, a terminal that went away.
+    What could not be written is still waiting to be, so it fails again; any other file's trouble does not."""
     import errno
 
-    return error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT)
+    if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT):
+        return False
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError):
+        return True
+    return False
+
+
+def _is_full(error: OSError) -> bool:
+    import errno
+
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _drop_output() -> None:

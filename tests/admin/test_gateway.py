@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -12,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from hermes.admin import gateway
-from hermes.admin.gateway import GATEWAY, StateFile, hold_home, home_holder
+from hermes.admin.gateway import GATEWAY, GatewayProcess, StateFile, hold_home, home_holder
 from hermes.domain.errors import UserError
 from hermes.entry.host import HostState
+from hermes.state.locks import HOMES, MachineLock
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +76,40 @@ def test_a_lock_without_a_readable_name(tmp_path: Path, text: str) -> None:
         with pytest.raises(UserError, match=r"works on|already runs"):
             with hold_home(tmp_path, GATEWAY):
                 pass
+
+
+def test_a_home_that_was_removed_under_its_gateway_gets_no_second_one(tmp_path: Path) -> None:
+    """Its lock file is gone, but it is still listed on the machine."""
+    environ = {"HOME": str(tmp_path), "HERMES_GATEWAY_LOCK_DIR": str(tmp_path / "locks")}
+    home = tmp_path / "home"
+    first = MachineLock(folder=tmp_path / "locks", scope=HOMES, identity=str(home), owner={"home": str(home)})
+    assert first.take()
+    second = GatewayProcess(home=home, environ=environ, say=lambda line: None)
+    with pytest.raises(UserError, match=rf"already runs on {home} \(process {os.getpid()}\)"):
+        second.run()
+    assert home_holder(home) is None
+    first.release()
+
+
+@pytest.mark.parametrize("reserve", [True, False])
+def test_a_home_on_a_full_disk_is_held(
+    reserve: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spare = tmp_path / "reserve.bin"
+    if reserve:
+        spare.write_bytes(bytes(100))
+    write = os.pwrite
+
+    def full(descriptor: int, data: bytes, place: int) -> int:
+        if spare.exists() or not reserve:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data, place)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with hold_home(tmp_path, GATEWAY):
+        holder = home_holder(tmp_path)
+        assert holder is not None and holder.pid == (os.getpid() if reserve else 0)
+    assert not spare.exists()
 
 
 async def test_the_state_file_has_the_newest_state(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hermes.admin import status
 from hermes.admin.command import perform
 from hermes.admin.gateway import GATEWAY, STATE_FILE, hold_home
 from hermes.admin.output import Console
@@ -66,3 +67,29 @@ def test_a_running_gateway_says_it_itself(tmp_path: Path) -> None:
         text = told(tmp_path)
         assert "qwen3" in text and "ollama" in text and "it runs here" in text
         assert facts(tmp_path)["model_line"] == "qwen3 by Ollama"
+
+
+@pytest.mark.parametrize("trouble", ["the disk is full", ""])
+def test_it_says_why_nothing_can_be_stored(
+    trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = {"pid": 1, "facts": {"store_trouble": trouble}, "inbox": 0, "turns": {}, "outbox": {}}
+    monkeypatch.setattr(status, "_ask", lambda home, environ: {**live, "open_streams": 0})
+    _expect(tmp_path, trouble)
+
+
+@pytest.mark.parametrize("trouble", ["gateway.db cannot be written: the disk is full.", ""])
+def test_it_says_what_a_start_waits_for(trouble: str, tmp_path: Path) -> None:
+    _expect(tmp_path, trouble, waits=trouble)
+
+
+def _expect(home: Path, trouble: str, **state: str) -> None:
+    with hold_home(home, GATEWAY):
+        (home / STATE_FILE).write_text(json.dumps({"gateway_state": "starting", **state}))
+        for words in ([], ["--json"]):
+            out = io.StringIO()
+            console = Console(out=out, err=io.StringIO())
+            code = perform("status", words, home, {"HERMES_NO_PROBE": "1"}, console)
+            assert code == (1 if trouble else 0)
+            assert trouble in out.getvalue()
+            assert ("nothing can be stored" in out.getvalue()) == bool(trouble and not words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes import __version__
+from hermes import __version__, cli
 from hermes.cli import COMMANDS
 from tests import nursery
 from tests.cli.command import ROOT, environment, gateway, hermes
@@ -142,6 +143,19 @@ def test_no_output_at_all(home: Path, words: list[str]) -> None:
             env=environment(home), stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert done.returncode == 1 and "cannot be written" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("file", "says"), [("x/gateway.lock", "x/gateway.lock"), (None, "in the home")])
+def test_a_full_disk_is_not_taken_for_the_output(
+    file: str | None, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(words: list[str]) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", file)
+
+    monkeypatch.setattr(cli, "_answer", fail)
+    assert cli.main(["gateway", "run"]) == 1
+    told = capsys.readouterr().err
+    assert says in told and "cannot be written (No space left on device)" in told and "output" not in told
 
 
 def test_an_unexpected_error_is_one_sentence_and_a_file(home: Path) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
+from hermes.admin.gateway import home_holder
 from hermes.control.restart import STOPPED
 from hermes.testing.wire import WorldServer
 from hermes.testing.world import World
-from tests.cli.command import PATIENCE, Running, gateway, hermes
+from tests.cli.command import PATIENCE, Running, environment, gateway, hermes
 
 
 @pytest.fixture
@@ -134,3 +137,24 @@ async def test_what_was_said_can_be_looked_at(home: Path) -> None:
         assert hermes(home, "sessions", "search", "elephant").out.startswith("Nothing was said")
 
     await asyncio.to_thread(look)
+
+
+@pytest.mark.parametrize("module", ["hermes.admin.gateway", "hermes.app", "asyncio.runners"])
+def test_asked_to_stop_while_it_loads_it_ends_in_order(module: str, tmp_path: Path) -> None:
+    """A process of its own, since it is about loading."""
+    code = (
+        "import os, signal, sys\n"
+        "class AtImport:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == sys.argv[0]: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.meta_path.insert(0, AtImport())\n"
+        f"sys.argv = [{module!r}, 'gateway', 'run']\n"
+        "from hermes.cli import main\n"
+        "sys.exit(main())"
+    )
+    home = tmp_path / "home"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=environment(home), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done
+    assert home_holder(home) is None

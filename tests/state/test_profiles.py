@@ -12,6 +12,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings import HostedAgent, Settings
 from hermes.state.profiles import (
+    DATABASE_FILE,
     HOME_FOLDERS,
     active_profile,
     agent_home,
@@ -141,3 +142,10 @@ def test_where_agents_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for name in ("lost", "wrok", "../x"):
         with pytest.raises(UserError):
             place(name)
+
+
+def test_the_pages_call_the_database_by_its_name() -> None:
+    pages = [*(Path(__file__).parents[2] / "docs").rglob("*.md")]
+    words = {page.name: page.read_text(encoding="utf-8") for page in pages}
+    assert DATABASE_FILE in words["running.md"]
+    assert not [name for name, text in words.items() if "state.db" in text]

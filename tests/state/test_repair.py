@@ -21,23 +21,24 @@ from hermes.domain.ids import SessionId
 from hermes.domain.message import Receipt
 from hermes.domain.ports import Tx
 from hermes.domain.rows import OutState
-from hermes.domain.turn import TurnState
+from hermes.domain.turn import ReplyPlace, TurnState
 from hermes.state import repair
 from hermes.state.backup import KEPT, backup, backup_if_due, backups_of
 from hermes.state.db import Damaged
-from hermes.state.engine import suspicion
+from hermes.state.engine import SqliteDb, suspicion
 from hermes.state.repair import RESTORED, Opened, open_checked
 from hermes.state.sqlite import SqliteStore
 from hermes.testing.clock import FakeClock
-from hermes.testing.store_suite.samples import NOW, add_talk, address, entry, inbound, out, turn
+from hermes.testing.store_suite.samples import NOW, address, entry, inbound, out, session, turn
 
 S1 = SessionId("s1")
 Harm = Callable[[Path, random.Random], None]
 
 
 def _fill(tx: Tx) -> None:
-    add_talk(tx)
-    tx.turns.add(turn("waits"))
+    tx.sessions.add(session())
+    for name in ("t1", "waits"):
+        tx.turns.add(replace(turn(name), reply=ReplyPlace(to=address(name))))
     tx.turns.save(replace(turn("waits"), state=TurnState.WAITING), attempt=0)
     tx.journal.append(S1, [entry(number) for number in range(1, 200)])
     tx.inbox.add("fake", [inbound(f"old{number}", text="x" * 500) for number in range(100)], "old", NOW)
@@ -211,11 +212,16 @@ async def _assert_marked(opened: Opened) -> None:
     store = opened.store
     assert len(await store.read(lambda tx: tx.journal.read(S1))) >= 199
     turns = await store.read(lambda tx: tx.turns.open_of(S1))
-    assert [(one.id, one.stop) for one in turns] == [("t1", RESTORED), ("waits", RESTORED)]
+    assert [one.id for one in turns] == ["t1", "waits"]
+    assert turns[1].stop == RESTORED, "nobody could answer it"
+    for one in turns:
+        told = await store.read(lambda tx, chat=one.id: tx.outbox.head(address(chat)))
+        assert one.stop == (None if told is None else RESTORED), "it goes on, or its chat is told"
     assert await store.read(lambda tx: len(tx.recovery.due(0, 10))) == 2
     head = await store.read(lambda tx: tx.outbox.head(address()))
     assert head is not None
-    assert (head.key, head.state) == ("unsent", OutState.UNKNOWN)
+    assert head.key == "unsent"
+    assert head.state in (OutState.UNKNOWN, OutState.DUE)
     old = [await store.read(lambda tx, n=n: tx.inbox.find(f"old{n}")) for n in range(100)]
     assert all(rows and rows[0].outcome is not None for rows in old)
     pending = {row.inbound.delivery for row in await store.read(lambda tx: tx.inbox.pending(0, 1000))}
@@ -230,7 +236,7 @@ async def test_what_came_in_since_the_backup_is_saved_where_it_can_be_read(tmp_p
     _break_table(path, "journal_turn")
     opened = await open_checked(path, FakeClock())
     try:
-        assert "100 incoming messages" in opened.notices[1]
+        assert "100 later incoming messages" in opened.notices[1]
         pending = await opened.store.read(lambda tx: tx.inbox.pending(0, 1000))
         assert [row.inbound.delivery for row in pending] == ["new98", "new99"]
         again = [inbound(f"new{number}") for number in range(100)]
@@ -364,6 +370,40 @@ async def test_a_repair_that_was_cut_off_is_finished(tmp_path: Path, monkeypatch
 
 
 # --- opening without repair, and backups ---
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (apsw.NoMemError("out of memory"), "too little memory"),
+        (apsw.IOError("disk I/O error"), "cannot be read or written"),
+        (apsw.FullError("database or disk is full"), "the disk is full"),
+        (apsw.ReadOnlyError("attempt to write a readonly database"), "cannot be opened for writing"),
+        (apsw.CantOpenError("unable to open database file"), "cannot be opened for writing"),
+        (apsw.BusyError("database is locked"), "locked by another process"),
+    ],
+)
+async def test_what_says_nothing_of_the_content_is_no_damage(
+    error: apsw.Error, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await _home(tmp_path)
+    before = _digests(path)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    for place in ("all", "one"):
+        with monkeypatch.context() as patch:
+            patch.setattr(SqliteDb, place, fail)
+            with pytest.raises(UserError, match=says) as raised:
+                await open_checked(path, FakeClock())
+        assert not isinstance(raised.value, Damaged)
+        assert "backups" not in str(raised.value)
+    assert _digests(path) == before
+    assert not _aside(path)
+    opened = await open_checked(path, FakeClock())
+    assert opened.notices == (), "all is there"
+    await opened.store.close()
 
 
 async def test_a_plain_open_refuses_damage_and_leaves_it(tmp_path: Path) -> None:

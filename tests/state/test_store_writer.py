@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
+import apsw
 import pytest
 
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import SessionId
 from hermes.domain.ports import Tx
-from hermes.state import sqlite
-from hermes.state.engine import StoreOptions, connect_reader
+from hermes.domain.turn import Earlier, Guidance, Speaker, TurnInput
+from hermes.state import engine, search, sqlite
+from hermes.state.db import Db
+from hermes.state.engine import SqliteDb, StoreOptions, connect_reader, suspicion
 from hermes.state.sqlite import SqliteStore
-from hermes.testing.store_suite.samples import NOW, add_talk, entry, inbound, session
+from hermes.testing.store_suite.samples import NOW, add_talk, entry, inbound, session, turn
 
 S1 = SessionId("s1")
 
@@ -176,3 +181,134 @@ async def test_the_file_is_the_owner_s_alone(tmp_path: Path) -> None:
         modes = _modes(tmp_path)
         del modes["reserve.bin"]
         assert modes == {"state.db": 0, "state.db-wal": 0, "state.db-shm": 0}
+
+
+def _without_its_log(path: Path) -> int:
+    """How many records are in the file itself."""
+    connection = apsw.Connection(
+        f"file:{path}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    )
+    try:
+        [[count]] = connection.execute("SELECT count(*) FROM journal").fetchall()
+    except apsw.Error:
+        return 0
+    finally:
+        connection.close()
+    return int(count)
+
+
+async def test_an_idle_store_brings_its_index_and_its_file_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with SqliteStore(path) as store:
+        await store.write(add_talk)
+        for seq in range(1, 30):
+            await store.write(partial(_append, seq))
+        for _ in range(1200):
+            if _without_its_log(path) == 29:
+                break
+            await asyncio.sleep(0.05)
+        assert _without_its_log(path) == 29, "nobody asked for anything, and the log was folded in"
+        reader = connect_reader(path)
+        [(indexed,)] = reader.all("SELECT value FROM facts WHERE name = 'indexed'")
+        reader.connection.close()
+        assert int(indexed) == 29
+
+
+async def test_a_store_without_a_file_or_closed_has_nothing_to_check(tmp_path: Path) -> None:
+    async with SqliteStore(None) as memory:
+        assert await memory.check_integrity() == []
+    path = tmp_path / "state.db"
+    async with SqliteStore(path) as store:
+        await store.write(add_talk)
+    path.write_bytes(b"somebody else's by now")
+    assert await store.check_integrity() == []
+    assert not suspicion(path).exists()
+
+
+async def test_a_check_under_way_does_not_hold_up_the_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_CHECK_STEPS", 1)
+    store = await SqliteStore(tmp_path / "state.db").open()
+    await store.write(add_talk)
+    began = threading.Event()
+    closing = threading.Event()
+    check = engine.problems_of
+
+    def wait(db: SqliteDb) -> list[str]:
+        began.set()
+        closing.wait(60)
+        return check(db)
+
+    monkeypatch.setattr(engine, "problems_of", wait)
+    checking = asyncio.create_task(store.check_integrity())
+    await asyncio.to_thread(began.wait, 60)
+    await store.close()
+    closing.set()
+    assert await checking == [], "a check that was given up has found nothing"
+    assert store.facts.trouble == ""
+
+
+async def test_what_a_client_brought_along_is_not_in_the_turn_s_row(tmp_path: Path) -> None:
+    """It is written anew with each record."""
+    path = tmp_path / "state.db"
+    guidance = Guidance(history=tuple(Earlier(by=Speaker.USER, text="x" * 1000) for _ in range(100)))
+    brought = replace(turn("t2"), input=TurnInput(text="hello", guidance=guidance))
+    async with SqliteStore(path) as store:
+        await store.write(add_talk)
+        await store.write(lambda tx: tx.turns.add(brought))
+        started = replace(brought, attempt=1)
+        await store.write(lambda tx: tx.turns.save(started, attempt=0))
+        assert await store.read(lambda tx: tx.turns.get(brought.id)) == started
+        reader = connect_reader(path)
+        [(row,), (kept,)] = [
+            *reader.all("SELECT length(input) FROM turns WHERE id = 't2'"),
+            *reader.all("SELECT length(body) FROM guidance"),
+        ]
+        reader.connection.close()
+    assert row < 1000
+    assert kept > 100_000
+
+
+# --- a search on an index that is far behind ---
+
+
+async def test_a_search_far_behind_lets_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_BATCH", 10)
+    monkeypatch.setattr(search, "_BATCHES_AT_ONCE", 1)
+    batches = 0
+    catch_up = search.catch_up
+
+    def counted(db: Db) -> int:
+        nonlocal batches
+        batches += 1
+        return catch_up(db)
+
+    monkeypatch.setattr(search, "catch_up", counted)
+    monkeypatch.setattr(sqlite, "_IDLE_SECONDS", 600.0)
+    monkeypatch.setattr(sqlite, "_INDEX_SECONDS", 600.0)
+    async with SqliteStore(tmp_path / "state.db") as store:
+        await store.write(add_talk)
+        await store.write(lambda tx: tx.journal.append(S1, [entry(seq) for seq in range(1, 301)]))
+        searching = asyncio.create_task(store.read(lambda tx: tx.search.find("word", 1000)))
+        between = []
+        while not searching.done():
+            await store.write(lambda tx: None)
+            between.append(batches)
+        assert len(await searching) == 300, "it waited until all was indexed"
+        steps = {after - before for before, after in pairwise(between)}
+        assert max(steps) <= 3 and len(between) > 10, "no write waited for more than a few batches"
+
+
+async def test_a_search_very_far_behind_answers_with_what_is_indexed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "_BATCH", 10)
+    monkeypatch.setattr(sqlite, "_MOST_BATCHES", 3)
+    monkeypatch.setattr(sqlite, "_IDLE_SECONDS", 600.0)
+    monkeypatch.setattr(sqlite, "_INDEX_SECONDS", 600.0)
+    async with SqliteStore(tmp_path / "state.db") as store:
+        await store.write(add_talk)
+        await store.write(lambda tx: tx.journal.append(S1, [entry(seq) for seq in range(1, 301)]))
+        found = await store.read(lambda tx: tx.search.find("word", 1000))
+        assert 30 <= len(found) < 300

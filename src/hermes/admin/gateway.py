@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
 import fcntl
 import json
 import logging
@@ -29,6 +30,7 @@ from hermes.admin.watchdog import NOTIFY_VARIABLE, Notify, Watchdog
 from hermes.domain.errors import UserError
 from hermes.state.locks import HOMES, MachineLock, lock_folder
 from hermes.state.profiles import prepare_home
+from hermes.state.reserve import give_up_reserve
 from hermes.state.textfile import replace_text
 
 if TYPE_CHECKING:
@@ -193,9 +195,16 @@ class GatewayProcess:
         home = str(self.home)
         lock = MachineLock(folder=lock_folder(self.environ), scope=HOMES, identity=home, owner={"home": home})
         try:
-            lock.take()
+            is_ours = lock.take()
         except UserError as error:
             log.warning("gateway.not_listed why=%s", error)
+            is_ours = True
+        if not is_ours:
+            pid = lock.holder().get("pid", "unknown")
+            raise UserError(
+                f"A gateway already runs on {home} (process {pid}), though its files were removed under it.",
+                hint="It saves its data and begins anew shortly. `hermes gateway stop --all` stops it.",
+            )
         try:
             yield
         finally:
@@ -230,13 +239,28 @@ def hold_home(home: Path, what: str) -> Iterator[None]:
             if (holder.what == GATEWAY and _alive(holder.pid)) or time.monotonic() > patience:
                 raise held(home, holder)
             time.sleep(0.05)
-        said = {"what": what, "pid": os.getpid(), "since": datetime.now(UTC).isoformat()}
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(said).encode(), 0)
+        _sign(descriptor, home, what)
         try:
             yield
         finally:
             os.ftruncate(descriptor, 0)
+
+
+def _sign(descriptor: int, home: Path, what: str) -> None:
+    """Say in the lock who has it. On a full disk the reserve is given up for that, or it stays unsaid: the
+    lock holds all the same."""
+    said = {"what": what, "pid": os.getpid(), "since": datetime.now(UTC).isoformat()}
+    for _ in range(2):
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(said).encode(), 0)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            if not give_up_reserve(home):
+                log.warning("gateway.unsigned why=%s", error.strerror)
+                return
 
 
 def home_holder(home: Path) -> Holder | None:
@@ -365,7 +389,11 @@ class StateFile:
 @contextlib.contextmanager
 def _pid_file(home: Path, facts: Mapping[str, Any]) -> Iterator[None]:
     path = home / PID_FILE
-    replace_text(path, json.dumps(facts) + "\n", 0o600)
+    try:
+        replace_text(path, json.dumps(facts) + "\n", 0o600)
+    except UserError as error:
+        # For people who look for it; nothing of ours depends on it.
+        log.warning("gateway.no_pid_file why=%s", error)
     try:
         yield
     finally:

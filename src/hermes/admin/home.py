@@ -23,7 +23,9 @@ from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
 from hermes.domain.settings import Settings
 from hermes.entry.desk import OPERATIONS, Desk
 from hermes.state.aliases import ChannelAliases
+from hermes.state.backup import backups_of
 from hermes.state.profiles import DATABASE_FILE, agent_home, prepare_home
+from hermes.state.repair import open_checked
 from hermes.state.settings import Loaded, load_settings
 from hermes.state.sqlite import SqliteStore
 from hermes.stream.wire import decode, encode
@@ -57,7 +59,8 @@ class Place:
     @property
     def empty(self) -> bool:
         """Whether nothing ever happened here."""
-        return not self.running and not (self.command.home / DATABASE_FILE).exists()
+        path = self.command.home / DATABASE_FILE
+        return not self.running and not path.exists() and not backups_of(path)
 
     def ask(
         self, perform: Callable[Concatenate[Desk, P], Awaitable[T]], *args: P.args, **given: P.kwargs
@@ -74,8 +77,16 @@ class Place:
         """Do something with the database; where there is none, with an empty one that is forgotten."""
 
         async def opened(path: Path | None) -> T:
-            async with SqliteStore(path) as store:
-                return await work(self._desk(store))
+            if path is None:
+                async with SqliteStore(None) as store:
+                    return await work(self._desk(store))
+            checked = await open_checked(path, SystemClock())
+            for notice in checked.notices:
+                self.command.console.note(notice)
+            try:
+                return await work(self._desk(checked.store))
+            finally:
+                await checked.store.close()
 
         home = self.command.home
         if self.creating:

@@ -35,7 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", action="store_true", help="show the upkeep that it does by itself, too")
 
 
-def run(command: Command) -> None:
+def run(command: Command) -> int:
+    """How it is; the exit code is 1 while nothing can be stored."""
     asked, home, environ, console = command.asked, command.home, command.environ, command.console
     loaded = load_settings(home, environ, platforms=[one.name for one in platform_manifests()])
     holder = home_holder(home)
@@ -43,6 +44,8 @@ def run(command: Command) -> None:
     running = holder is not None and holder.what == GATEWAY
     model = _told_model(told) if running else _model(loaded)
     live = _ask(home, environ)
+    trouble = _store_trouble(live, told) if running else ""
+    code = 1 if trouble else 0
     if asked.json:
         console.json(
             _facts(home, loaded, holder, told)
@@ -50,11 +53,14 @@ def run(command: Command) -> None:
             | {
                 "version": command.version,
                 "live": _live_facts(live),
+                "store_trouble": trouble,
                 "approvals": loaded.settings.approvals.mode,
             }
         )
-        return
+        return code
     pairs = [("Home", str(home)), ("Gateway", _gateway(holder, told))]
+    if trouble:
+        pairs.append(("Storage", f"nothing can be stored: {trouble}"))
     if running:
         pairs.append(("Agents", ", ".join(map(str, told.get("agents", []))) or "–"))
     pairs += [("Model", _named(model["model"], model["provider"])), ("Why", model["model_why"])]
@@ -72,6 +78,7 @@ def run(command: Command) -> None:
         console.note(f"The settings have {problems} problem{'s' * (problems > 1)}; see: hermes config check")
     if holder is None:
         console.note("Start it with: hermes gateway start, or in this terminal: hermes gateway run")
+    return code
 
 
 def read_state(home: Path) -> dict[str, Any]:
@@ -90,6 +97,11 @@ def _ask(home: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:
         return None if running is None else running.status()
     except UserError:
         return None
+
+
+def _store_trouble(live: Mapping[str, Any] | None, told: Mapping[str, Any]) -> str:
+    """Why nothing can be stored at this moment; before the gateway answers, why it waits."""
+    return str(told.get("waits") or "" if live is None else live["facts"].get("store_trouble") or "")
 
 
 def _live_facts(live: Mapping[str, Any] | None) -> dict[str, Any] | None:

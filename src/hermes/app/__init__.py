@@ -30,6 +30,7 @@ from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
 from hermes.app.messaging import Messaging
 from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt
+from hermes.app.store import StoreKeeper
 from hermes.app.tools import Inject, Injecting, added_tools, own_tools
 from hermes.app.tools import Toolsets as Toolsets
 from hermes.app.vitals import Vitals
@@ -66,13 +67,11 @@ from hermes.state.engine import StoreOptions
 from hermes.state.media import MediaFiles
 from hermes.state.model_settings import model_of, model_routes
 from hermes.state.profiles import DATABASE_FILE, INSIDE, agent_home
-from hermes.state.repair import open_checked
 from hermes.state.search import recall_from
 from hermes.state.session_log import FOLDER as LOG_FOLDER
 from hermes.state.session_log import SessionLogs
 from hermes.state.settings import Loaded, load_settings
 from hermes.state.sqlite import SqliteStore
-from hermes.state.upkeep import Upkeep
 
 log = logging.getLogger("hermes.app")
 WORKSPACE = "workspace"
@@ -180,21 +179,24 @@ class App:
             async with SqliteStore(None) as self._store:
                 await self._serve(self._store, watch)
             return
-        path, clock = self._home / DATABASE_FILE, self._given.clock
         spare = self.loaded.settings.gateway.reserve_mb * 1024 * 1024
-        opened = await open_checked(path, clock, StoreOptions(reserve_bytes=spare))
-        watch.tell("starting", notices=list(opened.notices))
-        upkeep = Upkeep(store=opened.store, path=path, clock=clock)
-        self._chores.append(Chore(name="database backup", every=HOURLY, run=upkeep.back_up))
-        checking = upkeep.examine() if opened.check_later else asyncio.sleep(0)
-        caring = asyncio.create_task(checking, name="database check")
-        self._store = opened.store
+        keeper = StoreKeeper(
+            path=self._home / DATABASE_FILE,
+            clock=self._given.clock,
+            options=StoreOptions(reserve_bytes=spare),
+            watch=watch,
+            stopping=self._stop,
+            hurrying=self._hurry,
+            restart=self.restart,
+        )
+        self._store = await keeper.open()
+        if self._store is None:
+            return
+        self._chores.append(keeper.chore)
         try:
-            await self._serve(opened.store, watch)
+            await self._serve(self._store, watch)
         finally:
-            caring.cancel()
-            await asyncio.wait((caring,))
-            await opened.store.close()
+            await keeper.close()
 
     async def _serve(self, store: SqliteStore, watch: Watch) -> None:
         logs = self._logs(store)

@@ -136,7 +136,7 @@ class Courier:
         """Take a letter; it is on its way when this returns."""
         known, now = await self._look_up(), self.clock.now()
         posting = Posting(letter=letter, known=known, capabilities=self.capabilities, now=now)
-        posted = await self.store.scoped(agent).write(posting.unit)
+        posted = await self.store.scoped(agent).write(posting.unit, first=True)
         for to in posted.to:
             self.ring(to)
         for session in posted.told:

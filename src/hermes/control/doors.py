@@ -143,10 +143,10 @@ def wake_session(tx: Tx, wanted: SessionId, text: str, now: datetime) -> Turn | 
 async def give_command(store: Store, caller: Caller, text: str, about: About) -> Replied:
     """Run a slash command in one transaction, after hooks were asked and before they are told."""
     try:
-        replied = await store.write(lambda tx: run_command(tx, caller, text, about))
+        replied = await store.write(lambda tx: run_command(tx, caller, text, about), first=True)
     except Unruled as case:
         ruled = replace(about, ruling=await rule_command(about.hooks, case))
-        replied = await store.write(lambda tx: run_command(tx, caller, text, ruled))
+        replied = await store.write(lambda tx: run_command(tx, caller, text, ruled), first=True)
     about.hooks.tell_all(replied.news)
     return replied
 

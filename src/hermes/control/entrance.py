@@ -42,7 +42,7 @@ class Entrance:
             now = self.around.clock.now()
             unit = Submitting(words=words, settings=self.settings, now=now, opening=opening).unit
             try:
-                submitted = await runtime.store.write(unit)
+                submitted = await runtime.store.write(unit, first=True)
             except asyncio.CancelledError:
                 self._catch_up()
                 raise

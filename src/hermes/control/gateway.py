@@ -282,7 +282,7 @@ class Gateway:
 
     async def write(self, agent: AgentId, unit: Callable[[Tx], T]) -> T:
         """Change something in an agent's part of the store that no actor has to hear of."""
-        return await self._runtime(agent).store.write(unit)
+        return await self._runtime(agent).store.write(unit, first=True)
 
     def deliver(self, to: Address) -> None:
         """Something was put into the outbox for this chat."""
@@ -335,7 +335,9 @@ class Gateway:
         """Put a door into a session: the one it wants by id or title, or a new one."""
         now = self._parts.clock.now()
         store = self._runtime(caller.agent).store
-        into = await store.write(lambda tx: choose_model(tx, enter_session(tx, caller, wanted, now), model))
+        into = await store.write(
+            lambda tx: choose_model(tx, enter_session(tx, caller, wanted, now), model), first=True
+        )
         self._parts.hooks.tell_all(entering_news(caller, into, now))
         return into
 
@@ -360,21 +362,22 @@ class Gateway:
 
     async def answer(self, agent: AgentId, given: Answer) -> Outcome:
         now = self._parts.clock.now()
-        outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given, now))
+        outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given, now), first=True)
         if outcome.session is not None:
             self._ring_known(agent, outcome.session)
         return outcome
 
     async def go_on(self, agent: AgentId, unit: Callable[[Tx], Going]) -> Going:
         """Write what lets a turn that waits go on (by `Bringing` or `Continuing`), and wake its session."""
-        going = await self._runtime(agent).store.write(unit)
+        going = await self._runtime(agent).store.write(unit, first=True)
         if going is not None:
             self._ring_known(agent, going.turn.session)
         return going
 
     async def stop_turn(self, agent: AgentId, turn: TurnId, reason: str) -> bool:
         """Ask a turn to stop; False if it had ended already."""
-        stopping = await self._runtime(agent).store.write(lambda tx: stop_turn(tx, turn, reason))
+        store = self._runtime(agent).store
+        stopping = await store.write(lambda tx: stop_turn(tx, turn, reason), first=True)
         if stopping is not None:
             self._ring_known(agent, stopping.session)
         return stopping is not None
@@ -383,14 +386,15 @@ class Gateway:
         """Forget a session for good; what goes on in it is stopped first. What an actor still holds of it is
         void: its next write is refused, and a later session of the same name is another."""
         store = self._runtime(agent).store
-        stopping = await store.write(lambda tx: stop_turns(tx, session, "its session was deleted"))
+        why = "its session was deleted"
+        stopping = await store.write(lambda tx: stop_turns(tx, session, why), first=True)
         self._ring_known(agent, session)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 for turn in stopping:
                     async for _ in self.watch(agent, turn, live=False):
                         pass
-        for turn in await store.write(lambda tx: remove_session(tx, session)):
+        for turn in await store.write(lambda tx: remove_session(tx, session), first=True):
             self.feeds.end(turn)
         self._warm.take(session)
         await self._parts.forgotten(agent, session)

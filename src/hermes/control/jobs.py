@@ -293,6 +293,6 @@ class JobDesk:
             await self.world.check(wish.script or "", wish.workdir or "")
 
     async def _change(self, unit: Callable[[Tx], Job]) -> Job:
-        job = await self.store.write(unit)
+        job = await self.store.write(unit, first=True)
         self.changed()
         return job

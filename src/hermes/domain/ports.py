@@ -298,8 +298,9 @@ class Store(Protocol):
     """A handle on the database, scoped to one agent."""
 
     async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
-        """Run the unit and return after its commit. `first` is the lane of accepts: it goes ahead of
-        other work, and fails at once with `Unreachable` when nothing can be stored."""
+        """Run the unit and return after its commit. `first` is the lane of accepts and of whoever waits for
+        an answer at a door: it goes ahead of other work, and fails at once with `Unreachable` when nothing
+        can be stored. Other work is tried until it can be."""
 
     async def read(self, query: Callable[[Tx], T]) -> T: ...
 

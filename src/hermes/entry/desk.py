@@ -58,16 +58,13 @@ class Desk:
     def of(self, agent: AgentId) -> Store:
         return self.courier.store.scoped(agent)
 
-    async def collect(
-        self, query: Callable[[Tx], list[T]], only: str | None = None, *, writing: bool = False
-    ) -> list[T]:
+    async def collect(self, query: Callable[[Tx], list[T]], only: str | None = None) -> list[T]:
         """What a query finds with each agent, or with one alone."""
         if only is not None and only not in self.agents:
             raise Unknown(f"There is no agent “{one_line(only, 80)}”.")
         found: list[T] = []
         for agent in self.agents if only is None else [AgentId(only)]:
-            store = self.of(agent)
-            found += await (store.write(query) if writing else store.read(query))
+            found += await self.of(agent).read(query)
         return found
 
 
@@ -111,7 +108,7 @@ async def list_sessions(desk: Desk, agent: str | None = None, limit: int = 20) -
 @operation("GET", "search", "What was said, in all sessions.")
 async def search(desk: Desk, words: str, agent: str | None = None, limit: int = 20) -> list[Hit]:
     # It brings the index up to date first, so it writes.
-    hits = await desk.collect(lambda tx: tx.search.find(words, limit), agent, writing=True)
+    hits = await desk.collect(lambda tx: tx.search.find(words, limit), agent)
     return hits[:limit]
 
 
@@ -171,8 +168,8 @@ async def change_outbox(desk: Desk, keys: list[str], drop: bool = False) -> list
     """Those with these keys; none named is all that were given up."""
     store, now = desk.of(desk.default), desk.courier.clock.now()
     if drop:
-        return await store.write(lambda tx: drop_messages(tx, keys, desk.sends))
-    rows = await store.write(lambda tx: retry_messages(tx, keys, now, desk.sends))
+        return await store.write(lambda tx: drop_messages(tx, keys, desk.sends), first=True)
+    rows = await store.write(lambda tx: retry_messages(tx, keys, now, desk.sends), first=True)
     for row in rows:
         desk.courier.ring(row.to)
     return rows
@@ -190,7 +187,7 @@ async def list_people(desk: Desk) -> Overview:
 @operation("POST", "pairing/approve", "Let in who was given this code.")
 async def approve_code(desk: Desk, account: Account, code: str, by: str) -> Approval:
     now = desk.courier.clock.now()
-    approval = await desk.of(MAIN_AGENT).write(lambda tx: approve(tx, account, code, by, now))
+    approval = await desk.of(MAIN_AGENT).write(lambda tx: approve(tx, account, code, by, now), first=True)
     if approval.place is not None:
         desk.courier.ring(approval.place)
     return approval
@@ -198,12 +195,12 @@ async def approve_code(desk: Desk, account: Account, code: str, by: str) -> Appr
 
 @operation("POST", "pairing/revoke", "Let somebody in no more.")
 async def revoke_person(desk: Desk, account: Account, user: str) -> None:
-    await desk.of(MAIN_AGENT).write(lambda tx: revoke(tx, account, user))
+    await desk.of(MAIN_AGENT).write(lambda tx: revoke(tx, account, user), first=True)
 
 
 @operation("POST", "pairing/clear", "Forget open requests and invitations.")
 async def clear(desk: Desk, account: Account | None = None) -> int:
-    return await desk.of(MAIN_AGENT).write(lambda tx: clear_pending(tx, account))
+    return await desk.of(MAIN_AGENT).write(lambda tx: clear_pending(tx, account), first=True)
 
 
 @operation("POST", "access", "Whether a message from there would be answered, and why.")
@@ -266,7 +263,9 @@ async def list_grants(desk: Desk) -> list[Grant]:
 
 @operation("POST", "grants/revoke", "Take a grant back; whether there was one.")
 async def revoke_grant(desk: Desk, grant: str) -> bool:
-    return any([await desk.of(agent).write(lambda tx: tx.grants.revoke(grant)) for agent in desk.agents])
+    return any(
+        [await desk.of(agent).write(lambda tx: tx.grants.revoke(grant), first=True) for agent in desk.agents]
+    )
 
 
 @operation("GET", "handoffs", "Conversations that were handed over, or are on their way.")
@@ -286,7 +285,7 @@ async def change_handoff(desk: Desk, handoff: str, cancel: bool = False) -> Hand
         return cancel_handoff(tx, handoff) if cancel else retry_handoff(tx, handoff, now)
 
     for agent in desk.agents:
-        changed = await desk.of(agent).write(change)
+        changed = await desk.of(agent).write(change, first=True)
         if changed is not None:
             desk.carry()
             return changed

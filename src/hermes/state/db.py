@@ -27,6 +27,10 @@ class Damaged(UserError):
     """The file is not what it was written as: nothing more may be written to it."""
 
 
+class NoRoom(UserError):
+    """The disk is full: whoever opens the file may wait for room."""
+
+
 class Table:
     """A family of tables on one connection."""
 

@@ -3,9 +3,11 @@ of its errors mean that the engine (not the unit of work) failed."""
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ import apsw
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import AgentId
 from hermes.state.census import CensusTable
-from hermes.state.db import Damaged, Row
+from hermes.state.db import Damaged, NoRoom, Row
 from hermes.state.directory import DirectoryTable, PostTable
 from hermes.state.facts import FactsTable
 from hermes.state.grants import GrantsTable
@@ -47,10 +49,14 @@ _WRITER_CACHE_KB = 1024
 _READER_CACHE_KB = 256
 _CACHED_STATEMENTS = 200
 _PROBLEMS = 10
+_CHECK_STEPS = 100_000
+_NO_ROOM = 64 * 1024
 _HINT = "Restore it from the newest file in backups/."
 
 DISK_FULL = "the disk is full"
 FILE_DAMAGED = "the database file is damaged"
+NOT_WRITABLE = "the database cannot be written (its file system is read-only)"
+FILE_LOST = "the database file was removed or replaced"
 
 
 class TransactionGone(apsw.Error):
@@ -63,6 +69,11 @@ ENGINE_ERRORS = (
     TransactionGone,
 )  # fmt: skip
 DAMAGE = (apsw.CorruptError, apsw.NotADBError)
+NOT_DAMAGE = (
+    apsw.NoMemError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.FullError, apsw.BusyError,
+    apsw.LockedError, apsw.ProtocolError, apsw.PermissionsError, apsw.AuthError, apsw.InterruptError,
+)  # fmt: skip
+"""What says nothing about the file's content: whoever takes it for damage throws a sound database away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +151,15 @@ class SqliteTx:
         self.handoffs = HandoffsTable(db, agent)
 
 
-def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:
+def connect(path: Path | None, options: StoreOptions = DEFAULTS, *, create: bool = True) -> SqliteDb:
     """A connection that may write. A new file is readable by its owner alone: it holds people's words."""
-    if path is not None and options.vfs is None:
+    if create and path is not None and options.vfs is None:
         _create_private(path)
     connection = apsw.Connection(
-        ":memory:" if path is None else str(path), vfs=options.vfs, statementcachesize=_CACHED_STATEMENTS
+        ":memory:" if path is None else str(path),
+        flags=apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0),
+        vfs=options.vfs,
+        statementcachesize=_CACHED_STATEMENTS,
     )
     db = SqliteDb(connection)
     connection.set_busy_timeout(options.busy_ms)
@@ -162,7 +176,8 @@ def connect(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:
 
 
 def connect_reader(path: Path, options: StoreOptions = DEFAULTS) -> SqliteDb:
-    db = connect(path, options)
+    # One that is gone must not come back empty because somebody wants to read it.
+    db = connect(path, options, create=False)
     db.run("PRAGMA query_only = ON")
     db.run(f"PRAGMA cache_size = -{_READER_CACHE_KB}")
     return db
@@ -200,18 +215,26 @@ def look_into(path: Path, options: StoreOptions = DEFAULTS) -> SqliteDb:
 
 
 def problems_of(db: SqliteDb) -> list[str]:
-    """What SQLite's own check finds wrong; empty for a sound file."""
+    """What SQLite's own check finds wrong; empty for a sound file. A check that could not be made is no
+    finding: it raises."""
     try:
         found = [str(row[0]) for row in db.all(f"PRAGMA quick_check({_PROBLEMS})")]
+    except NOT_DAMAGE:
+        raise
     except apsw.Error as error:
         return [str(error)]
     return [] if found == ["ok"] else found
 
 
-def check_file(path: Path, options: StoreOptions = DEFAULTS) -> list[str]:
-    """The same for a file that others may be using meanwhile. Blocking, and long for a large file."""
+def check_file(path: Path, options: StoreOptions, give_up: Callable[[], bool]) -> list[str]:
+    """The same for a file that others may be using meanwhile. Blocking, and long for a large file; nothing is
+    found once `give_up` says so."""
     with closing(connect_reader(path, options)) as db:
-        return problems_of(db)
+        db.connection.set_progress_handler(give_up, _CHECK_STEPS)
+        try:
+            return problems_of(db)
+        except apsw.InterruptError:
+            return []
 
 
 def suspicion(path: Path) -> Path:
@@ -226,6 +249,8 @@ def describe(error: BaseException) -> str:
         return "another process holds the database"
     if isinstance(error, DAMAGE):
         return FILE_DAMAGED
+    if isinstance(error, (apsw.NoMemError, MemoryError)):
+        return "there is too little memory"
     return f"the database cannot be written ({error})"
 
 
@@ -235,15 +260,33 @@ def as_user_error(error: BaseException, path: Path | None) -> BaseException:
         return UserError(
             f"{path} is locked by another process.", hint="Stop the program that has it open, then try again."
         )
+    if isinstance(error, (apsw.IOError, apsw.CantOpenError)) and _is_disk_full(path):
+        # SQLite cannot say why the small files beside a database could not be made.
+        error = apsw.FullError(str(error))
     if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, PermissionError)):
         return UserError(f"{path} cannot be opened for writing.", hint="Check the folder's owner and mode.")
-    if isinstance(error, (apsw.FullError, apsw.IOError, OSError)):
-        return UserError(
-            f"{path} cannot be written: {describe(error)}.", hint="Free some space, then try again."
-        )
-    if isinstance(error, apsw.Error):
+    if isinstance(error, apsw.FullError) or is_full(error):
+        return NoRoom(f"{path} cannot be written: {DISK_FULL}.", hint="Free some space.")
+    if isinstance(error, (apsw.NoMemError, MemoryError)):
+        return UserError(f"There is too little memory to open {path}.", hint="Give the program more memory.")
+    if isinstance(error, (apsw.IOError, OSError)):
+        return UserError(f"{path} cannot be read or written ({error}).", hint="Check its disk.")
+    if isinstance(error, DAMAGE):
         return Damaged(f"{path} is damaged ({error}).", hint=_HINT)
+    if isinstance(error, apsw.Error):
+        return UserError(f"{path} cannot be opened ({error}).", hint="The log may say more.")
     return error
+
+
+def _is_disk_full(path: Path | None) -> bool:
+    try:
+        return path is not None and shutil.disk_usage(path.parent).free < _NO_ROOM
+    except OSError:
+        return False
+
+
+def is_full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _create_private(path: Path) -> None:

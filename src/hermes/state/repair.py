@@ -17,13 +17,12 @@ from pathlib import Path
 import apsw
 
 from hermes.domain.clock import Clock
-from hermes.domain.errors import HermesError, UserError
-from hermes.domain.message import Inbound
-from hermes.state.backup import backups_of, folder_of, made_at
-from hermes.state.codec import decode, stamp
-from hermes.state.db import Damaged, Row
+from hermes.domain.errors import UserError
+from hermes.state.backup import backups_of, made_at
+from hermes.state.db import Damaged, NoRoom
 from hermes.state.engine import (
     DEFAULTS,
+    NOT_DAMAGE,
     SqliteDb,
     StoreOptions,
     as_user_error,
@@ -32,19 +31,25 @@ from hermes.state.engine import (
     problems_of,
     suspicion,
 )
+from hermes.state.filename import rescued
 from hermes.state.migrate import check_version
+from hermes.state.reserve import give_up_reserve
+from hermes.state.restored import RESTORED as RESTORED
+from hermes.state.restored import settle
+from hermes.state.salvage import Salvaged, nothing_salvaged, salvage
 from hermes.state.sqlite import SqliteStore
 from hermes.state.walfile import has_log, log_damage, log_of
 from hermes.state.wholefile import sync_file, sync_folder
 
 log = logging.getLogger("hermes.store")
 
-RESTORED = "restored from a backup"
 # What a full check at start may cost: about a second for a large file after a crash, little after a clean
 # stop. Larger files are checked in the background.
 _CHECKED_WHEN_CLEAN = 16 * 1024 * 1024
 _CHECKED_WHEN_UNCLEAN = 256 * 1024 * 1024
+_MISSING = "it is missing"
 _INDEXES = ("words", "letters")
+_TOLD_TABLES = {"inbox", "turns", "journal", "outbox", "sessions", "questions", "jobs"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +71,17 @@ class _Findings:
 
 
 async def open_checked(path: Path, clock: Clock, options: StoreOptions = DEFAULTS) -> Opened:
-    """Open the database of a home, or the best that is left of it."""
+    """Open the database of a home, or the best that is left of it; on a full disk at the cost of its
+    reserve."""
+    try:
+        return await _open_sound(path, clock, options)
+    except NoRoom:
+        if not await asyncio.to_thread(give_up_reserve, path.parent):
+            raise
+    return await _open_sound(path, clock, options)
+
+
+async def _open_sound(path: Path, clock: Clock, options: StoreOptions) -> Opened:
     notices, later = await asyncio.to_thread(_make_sound, path, clock.now(), options)
     for notice in notices:
         log.warning("store.notice %s", notice)
@@ -76,19 +91,18 @@ async def open_checked(path: Path, clock: Clock, options: StoreOptions = DEFAULT
 
 def _make_sound(path: Path, now: datetime, options: StoreOptions) -> tuple[list[str], bool]:
     notices = _finish_swap(path, now)
-    if not path.exists():
-        if backups_of(path):
-            notices.append(f"{path} is missing; a new one was begun. Backups are in {folder_of(path)}.")
+    if not path.exists() and not backups_of(path) and not rescued(path).exists():
         _set_aside(path, now)
         return notices, False
     try:
-        found = _examine(path, options)
+        found = _examine(path, options) if path.exists() else _Findings(damage=_MISSING)
         if found.index_only:
             _rebuild_index(path, options)
             notices.append(f"The search index in {path.name} was damaged; it was built anew.")
         elif found.damage:
             notices += _replace(path, found, now, options)
-        suspicion(path).unlink(missing_ok=True)
+        for settled in (suspicion(path), rescued(path)):
+            settled.unlink(missing_ok=True)
     except (apsw.Error, OSError) as error:
         told = as_user_error(error, path)
         raise told from error
@@ -107,7 +121,7 @@ def _examine(path: Path, options: StoreOptions) -> _Findings:
             return _examine_open(path, db)
     except Damaged as error:
         return _Findings(damage=error.message)
-    except (apsw.CantOpenError, apsw.BusyError, apsw.PermissionsError):
+    except NOT_DAMAGE:
         raise
     except apsw.Error as error:
         return _Findings(damage=str(error))
@@ -141,6 +155,8 @@ def _replace(path: Path, found: _Findings, now: datetime, options: StoreOptions)
     new.replace(path)
     sync_folder(path.parent)
     kept = f"{path} was damaged ({found.damage}); it was kept as {aside.name if aside else 'nothing'}."
+    if found.damage == _MISSING:
+        kept = f"{path} was missing."
     if not origin:
         return [kept, "There was no good backup, so an empty database was begun."]
     return [kept, f"{origin} was opened instead. {marks}"]
@@ -155,7 +171,7 @@ def _prepare(path: Path, new: Path, found: _Findings, options: StoreOptions) -> 
             shutil.copyfile(log_of(path), log_of(new))
         try:
             sound = _is_sound(new, options)
-        except (apsw.FullError, apsw.IOError):
+        except NOT_DAMAGE:
             raise
         except (apsw.Error, UserError) as error:
             log.warning("store.bad_candidate file=%s problem=%s", candidate.name, error)
@@ -180,101 +196,43 @@ def _is_sound(new: Path, options: StoreOptions) -> bool:
 def _candidates(path: Path, found: _Findings) -> Iterator[tuple[str, Path]]:
     if found.readable:
         yield "What could still be read of it", path
+    if not path.exists() and rescued(path).exists():
+        yield "What was saved of it", rescued(path)
     for made in backups_of(path):
         yield f"The backup of {made_at(made):%Y-%m-%d %H:%M} UTC", made
 
 
 def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
-    """Mark in the replacement what may have gone on after its last moment, and say how much that is."""
+    """Take over what the damaged file still tells, settle what may have gone on since, and say what came of
+    it."""
     with closing(open_current(new, options)) as db:
-        saved = _salvage(path, db, options)
         db.run("BEGIN IMMEDIATE")
-        turns = db.run(
-            "UPDATE turns INDEXED BY turns_open"
-            " SET stop = coalesce(stop, ?), state = iif(state = 'waiting', 'running', state)"
-            " WHERE state IN ('accepted', 'running', 'waiting')",
-            RESTORED,
-        )
-        unsent = db.run(
-            "UPDATE outbox SET state = 'unknown'"
-            " WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')"
-        )
-        # A shown draft may have become the final answer since: editing it could take words back.
-        db.run("UPDATE outbox SET state = 'gone' WHERE draft = 1 AND state IN ('attempting', 'shown')")
-        mail = db.run("UPDATE inbox SET outcome = ? WHERE outcome IS NULL AND n <= ?", RESTORED, saved.known)
-        db.run("UPDATE leases SET until = 0")
-        # That life did not end by a crash of its turns.
-        db.run("UPDATE boots SET closed_at = ? WHERE closed_at IS NULL", stamp(now))
+        saved = _salvage(path, db, options)
+        settled = settle(db, saved, now)
+        rows = sum(n > saved.known["inbox"] for n in saved.read["inbox"])
         db.run("COMMIT")
         db.run("PRAGMA wal_checkpoint(TRUNCATE)")
     sync_file(new)
-    return (
-        f"What came later is missing, except {saved.rows} incoming messages that could be saved."
-        f" {turns} open turns were stopped, {unsent} unsent messages may have been sent already,"
-        f" {mail} waiting messages were not taken up again."
-    )
+    partly = sorted(_TOLD_TABLES - saved.whole)
+    missing = f" What came later is missing in part from {', '.join(partly)}." if partly else ""
+    return f"{rows} later incoming messages were saved.{missing} In all: {settled}."
 
 
-# --- saving what came in since ---
-
-
-@dataclass(slots=True)
-class _Saved:
-    known: int = 0
-    """Up to here the replacement knew the inbox itself."""
-    rows: int = 0
-
-
-def _salvage(path: Path, new: SqliteDb, options: StoreOptions) -> _Saved:
-    """Take the inbox rows and cursors that are newer than the replacement over from the damaged file, as far
-    as they can be read: so that what was acknowledged is not lost, and what was done is not done again."""
-    saved = _Saved(known=int((new.one("SELECT coalesce(max(n), 0) FROM inbox") or (0,))[0]))
-    if path.stat().st_size == 0:
-        return saved
-    try:
-        old = look_into(path, options)
-    except apsw.Error:
-        return saved
-    try:
-        for row in _readable_rows(old, saved.known):
-            saved.rows += new.run(
-                "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", *row
-            )
-        for row in _tolerant(
-            old, "SELECT n, outcome, turn FROM inbox WHERE outcome IS NOT NULL AND n <= ?", saved.known
-        ):
-            new.run("UPDATE inbox SET outcome = ?2, turn = ?3 WHERE n = ?1 AND outcome IS NULL", *row)
-        for row in _tolerant(old, "SELECT account, cursor, at FROM cursors WHERE at > ?", 0):
-            new.run(
-                "INSERT INTO cursors VALUES (?1, ?2, ?3) ON CONFLICT (account) DO UPDATE"
-                " SET cursor = ?2, at = ?3 WHERE at <= ?3",
-                *row,
-            )
-    finally:
-        old.connection.close()
+def _salvage(path: Path, new: SqliteDb, options: StoreOptions) -> Salvaged:
+    if not path.exists() or path.stat().st_size == 0:
+        return nothing_salvaged(new)
+    with closing(look_into(path, options)) as old:
+        saved = salvage(old, new)
+        try:
+            trusted = not log_damage(path)
+        except FileNotFoundError:
+            # Nobody could read the log, so SQLite made no index of it.
+            trusted = False
+    if not trusted:
+        # What can be read is not how it was at the last moment.
+        saved.whole.clear()
+        saved.read = {queue: set() for queue in saved.read}
     return saved
-
-
-def _readable_rows(old: SqliteDb, known: int) -> Iterator[Row]:
-    """The newer rows, from both ends towards the damage, without those that no longer say what they said."""
-    for order in ("ASC", "DESC"):
-        query = (
-            "SELECT n, account, delivery, ref, body, accepted_at, outcome, turn FROM inbox NOT INDEXED"
-            f" WHERE n > ? ORDER BY n {order}"
-        )
-        for row in _tolerant(old, query, known):
-            try:
-                if decode(Inbound, row[4]).delivery == row[2]:
-                    yield row
-            except (HermesError, TypeError):
-                continue
-
-
-def _tolerant(old: SqliteDb, query: str, value: int) -> Iterator[Row]:
-    try:
-        yield from old.connection.execute(query, (value,))
-    except apsw.Error as error:
-        log.info("store.salvage stops at %s", error)
 
 
 # --- moving files ---

@@ -11,9 +11,21 @@ from pathlib import Path
 
 log = logging.getLogger("hermes.store")
 
+FILE = "reserve.bin"
 SIZE = 32 * 1024 * 1024
 _TRY_EVERY = 1.0
 _CHUNK = bytes(64 * 1024)
+
+
+def give_up_reserve(home: Path) -> bool:
+    """Make room on a full disk for a process that is to start, and holds the home; whether there was any to
+    make. The store keeps a new one once it can."""
+    try:
+        (home / FILE).unlink()
+    except OSError:
+        return False
+    log.warning("reserve.given_up home=%s: the disk is full", home)
+    return True
 
 
 class Reserve:

@@ -1,5 +1,6 @@
 """Full-text search over what was said. The index follows the journal in batches and remembers how far it
-has come; a search first brings it up to date, so it never misses what is stored."""
+has come. A search first waits until it is up to date, batch by batch, so that no write has to wait for more
+than a few; an index that is very far behind (a database from elsewhere) answers with what it has."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from hermes.state.db import Db, Row, ScopedTable
 from hermes.state.sessions import meant_sessions
 
 _BATCH = 1000
+_BATCHES_AT_ONCE = 4
 _COMMON = 2000
 _LONGEST_QUERY = 2048
 _MOST_WORDS = 32
@@ -45,9 +47,14 @@ def catch_up(db: Db) -> int:
 
 
 class SearchTable(ScopedTable):
+    def catch_up(self) -> int:
+        """Index one batch; 0 when there was nothing left."""
+        return catch_up(self._db)
+
     def find(self, query: str, limit: int = 20, viewer: Viewer | Among = EVERY_SESSION) -> list[Hit]:
-        while catch_up(self._db):
-            pass
+        for _ in range(_BATCHES_AT_ONCE):
+            if not self.catch_up():
+                break
         query = storable(query[:_LONGEST_QUERY])
         words = _WORD.findall(query)[:_MOST_WORDS]
         if not words:

@@ -6,8 +6,9 @@ the engine itself fails (disk full, locked, broken), the whole batch is undone; 
 that platforms keep what we cannot store, other work is tried again until it succeeds or the store closes.
 So a unit may run more than once, and must change nothing but its transaction. A unit that meets damage in
 the file is given up alone, and accepts stay closed from then on: what the file would take might be lost
-with it. In idle moments, and now and then in busy ones, the writer brings the search index up to date and
-checkpoints the log. Whatever breaks in the writer itself, it says so and goes on with a new connection.
+with it. The same holds once the file's name is gone: then its content is saved, now and at the close. In
+idle moments, and now and then in busy ones, the writer brings the search index up to date and checkpoints
+the log. Whatever breaks in the writer itself, it says so and goes on with a new connection.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from hermes.state.engine import (
     DISK_FULL,
     ENGINE_ERRORS,
     FILE_DAMAGED,
+    FILE_LOST,
+    NOT_WRITABLE,
     SqliteDb,
     SqliteTx,
     StoreOptions,
@@ -44,9 +47,12 @@ from hermes.state.engine import (
     open_current,
     suspicion,
 )
+from hermes.state.filename import LOOK_SECONDS, FileName
 from hermes.state.readers import NeedsWriter, Readers
+from hermes.state.reserve import FILE as RESERVE_FILE
 from hermes.state.reserve import Reserve
-from hermes.state.search import catch_up
+from hermes.state.search import SearchTable, catch_up
+from hermes.state.units import WorkUnit, fail_open, resolve_open, settle_units
 
 log = logging.getLogger("hermes.store")
 T = TypeVar("T")
@@ -57,18 +63,7 @@ _IDLE_SECONDS = 0.25
 _RETRY_SECONDS = 0.5
 _INDEX_SECONDS = 1.0
 _CHECKPOINT_MS = 100
-
-
-@dataclass(slots=True)
-class _Unit:
-    """One piece of work on its way through the writer."""
-
-    agent: AgentId
-    work: Callable[[Tx], Any]
-    first: bool
-    future: asyncio.Future[Any]
-    result: Any = None
-    error: BaseException | None = None
+_MOST_BATCHES = 50
 
 
 @dataclass(slots=True)
@@ -89,10 +84,10 @@ class SqliteStore:
         self.path = path
         self.facts = StoreFacts()
         self._options = options
-        self._incoming: queue.SimpleQueue[_Unit | None] = queue.SimpleQueue()
-        self._first: deque[_Unit] = deque()
-        self._others: deque[_Unit] = deque()
-        self._hand: list[_Unit] = []
+        self._incoming: queue.SimpleQueue[WorkUnit | None] = queue.SimpleQueue()
+        self._first: deque[WorkUnit] = deque()
+        self._others: deque[WorkUnit] = deque()
+        self._hand: list[WorkUnit] = []
         self._shut = True
         self._closing = False
         self._unindexed = True
@@ -100,12 +95,15 @@ class SqliteStore:
         self._log_pages = 0
         self._checkpoint_at = options.checkpoint_pages
         self._damage = ""
+        self._name = FileName(path if options.vfs is None else None)
+        self.lost = asyncio.Event()
+        """Set once the file was removed or replaced under us; its content was saved."""
         self._db: SqliteDb | None = None
         self._handles: dict[AgentId, SqliteTx] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._readers: Readers | None = None
-        spare = None if path is None else path.with_name("reserve.bin")
+        spare = None if path is None else path.with_name(RESERVE_FILE)
         self._reserve = options.reserve or Reserve(spare, options.reserve_bytes)
 
     # --- the life of the store ---
@@ -161,7 +159,7 @@ class SqliteStore:
         if self._loop is None or self._shut:
             raise Unreachable("the store is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._incoming.put(_Unit(agent=agent, work=work, first=first, future=future))
+        self._incoming.put(WorkUnit(agent=agent, work=work, first=first, future=future))
         return await future
 
     async def query(self, agent: AgentId, work: Callable[[Tx], T]) -> T:
@@ -170,13 +168,23 @@ class SqliteStore:
         try:
             return await self._readers.query(agent, work)
         except NeedsWriter:
-            return await self.submit(agent, work, first=False)
+            await self._catch_up_index()
+        try:
+            return await self._readers.query(agent, work)
+        except NeedsWriter:
+            return await self.submit(agent, work, first=True)
+
+    async def _catch_up_index(self) -> None:
+        """What a query has to change is the index that it searches: a batch a unit, others between them."""
+        for _ in range(_MOST_BATCHES):
+            if not await self.submit(MAIN_AGENT, _index_batch, first=True):
+                return
 
     async def check_integrity(self) -> list[str]:
         """What SQLite's check finds wrong with the file; runs beside everything else and may take long."""
         if self.path is None or self._shut:
             return []
-        problems = await asyncio.to_thread(check_file, self.path, self._options)
+        problems = await asyncio.to_thread(check_file, self.path, self._options, lambda: self._shut)
         if problems:
             self._note_damage(problems[0])
         return problems
@@ -187,10 +195,10 @@ class SqliteStore:
         try:
             self._connect()
         except BaseException as error:  # handed to whoever opens the store
-            self._tell(_fail_open, opened, as_user_error(error, self.path))
+            self._tell(fail_open, opened, as_user_error(error, self.path))
             return
         self._reserve.keep()
-        self._tell(_resolve_open, opened)
+        self._tell(resolve_open, opened)
         while True:
             try:
                 while self._round():
@@ -207,7 +215,10 @@ class SqliteStore:
     def _connect(self) -> SqliteDb:
         if self._db is not None:
             return self._db
+        if self._name.look():
+            raise apsw.CantOpenError(FILE_LOST)
         db = open_current(self.path, self._options)
+        self._name.note_opened()
         # The writer checkpoints by itself, after it has told everybody who waits for the commit.
         db.run("PRAGMA wal_autocheckpoint = 0")
         db.connection.set_wal_hook(self._count_log)
@@ -216,6 +227,8 @@ class SqliteStore:
         return db
 
     def _disconnect(self) -> None:
+        if self._name.look():
+            self._rescue()
         db, self._db = self._db, None
         try:
             if db is not None:
@@ -226,6 +239,8 @@ class SqliteStore:
     def _round(self) -> bool:
         """One batch of units, or one idle moment. False when the store is closed and nothing is left."""
         self._gather()
+        if not self._name.is_lost and self._name.look_now_and_then():
+            self._rescue()
         if not (self._first or self._others):
             if self._closing:
                 return False
@@ -236,7 +251,7 @@ class SqliteStore:
         error = self._commit(batch) if batch else None
         if error is None:
             self._unindexed = True
-            self._tell(_settle, batch)
+            self._tell(settle_units, batch)
             self._upkeep()
         elif isinstance(error, DAMAGE):
             self._give_up_damaged(batch, str(error))
@@ -248,7 +263,7 @@ class SqliteStore:
     def _gather(self) -> None:
         """Take everything that has come. With nothing in hand, wait for it; not for ever while there is
         something to do beside it."""
-        patience: float | None = None
+        patience = None if self.path is None else LOOK_SECONDS
         if self._first or self._others:
             patience = 0.0
         elif self.facts.trouble and not self._damage:
@@ -266,12 +281,12 @@ class SqliteStore:
         except queue.Empty:
             return
 
-    def _batch(self) -> list[_Unit]:
+    def _batch(self) -> list[WorkUnit]:
         batch = [self._first.popleft() for _ in range(min(len(self._first), FIRST_AT_ONCE))]
         batch += [self._others.popleft() for _ in range(min(len(self._others), OTHERS_AT_ONCE))]
         return batch
 
-    def _commit(self, batch: list[_Unit]) -> apsw.Error | None:
+    def _commit(self, batch: list[WorkUnit]) -> apsw.Error | None:
         """Run and commit a batch, or undo all of it and say what is wrong with the engine."""
         began = time.perf_counter()
         try:
@@ -291,7 +306,7 @@ class SqliteStore:
         self._say_trouble("")
         return None
 
-    def _run(self, db: SqliteDb, unit: _Unit) -> None:
+    def _run(self, db: SqliteDb, unit: WorkUnit) -> None:
         tx = self._handles.get(unit.agent)
         if tx is None:
             tx = self._handles[unit.agent] = SqliteTx(db, unit.agent)
@@ -322,7 +337,7 @@ class SqliteStore:
     # --- when something is wrong ---
 
     def _say_trouble(self, trouble: str) -> None:
-        now = trouble or self._damage or (DISK_FULL if self._reserve.given_up else "")
+        now = trouble or self._trouble_for_accepts() or (DISK_FULL if self._reserve.given_up else "")
         if now != self.facts.trouble:
             log.warning("store.trouble problem=%r", now) if now else log.info("store.well")
         self.facts.trouble = now
@@ -338,22 +353,36 @@ class SqliteStore:
         except OSError as problem:
             log.warning("store.mark problem=%s", problem)
 
+    def _trouble_for_accepts(self) -> str:
+        return FILE_LOST if self._name.is_lost else self._damage
+
+    def _rescue(self) -> None:
+        try:
+            if self._db is not None:
+                self._name.rescue(self._db.connection)
+        except (apsw.Error, OSError) as problem:
+            log.error("store.not_rescued file=%s problem=%s", self.path, problem)
+        self._say_trouble("")
+        self._tell(self.lost.set)
+
     def _refuse_accepts(self) -> None:
         """Accepts need a sound file and the reserve; what only finishes what was begun does not."""
         if not self._first:
             return
-        trouble = self._damage or ("" if self._reserve.keep() else DISK_FULL)
+        if not self._name.is_lost and self._name.look():
+            self._rescue()
+        trouble = self._trouble_for_accepts() or ("" if self._reserve.keep() else DISK_FULL)
         if trouble:
             self._refuse(self._first, trouble)
             self._first.clear()
 
-    def _refuse(self, units: Iterable[_Unit], trouble: str) -> None:
+    def _refuse(self, units: Iterable[WorkUnit], trouble: str) -> None:
         refused = list(units)
         for unit in refused:
             unit.error = Unreachable(f"nothing can be stored: {trouble}", after=1.0)
-        self._tell(_settle, refused)
+        self._tell(settle_units, refused)
 
-    def _give_back(self, batch: list[_Unit], trouble: str) -> None:
+    def _give_back(self, batch: list[WorkUnit], trouble: str) -> None:
         self._say_trouble(trouble)
         if self._closing:
             self._refuse([*batch, *self._first, *self._others], trouble)
@@ -365,7 +394,7 @@ class SqliteStore:
         if self._others:
             time.sleep(_RETRY_SECONDS)
 
-    def _give_up_damaged(self, batch: list[_Unit], what: str) -> None:
+    def _give_up_damaged(self, batch: list[WorkUnit], what: str) -> None:
         """Find the units that meet the damage and fail them; the others are done one by one."""
         self._note_damage(what)
         self._refuse((unit for unit in batch if unit.first), FILE_DAMAGED)
@@ -373,16 +402,16 @@ class SqliteStore:
             if not unit.first and (error := self._commit([unit])) is not None:
                 self._refuse([unit], describe(error))
             elif not unit.first:
-                self._tell(_settle, [unit])
+                self._tell(settle_units, [unit])
 
     # --- work beside the units ---
 
     def _idle(self) -> None:
+        if not self.facts.trouble and not self._name.is_writable():
+            self._say_trouble(NOT_WRITABLE)
         if self.facts.trouble and not self._damage:
             self._probe()
-        elif self._index():
-            self._unindexed = True
-        elif self._unindexed:
+        elif self._unindexed and not self._index():
             self._unindexed = False
             self._checkpoint("PASSIVE")
 
@@ -450,6 +479,11 @@ class SqliteStore:
             log.debug("store.nobody_listens")
 
 
+def _index_batch(tx: Tx) -> int:
+    assert isinstance(tx.search, SearchTable)
+    return tx.search.catch_up()
+
+
 @dataclass(frozen=True, slots=True)
 class Handle:
     """The store as one agent's code sees it."""
@@ -465,26 +499,3 @@ class Handle:
 
     def scoped(self, agent: AgentId) -> Handle:
         return Handle(self.store, agent)
-
-
-def _resolve_open(opened: asyncio.Future[None]) -> None:
-    if not opened.done():
-        opened.set_result(None)
-
-
-def _fail_open(opened: asyncio.Future[None], error: BaseException) -> None:
-    if not opened.done():
-        opened.set_exception(error)
-
-
-def _settle(batch: list[_Unit]) -> None:
-    for unit in batch:
-        if unit.future.done():
-            continue
-        if unit.error is None:
-            unit.future.set_result(unit.result)
-        elif isinstance(unit.error, StopIteration):
-            # A future cannot carry it.
-            unit.future.set_exception(RuntimeError("the unit raised StopIteration"))
-        else:
-            unit.future.set_exception(unit.error)

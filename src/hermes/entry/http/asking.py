@@ -20,6 +20,7 @@ from hermes.control.submission import (
     find_request,
     id_for,
 )
+from hermes.domain.errors import Unreachable
 from hermes.domain.ids import AgentId, TurnId, question_of_call
 from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
 from hermes.entry.http.answering import RUN_PREFIX, unbroken
@@ -202,4 +203,5 @@ async def while_connected(call: Call, agent: AgentId, turn: Turn) -> AsyncIterat
 async def leave(call: Call, agent: AgentId, turn: Turn) -> None:
     """The client is gone: so is what it began and cannot come back to."""
     if turn.ephemeral and not call.door.options.finish_when_gone:
-        await asyncio.shield(call.door.gateway.stop_turn(agent, turn.id, CLIENT_GONE))
+        with contextlib.suppress(Unreachable):
+            await asyncio.shield(call.door.gateway.stop_turn(agent, turn.id, CLIENT_GONE))

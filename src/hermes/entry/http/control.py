@@ -16,8 +16,10 @@ from aiohttp import web
 from hermes.control.doors import Replied
 from hermes.control.questions import Outcome
 from hermes.control.submission import Unknown
+from hermes.domain.errors import HermesError
 from hermes.domain.event import Seen, Verdict
 from hermes.domain.ids import QuestionId, SessionId, TurnId
+from hermes.domain.rows import OpenWork
 from hermes.domain.turn import Turn
 from hermes.entry.desk import OPERATIONS, Desk, Perform
 from hermes.entry.http.door import Call, Door, local_route
@@ -100,11 +102,16 @@ def _door(call: Call, session: str | None = None, model: str | None = None) -> E
 
 @local_route("GET", "/control/status", "How the gateway is now; `facts` is what it says of itself.")
 async def status(call: Call) -> dict[str, Any]:
-    work = await call.door.gateway.open_work()
+    facts = dict(call.door.facts())
+    try:
+        work = await call.door.gateway.open_work()
+    except HermesError as error:
+        work = OpenWork(turns={}, outbox={}, inbox=0, questions=0)
+        facts["store_trouble"] = facts["store_trouble"] or str(error)
     return {
         "pid": os.getpid(),
         "version": call.door.version,
-        "facts": call.door.facts(),
+        "facts": facts,
         "open_streams": len(call.door.streams),
         "inbox": work.inbox,
         "turns": work.turns,

@@ -135,7 +135,7 @@ async def list_sessions(
     found: list[FoundSession] = []
     for agent in call.agents:
         if q.strip():
-            found += await call.door.gateway.write(agent, lambda tx: search_sessions(tx, q, most, among))
+            found += await call.door.gateway.read(agent, lambda tx: search_sessions(tx, q, most, among))
         else:
             listed = await call.door.gateway.read(agent, lambda tx: tx.sessions.find("", most, among))
             found += [FoundSession(session=session) for session in listed]

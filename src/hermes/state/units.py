@@ -1,0 +1,46 @@
+"""A unit of work on its way through the writer thread, and how whoever waits for it hears what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hermes.domain.ids import AgentId
+from hermes.domain.ports import Tx
+
+
+@dataclass(slots=True)
+class WorkUnit:
+    """One piece of work on its way through the writer."""
+
+    agent: AgentId
+    work: Callable[[Tx], Any]
+    first: bool
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+
+
+def resolve_open(opened: asyncio.Future[None]) -> None:
+    if not opened.done():
+        opened.set_result(None)
+
+
+def fail_open(opened: asyncio.Future[None], error: BaseException) -> None:
+    if not opened.done():
+        opened.set_exception(error)
+
+
+def settle_units(batch: list[WorkUnit]) -> None:
+    for unit in batch:
+        if unit.future.done():
+            continue
+        if unit.error is None:
+            unit.future.set_result(unit.result)
+        elif isinstance(unit.error, StopIteration):
+            # A future cannot carry it.
+            unit.future.set_exception(RuntimeError("the unit raised StopIteration"))
+        else:
+            unit.future.set_exception(unit.error)
