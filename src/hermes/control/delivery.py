@@ -15,9 +15,8 @@ from hermes.control.signs import Signs
 from hermes.control.tally import Tally
 from hermes.control.targets import home_channel
 from hermes.control.topics import lane_of, real_place
-from hermes.control.workers import Workers
+from hermes.control.workers import Supervisor, Workers
 from hermes.domain.address import Address, Kind
-from hermes.domain.clock import Clock
 from hermes.domain.hooks import GATE_SEND
 from hermes.domain.ports import Platform, Store, Tx
 from hermes.domain.rows import OutboxRow
@@ -31,9 +30,11 @@ _REPORT = "report:"
 
 
 class Delivery:
-    def __init__(self, *, store: Store, clock: Clock, settings: Settings, tally: Tally, hooks: Hooks) -> None:
+    def __init__(
+        self, *, store: Store, loops: Supervisor, settings: Settings, tally: Tally, hooks: Hooks
+    ) -> None:
         self._store = store
-        self._clock = clock
+        self._clock = clock = loops.clock
         self._settings = settings
         self._tally = tally
         self._hooks = hooks
@@ -51,7 +52,7 @@ class Delivery:
             hooks=hooks,
         )
         self._lanes: Workers[Address] = Workers(
-            start=lambda to: Lane(to, world), page=self._page, places=_LANES, name="lane"
+            start=lambda to: Lane(to, world), page=self._page, places=_LANES, name="lane", loops=loops
         )
 
     # --- accounts come and go ---

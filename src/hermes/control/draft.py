@@ -17,6 +17,7 @@ from zlib import crc32
 
 from hermes.control.feed import Feed
 from hermes.control.outcome import PARTS_PER_SEGMENT
+from hermes.control.workers import report_death
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.event import Asked, Entry, Seen, TextDelta
@@ -73,18 +74,22 @@ class Draft:
 
     def start(self, ring: Callable[[], None]) -> None:
         self._watching = asyncio.create_task(self._watch(ring), name=f"draft {self._turn.id}")
+        self._watching.add_done_callback(report_death)
 
     def stop(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
 
     async def _watch(self, ring: Callable[[], None]) -> None:
-        async for seen in self._feed.watch():
-            self._see(seen)
-            if not (self._alarm and isinstance(seen, TextDelta)):
-                ring()
-        self._ended = True
-        ring()
+        try:
+            async for seen in self._feed.watch():
+                self._see(seen)
+                if not (self._alarm and isinstance(seen, TextDelta)):
+                    ring()
+        finally:
+            # Also if it broke: the lane waits for the end.
+            self._ended = True
+            ring()
 
     def _see(self, seen: Seen) -> None:
         self._fold.see(seen)

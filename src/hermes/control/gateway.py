@@ -82,7 +82,11 @@ class Gateway:
         self.tally = Tally()
         self._warm = WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE)
         self._delivery = Delivery(
-            store=parts.store, clock=parts.clock, settings=parts.settings, tally=self.tally, hooks=parts.hooks
+            store=parts.store,
+            loops=parts.loops,
+            settings=parts.settings,
+            tally=self.tally,
+            hooks=parts.hooks,
         )
         self._outcomes = Outcomes(
             settings=parts.settings,
@@ -92,7 +96,11 @@ class Gateway:
             begin=self._delivery.begin,
         )
         self._actors: Workers[ActorKey] = Workers(
-            start=self._actor, page=self._due, places=parts.settings.gateway.max_running, name="session"
+            start=self._actor,
+            page=self._due,
+            places=parts.settings.gateway.max_running,
+            name="session",
+            loops=parts.loops,
         )
         self.sessions_expiry = SessionExpiry(
             runtimes=parts.runtimes, settings=parts.settings, clock=parts.clock, flush=parts.flush
@@ -142,6 +150,7 @@ class Gateway:
             fetching=Fetching(connected=self._delivery.connected, clock=parts.clock, settings=parts.settings),
             place=partial(place_prompt, self.capabilities),
             hooks=parts.hooks,
+            loops=parts.loops,
         )
         self._entrance = Entrance(
             store=parts.store,
@@ -163,15 +172,16 @@ class Gateway:
             select=parts.select,
             around=self._commands_around,
             hooks=parts.hooks,
+            loops=parts.loops,
         )
         self._intake = Intake(world)
         expiry = Expiry(store=parts.store, clock=parts.clock, ring=self._ring_known)
         self._tasks = [
-            asyncio.create_task(self._intake.live(), name="intake"),
-            asyncio.create_task(expiry.live(), name="expiry"),
-            asyncio.create_task(self.cron.live(), name="cron"),
-            asyncio.create_task(self.handoffs.live(), name="handoffs"),
-            *self.chores.begin(),
+            parts.loops.keep("intake", self._intake.live),
+            parts.loops.keep("expiry", expiry.live),
+            parts.loops.keep("cron", self.cron.live),
+            parts.loops.keep("handoffs", self.handoffs.live),
+            *self.chores.begin(parts.loops),
         ]
         self._actors.search()
 

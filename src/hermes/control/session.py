@@ -39,6 +39,7 @@ from hermes.control.outcome import Outcomes, closing_words
 from hermes.control.runtime import Runtime
 from hermes.control.scope import RunScope
 from hermes.control.warm import WarmSession, WarmSessions
+from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
 from hermes.domain.errors import Lost
 from hermes.domain.event import Asked, Entry, Failed, Finished, Record, Reset, Stopped
@@ -66,6 +67,7 @@ class Surroundings:
     fetching: Fetching
     place: Callable[[Session, Turn], str]
     hooks: Hooks = field(default_factory=Hooks)
+    loops: Supervisor = field(default_factory=Supervisor)
     suspects: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -107,7 +109,7 @@ class SessionActor:
         """There is mail. While a turn runs it is read at once; otherwise it is found at the next claim."""
         self._rung = self._mail = True
         if self._running is not None and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.create_task(self._look(), name=f"mail {self._id}")
+            self._looking = self._around.loops.keep("mail", self._look, f"mail {self._id}")
 
     def wind_down(self) -> None:
         """Come to rest at the next record; the turn goes on after the restart."""
@@ -376,6 +378,7 @@ class SessionActor:
 
     async def _look(self) -> None:
         # A ring is over with the next claim alone: what came at the end of a turn is not seen here.
+        self._mail = True
         while self._mail and self._running is not None:
             self._mail = False
             turns = await self._runtime.store.read(lambda tx: tx.turns.open_of(self._id))

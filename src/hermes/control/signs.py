@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine
 
 from hermes.control.feed import Feed
+from hermes.control.workers import report_death
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError
@@ -57,6 +58,7 @@ class Signs:
         task = asyncio.get_running_loop().create_task(sign, name=name)
         self._shown.add(task)
         task.add_done_callback(self._shown.discard)
+        task.add_done_callback(report_death)
 
     async def _type(self, to: Address, feed: Feed) -> None:
         while not (feed.ended or _waits(feed)):

@@ -77,7 +77,8 @@ T = TypeVar("T")
 class Inbox(Protocol):
     def add(self, account: str, items: Sequence[Inbound], cursor: str | None, at: datetime) -> int: ...
 
-    def pending(self, after: int, limit: int) -> list[InboxRow]: ...
+    def pending(self, after: int, limit: int) -> list[InboxRow]:
+        """The oldest rows that nobody has taken; one that cannot be read is an `UnreadableRow`."""
 
     def finish(self, n: int, outcome: str, turn: TurnId | None = None) -> None: ...
 
