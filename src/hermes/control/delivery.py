@@ -40,7 +40,6 @@ class Delivery:
         self._hooks = hooks
         self._platforms: dict[str, Platform] = {}
         self._signs = Signs(clock, settings, self._platforms.get)
-        self._arrival = asyncio.Event()
         self._menus = Menus(store, settings)
         world = LaneWorld(
             store=store,
@@ -62,8 +61,6 @@ class Delivery:
         self._platforms[account] = platform
         self._menus.offer(account, platform)
         self._lanes.search()
-        self._arrival.set()
-        self._arrival.clear()
 
     def detach(self, account: str) -> None:
         self._platforms.pop(account, None)
@@ -79,12 +76,6 @@ class Delivery:
     @property
     def accounts(self) -> tuple[str, ...]:
         return tuple(self._platforms)
-
-    async def connected(self, account: str) -> Platform:
-        """The account's platform, as soon as it is up."""
-        while account not in self._platforms:
-            await self._arrival.wait()
-        return self._platforms[account]
 
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
         await self._menus.close()

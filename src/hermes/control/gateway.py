@@ -147,7 +147,7 @@ class Gateway:
             clock=parts.clock,
             epoch=boot.epoch,
             committed=self._committed,
-            fetching=Fetching(connected=self._delivery.connected, clock=parts.clock, settings=parts.settings),
+            fetching=Fetching(platform=self._delivery.platform, clock=parts.clock, settings=parts.settings),
             place=partial(place_prompt, self.capabilities),
             hooks=parts.hooks,
             loops=parts.loops,
@@ -229,6 +229,7 @@ class Gateway:
     def attach(self, account: str, platform: Platform) -> None:
         self._delivery.attach(account, platform)
         self.handoffs.ring()
+        self._actors.search()  # turns may wait for files of this account
 
     def detach(self, account: str) -> None:
         self._delivery.detach(account)

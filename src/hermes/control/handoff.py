@@ -47,6 +47,7 @@ PATIENCE = timedelta(hours=1)
 _LONGEST_SLEEP = 30.0
 _NAME = 60
 _ERROR = 500
+_NEWEST = 100
 _NOTICE = (
     "[This conversation was handed over from the terminal: it goes on here, in {place}, with everything that"
     " was said. Say in one or two sentences where things stand. Do nothing else yet.]"
@@ -60,7 +61,8 @@ def request_handoff(
     tx: Tx, session: Session, account: str, source: Source, now: datetime, settings: Settings
 ) -> Handoff:
     """Ask for a session to go to the home channel of an account."""
-    if not visible(tx.journal.read(session.id)):
+    newest = tx.journal.read(session.id, most=_NEWEST, newest=True)
+    if not (visible(newest) or visible(tx.journal.read(session.id))):
         raise UserError("There is nothing to hand over yet.", hint="Say something first.")
     home_of(tx, account, settings)
     if session.title is None:

@@ -160,6 +160,8 @@ class SessionActor:
                 self._rulings = {asked: await rule_turn(self._around.hooks, claim.turn)}
             case Next.FETCH:
                 assert claim.turn is not None
+                if not self._around.fetching.is_possible(claim.turn):
+                    return self._rung
                 await self._fetch(claim.turn)
             case Next.RUN | Next.STOP | Next.ENDED | Next.PARKED | Next.SUSPECT:
                 await self._take(claim)
