@@ -18,6 +18,7 @@ from functools import partial
 from typing import TypeVar
 
 from hermes.control.attachments import collect_files
+from hermes.control.bell import rest
 from hermes.control.claim import (
     Claim,
     Claiming,
@@ -90,6 +91,7 @@ class SessionActor:
         self._around = around
         self._warm = WarmSession()
         self._rung = False
+        self._bell = asyncio.Event()
         self._mail = False
         self._stopping = False
         self._running: Turn | None = None
@@ -108,6 +110,7 @@ class SessionActor:
     def ring(self) -> None:
         """There is mail. While a turn runs it is read at once; otherwise it is found at the next claim."""
         self._rung = self._mail = True
+        self._bell.set()
         if self._running is not None and (self._looking is None or self._looking.done()):
             self._looking = self._around.loops.keep("mail", self._look, f"mail {self._id}")
 
@@ -126,6 +129,7 @@ class SessionActor:
         try:
             while not self._stopping:
                 self._rung = False
+                self._bell.clear()
                 try:
                     if not await self._step():
                         return
@@ -153,7 +157,8 @@ class SessionActor:
             case Next.NOTHING:
                 return self._rung
             case Next.WAIT:
-                await self._around.clock.sleep(claim.seconds)
+                # Also a stop rings.
+                await rest(self._bell, self._around.clock, claim.seconds, "session")
             case Next.ASK:
                 assert claim.turn is not None
                 asked = (claim.turn.id, claim.turn.input.text)
