@@ -12,14 +12,16 @@ import pytest
 
 from hermes.control.jobs import JobWish
 from hermes.control.row_tries import GIVEN_UP, NOT_TAKEN
+from hermes.control.submission import Place, Submission
 from hermes.control.workers import MOST_FAILURES
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import Refused, Unreachable
+from hermes.domain.event import Entry, Failed
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Inbound
 from hermes.domain.ports import ModelRequest, Tx
 from hermes.domain.settings import ApprovalSettings, DisplaySettings
-from hermes.domain.turn import BusyMode
+from hermes.domain.turn import BusyMode, ReplyPlace, TurnInput
 from hermes.testing.clock import QuickClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld
@@ -218,3 +220,41 @@ async def test_a_row_that_cannot_be_read_holds_up_nobody(
         )
         assert row[0].startswith("failed: a stored Inbound cannot be read")
         assert broke(chat, "intake") == 1
+
+
+@pytest.mark.parametrize("unit", ["Claiming.unit", "SessionActor._load"])
+async def test_a_turn_whose_actor_always_breaks_is_given_up_and_its_person_told(
+    tmp_path: Path, unit: str
+) -> None:
+    between = Between().before(unit, ERRORS[2], range(MOST_FAILURES))
+    async with quick(tmp_path, between, kind="plain") as chat:
+        chat.gateway._warm.keep = lambda session, warm: None  # type: ignore[method-assign]
+        turn = await chat.gateway.submit(words("bad"))
+        seen = [one async for one in chat.gateway.watch(MAIN_AGENT, turn.id, live=False)]
+        assert isinstance(seen[-1], Entry) and isinstance(seen[-1].record, Failed)
+        chat.world.write("good")
+        await chat.until_seen("⚠️ Something went wrong inside Hermes (RuntimeError)", "You said: good")
+        await chat.until_idle()
+        assert between.acted() and broke(chat, "session") == MOST_FAILURES
+        assert len(chat.world.seen()) == 2
+
+
+def words(text: str) -> Submission:
+    """Somebody asks through a door, and is answered in the chat."""
+    here = Address(platform="fake", chat="1")
+    return Submission(
+        agent=MAIN_AGENT,
+        source=Source(address=here, kind=Kind.GROUP, user="u1"),
+        input=TurnInput(text=text),
+        place=Place(bind=True),
+        reply=ReplyPlace(to=here),
+    )
+
+
+async def test_a_turn_is_not_given_up_while_the_store_cannot_be_reached(tmp_path: Path) -> None:
+    between = Between().before("Claiming.unit", ERRORS[0], range(2 * MOST_FAILURES))
+    async with quick(tmp_path, between, kind="plain") as chat:
+        chat.world.write("one")
+        await chat.until_seen("You said: one")
+        await chat.until_idle()
+        assert chat.world.seen() == ["You said: one"] and between.acted()

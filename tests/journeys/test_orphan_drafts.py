@@ -212,7 +212,7 @@ async def test_a_lane_that_is_cancelled_between_two_rows_keeps_what_it_knows(
 
 
 async def test_what_was_sent_is_not_in_doubt_because_it_could_not_be_stored_at_once(tmp_path: Path) -> None:
-    between = Between().before("Lane._next", Unreachable("the disk is full"), range(1, 3))
+    between = Between().before("lane.Lane.", Unreachable("the disk is full"), range(1, 3))
     async with Journey(folder=tmp_path, kind="plain", wrap_store=between.wrap) as chat:
         chat.world.write("one")
         await chat.until_seen("You said: one")

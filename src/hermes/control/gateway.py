@@ -15,6 +15,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.claim import WENT_WRONG, give_up_turn
 from hermes.control.commands.registry import Around
 from hermes.control.continuing import Continued
 from hermes.control.courier import Courier
@@ -101,6 +102,7 @@ class Gateway:
             places=parts.settings.gateway.max_running,
             name="session",
             loops=parts.loops,
+            give_up=self._give_up,
         )
         self.sessions_expiry = SessionExpiry(
             runtimes=parts.runtimes, settings=parts.settings, clock=parts.clock, flush=parts.flush
@@ -443,6 +445,21 @@ class Gateway:
         agent, session = key
         assert self._around is not None
         return SessionActor(session, self._runtime(agent), self._around)
+
+    async def _give_up(self, key: ActorKey, error: Exception) -> None:
+        """Fail the turn that its actor breaks over each time; what is behind it is tried."""
+        agent, session = key
+        reason = WENT_WRONG.format(error=type(error).__name__)
+        unit = give_up_turn(session, reason, self._parts.clock.now(), self._outcomes.write)
+        ended = await self._runtime(agent).store.write(unit)
+        self._warm.take(session)
+        if ended is not None:
+            turn, new = ended
+            self._committed(agent, session, new)
+            for entry in new:
+                self.feeds.open(turn.id).publish(entry)
+            self.feeds.end(turn.id)
+            self._outcomes.ring(turn)
 
     def _ring_session(self, agent: AgentId, session: SessionId, fresh: bool) -> None:
         if fresh:

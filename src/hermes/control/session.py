@@ -20,6 +20,7 @@ from typing import TypeVar
 from hermes.control.attachments import collect_files
 from hermes.control.bell import rest
 from hermes.control.claim import (
+    WENT_WRONG,
     Claim,
     Claiming,
     Next,
@@ -281,7 +282,7 @@ class SessionActor:
             log.exception("turn.broke turn=%s", turn.id)
             await scope.close()
             view = view_turn(self._warm.records, turn.id)
-            reason = f"Something went wrong inside Hermes ({type(error).__name__}). The log has the details."
+            reason = WENT_WRONG.format(error=type(error).__name__)
             await self._record(turn, feed, [*cut_off(view, feed.open_text), Failed(reason=reason)])
         finally:
             await scope.close()

@@ -12,9 +12,11 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from hermes.domain.clock import Clock, SystemClock
+from hermes.domain.errors import Unreachable
 from hermes.domain.text import one_line
 
 log = logging.getLogger("hermes.workers")
@@ -129,7 +131,10 @@ class Workers(Generic[K]):
         places: int,
         name: str,
         loops: Supervisor | None = None,
+        give_up: Callable[[K, Exception], Awaitable[None]] | None = None,
     ) -> None:
+        """`give_up` ends the work that a worker breaks over each time, by no fault of the store."""
+        self._give_up = give_up
         self._start = start
         self._loops = loops or Supervisor()
         self._page = page
@@ -226,20 +231,30 @@ class Workers(Generic[K]):
         """The worker's decision to leave and its leaving are one step: no ring can fall between them. Who
         breaks is replaced after a pause, for what there is to do is in the store."""
         try:
-            for failures in range(1, MOST_FAILURES + 1):
-                if await self._loops.attempt(self._name, worker.live, f"{self._name} {key}") is None:
-                    return
-                if self._closed:
-                    return
-                if failures < MOST_FAILURES:
+            error: Exception | None = None
+            for failures in range(MOST_FAILURES):
+                if failures:
                     # From now on, so that who is rung or given something meanwhile keeps it.
                     self._active[key] = worker = self._start(key)
                     await self._loops.clock.sleep(pause_after(failures))
-            self._rest(key)
+                error = await self._loops.attempt(self._name, worker.live, f"{self._name} {key}")
+                if error is None or self._closed:
+                    return
+            assert error is not None
+            if await self._is_given_up(key, error):
+                self._want_more()
+            else:
+                self._rest(key)
         finally:
             del self._active[key], self._tasks[key]
             if self._more:
                 self._find_more()
+
+    async def _is_given_up(self, key: K, error: Exception) -> bool:
+        if self._give_up is None or isinstance(error, Unreachable):
+            return False
+        ending = partial(self._give_up, key, error)
+        return await self._loops.attempt(self._name, ending, f"{self._name} {key}") is None
 
     def _rest(self, key: K) -> None:
         """It broke time and again: others get its place, and it is tried again after the longest pause."""
