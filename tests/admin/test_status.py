@@ -13,6 +13,7 @@ from hermes.admin import status
 from hermes.admin.command import perform
 from hermes.admin.gateway import GATEWAY, STATE_FILE, hold_home
 from hermes.admin.output import Console
+from hermes.admin.status import live_pairs
 
 KEY = "sk-test-0123456789abcdef"
 
@@ -93,3 +94,19 @@ def _expect(home: Path, trouble: str, **state: str) -> None:
             assert code == (1 if trouble else 0)
             assert trouble in out.getvalue()
             assert ("nothing can be stored" in out.getvalue()) == bool(trouble and not words)
+
+
+def test_a_loop_that_broke_is_told() -> None:
+    why = {"last_at": "2026-01-05T12:00:00+00:00", "why": "OSError: too many open files"}
+    loops = [
+        {"name": "intake", "ok": True, "failures": 1, **why},
+        {"name": "cron", "ok": False, "failures": 7, **why},
+        {"name": "expiry", "ok": True, "failures": 0, "last_at": None, "why": ""},
+    ]
+    live = {"facts": {"loops": loops}, "outbox": {}, "inbox": 0, "turns": {}, "open_streams": 0}
+    pairs = dict(live_pairs(live))
+    assert (
+        pairs["Broke"].startswith("intake, 1 × since the start") and "too many open files" in pairs["Broke"]
+    )
+    assert pairs["Broken"].startswith("cron, 7 × since the start")
+    assert "expiry" not in str(pairs)

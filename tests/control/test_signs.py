@@ -150,6 +150,35 @@ async def test_a_turn_that_asks_keeps_its_mark_and_nothing_waits_for_it() -> Non
     await signs.close()
 
 
+async def test_a_turn_that_asked_is_marked_as_done_in_a_session_that_goes_on() -> None:
+    """Records are numbered through the session, not the turn."""
+    platform = Reactor()
+    asked = Asked(question=QuestionId("q_1"), kind=QuestionKind.CLARIFY, text="Which?")
+    clock, feed = FakeClock(), Feed(TURN.id)
+    signs = Signs(clock, Settings(platforms={"fake": PlatformSettings()}), lambda account: platform)
+    feed.preload([replace(entry(asked), seq=41)])
+    signs.begin(TURN, feed)
+    await settle()
+    assert platform.there == {"m7": {"👀"}}
+    feed.publish(replace(entry(Finished()), seq=42))
+    feed.end()
+    await settle()
+    assert platform.there == {"m7": {"✅"}}
+    await signs.close()
+
+
+async def test_a_question_that_comes_while_the_mark_is_made_is_seen() -> None:
+    platform = Reactor()
+    clock, feed = FakeClock(), Feed(TURN.id)
+    signs = Signs(clock, Settings(platforms={"fake": PlatformSettings()}), lambda account: platform)
+    signs.begin(TURN, feed)
+    asked = Asked(question=QuestionId("q_1"), kind=QuestionKind.CLARIFY, text="Which?")
+    feed.publish(replace(entry(asked), seq=41))
+    await settle()
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("mark")]
+    await signs.close()
+
+
 async def test_who_may_not_react_is_left_alone_and_an_operator_decides() -> None:
     platform = Reactor()
     platform.refuses = True

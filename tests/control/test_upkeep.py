@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from hermes.control.upkeep import Chore, Chores, forgetting, tidying
+from hermes.control.workers import Supervisor
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports import Tx
@@ -40,7 +41,7 @@ async def test_a_chore_is_done_at_its_times_and_says_how_it_went() -> None:
             Chore(name="second", every=3600.0, run=telling("done"), first=300.0),
         ],
     )
-    tasks = chores.begin()
+    tasks = chores.begin(Supervisor(clock))
     await settle()
     first, second = chores.states["first"], chores.states["second"]
     assert (first.outcome, first.ok, first.last_at, second.last_at) == ("fine", True, clock.now(), None)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from hermes.control.workers import Workers
-from hermes.testing.clock import settle
+import pytest
+
+from hermes.control.workers import HEALTHY_SECONDS, MOST_FAILURES, Supervisor, Workers, take_each
+from hermes.domain.errors import Unreachable
+from hermes.testing.clock import FakeClock, settle
 
 
 class Shelf:
@@ -16,10 +19,17 @@ class Shelf:
         self.done: list[str] = []
         self.asked = asyncio.Event()
         self.answers, self.work = asyncio.Event(), asyncio.Event()
+        self.clock = FakeClock()
+        self.breaks: dict[str, int] = {}
+        self.tries: list[str] = []
         self.answers.set()
         self.work.set()
         self.workers: Workers[str] = Workers(
-            start=lambda key: Taker(key, self), page=self._page, places=places, name="taker"
+            start=lambda key: Taker(key, self),
+            page=self._page,
+            places=places,
+            name="taker",
+            loops=Supervisor(self.clock),
         )
 
     async def _page(self, after: int, limit: int) -> list[tuple[int, str]]:
@@ -39,6 +49,10 @@ class Taker:
 
     async def live(self) -> None:
         await self._shelf.work.wait()
+        self._shelf.tries.append(self._key)
+        if self._shelf.breaks.get(self._key, 0) > 0:
+            self._shelf.breaks[self._key] -= 1
+            raise Unreachable("not now")
         self._shelf.rows = {n: key for n, key in self._shelf.rows.items() if key != self._key}
         self._shelf.done.append(self._key)
 
@@ -81,3 +95,101 @@ async def test_a_ring_that_finds_no_place_is_not_forgotten_by_a_look_that_began_
     shelf.work.set()
     await settle()
     assert shelf.done == ["first", "second"]
+
+
+async def test_a_worker_that_breaks_is_replaced_after_a_pause() -> None:
+    shelf = Shelf("one", "two")
+    shelf.breaks["one"] = MOST_FAILURES - 1
+    shelf.workers.search()
+    await settle()
+    assert shelf.done == ["two"] and shelf.tries.count("one") == 1
+    await shelf.clock.advance(3)
+    assert shelf.done == ["two", "one"] and shelf.tries.count("one") == MOST_FAILURES
+
+
+async def test_one_that_always_breaks_gives_up_its_place_and_is_tried_again_much_later() -> None:
+    shelf = Shelf("one", "two", places=1)
+    shelf.breaks["one"] = MOST_FAILURES + 1
+    shelf.workers.search()
+    await settle()
+    await shelf.clock.advance(30)
+    assert shelf.done == ["two"] and shelf.tries.count("one") == MOST_FAILURES
+    shelf.workers.search()
+    await settle()
+    assert shelf.tries.count("one") == MOST_FAILURES, "it rests"
+    await shelf.clock.advance(70)
+    assert shelf.done == ["two", "one"]
+    await shelf.workers.close(1.0, asyncio.Event())
+
+
+async def test_whoever_rests_is_not_waited_for_at_the_end() -> None:
+    shelf = Shelf("one")
+    shelf.breaks["one"] = 99
+    shelf.workers.search()
+    await settle()
+    await shelf.clock.advance(30)
+    await shelf.workers.close(1.0, asyncio.Event())
+    await settle()
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("taker")]
+
+
+# --- loops ---
+
+
+class Loop:
+    """Breaks as often as it is told, after so many seconds."""
+
+    def __init__(self, clock: FakeClock, times: int, seconds: float = 0.0) -> None:
+        self._clock, self._times, self._seconds = clock, times, seconds
+        self.began: list[float] = []
+
+    async def live(self) -> None:
+        self.began.append(self._clock.monotonic())
+        if self._seconds:
+            await self._clock.sleep(self._seconds)
+        if len(self.began) <= self._times:
+            raise RuntimeError(f"number {len(self.began)}")
+
+
+async def test_a_loop_goes_on_after_pauses_that_grow(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    loops, loop = Supervisor(clock), Loop(clock, 9)
+    task = loops.keep("rounds", loop.live)
+    await settle()
+    state = loops.states["rounds"]
+    assert (state.failures, state.why, state.is_well(clock.now())) == (1, "RuntimeError: number 1", True)
+    await clock.advance(4)
+    assert not state.is_well(clock.now())
+    await clock.advance(400)
+    assert loop.began == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243]
+    assert task.done() and state.failures == 9
+    await clock.advance(HEALTHY_SECONDS)
+    assert state.is_well(clock.now())
+    assert "loop.broke loop=rounds" in caplog.text and "Traceback" in caplog.text
+
+
+async def test_a_loop_that_worked_for_long_begins_with_short_pauses_again() -> None:
+    clock = FakeClock()
+    loops, loop = Supervisor(clock), Loop(clock, 9, HEALTHY_SECONDS)
+    task = loops.keep("rounds", loop.live)
+    await settle()
+    await clock.advance(5 * HEALTHY_SECONDS)
+    assert loop.began[:4] == [0, 301, 602, 903] and loops.states["rounds"].is_well(clock.now())
+    task.cancel()
+    await asyncio.wait((task,))
+    assert task.cancelled()
+
+
+async def test_rows_behind_one_that_breaks_are_taken_too() -> None:
+    taken: list[int] = []
+
+    async def take(row: int) -> None:
+        if row in (1, 3):
+            raise ValueError(f"row {row}")
+        taken.append(row)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await take_each([1, 2, 3, 4], take)
+    assert [str(error) for error in caught.value.exceptions] == ["row 1", "row 3"] and taken == [2, 4]
+    with pytest.raises(ValueError, match="row 1"):
+        await take_each([1, 2], take)

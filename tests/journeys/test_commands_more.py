@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +21,11 @@ from hermes.control.commands.registry import (
     spell_commands,
 )
 from hermes.domain.errors import UserError
-from hermes.domain.event import UserSaid
+from hermes.domain.event import Record, UserSaid
 from hermes.domain.ports import ModelRequest
-from hermes.domain.settings import DisplaySettings, SessionSettings
+from hermes.domain.settings import ApprovalSettings, DisplaySettings, SessionSettings
 from hermes.domain.turn import BusyMode
+from hermes.state.codec import decode_record
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, echo, last_words, say
 from hermes.testing.platform import KINDS, PLAIN
@@ -411,3 +413,42 @@ async def test_commands_are_named_as_they_are_given_in_that_chat(
 def test_paths_are_no_commands(said: str, told: str | None) -> None:
     assert spell_commands(said, "!") == (told or said)
     assert spell_commands(said, "/") == said
+
+
+# --- what commands read ---
+
+
+async def test_commands_decode_no_whole_transcripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run in the writer, which everybody waits for."""
+    decoded = 0
+
+    def count(kind: str, data: bytes | str) -> Record:
+        nonlocal decoded
+        decoded += threading.current_thread().name == "store-writer"
+        return decode_record(kind, data)
+
+    settings = open_settings(approvals=ApprovalSettings(destructive_slash_confirm=True))
+    async with Journey(folder=tmp_path, kind="plain", settings=settings) as chat:
+        for number in range(12):
+            chat.world.write(f"word {number}")
+            await chat.until_seen(f"You said: word {number}")
+        await chat.until_idle()
+        session = (await chat.database.read(lambda tx: tx.sessions.find("")))[0].id
+        monkeypatch.setattr("hermes.state.journal.decode_record", count)
+        monkeypatch.setattr("hermes.control.commands.session._COUNTED", 9)
+        for line, reply, most in (
+            ("/usage", "12 model calls in this session: 210 tokens read, 48 said.", 0),
+            ("/trace", "Finished", 4),
+            ("/new", "Shall I begin a new session?", 3),
+            ("/branch copy", "a copy", 2),
+            (f"/resume {session}", "more than 2 messages long", 9),
+        ):
+            await chat.until_idle()
+            decoded = 0
+            chat.world.write(line)
+            await chat.until_seen(reply)
+            assert decoded <= most, line
+            if line == "/new":
+                chat.world.write("no")
+                await chat.until_seen("Nothing was changed")
+                await chat.until_idle()

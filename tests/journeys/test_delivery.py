@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from hermes.control import draft
 from hermes.control.outcome import REPEAT_MARK
+from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.message import Body, Receipt
 from hermes.domain.settings import PlatformSettings
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, say
+from hermes.testing.platform import EditingFake
 from hermes.testing.world import Deed, World
 
 
@@ -24,6 +28,11 @@ class Trouble:
         self._what = what
         self._chat = chat
         self._errors = list(errors)
+
+    @property
+    def done(self) -> bool:
+        """Whether all of it came about."""
+        return not self._errors
 
     def __call__(self, what: str, chat: str) -> HermesError | None:
         if what != self._what or not self._errors or (self._chat is not None and chat != self._chat):
@@ -192,6 +201,78 @@ async def test_a_flooded_draft_still_ends_in_the_whole_answer(tmp_path: Path) ->
         await chat.until_seen(("word " * 50).strip())
         await chat.until_idle()
         assert chat.world.seen() == [("word " * 50).strip()]
+
+
+async def test_words_that_were_read_stay_when_the_model_breaks(tmp_path: Path) -> None:
+    world = World()
+
+    async def shown() -> None:
+        while not world.messages:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+    text = "<think>hm</think>A long story MEDIA:/tmp/x.png that ends"
+    broken = Say(text=text, breaks_after=len(text), error=Refused("the model is gone"), beat=shown)
+    async with Journey(folder=tmp_path, world=world, script=[broken, say("fine")]) as chat:
+        world.write("talk")
+        await chat.until_seen("⚠️")
+        await chat.until_idle()
+        [seen] = world.seen()
+        assert seen.startswith("A long story that ends\n\n⚠️ ") and "gone" in seen
+        world.write("go on")
+        await chat.until_seen("fine")
+        assert world.seen()[0] == seen
+
+
+async def test_a_model_that_breaks_before_its_first_word_leaves_the_reason_alone(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path, script=[Say(error=Refused("the model is gone"))]) as chat:
+        chat.world.write("talk")
+        await chat.until_seen("⚠️")
+        assert all(text.startswith("⚠️") for text in chat.world.seen())
+
+
+class Hanging(EditingFake):
+    """Never comes back from one sort of call, once."""
+
+    def __init__(self, world: World, what: str) -> None:
+        super().__init__(world)
+        self._what = what
+
+    async def _hang(self, what: str) -> None:
+        if self._what == what:
+            self._what = ""
+            await asyncio.Event().wait()
+
+    async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
+        await self._hang("send")
+        return await super().send(to, body, key=key, reply_to=reply_to)
+
+    async def edit(self, receipt: Receipt, body: Body) -> None:
+        await self._hang("edit")
+        await super().edit(receipt, body)
+
+
+@pytest.mark.parametrize("what", ["send", "edit"])
+async def test_a_draft_that_hangs_does_not_hold_up_the_answer(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draft, "SEND_SECONDS", 0.05)
+    world, hold = World(), asyncio.Event()
+    platform = Hanging(world, what)
+
+    async def shown() -> None:
+        while platform._what and not world.messages:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+    script = [Say(text="one two three four", pieces=4, hold=hold, beat=shown), say("again")]
+    async with Journey(
+        folder=tmp_path, world=world, script=script, connect_platform=lambda: platform
+    ) as chat:
+        world.write("talk")
+        await chat.until(lambda: not platform._what)
+        hold.set()
+        await chat.until(lambda: "one two three four" in world.seen())
+        world.write("more")
+        await chat.until_seen("again")
 
 
 async def test_pieces_of_one_message_become_one_turn(tmp_path: Path) -> None:

@@ -3,16 +3,29 @@ deleted the message: it is said again, and whoever saw it before is told that it
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from hermes.control.outcome import REPEAT_MARK
+from hermes.domain.ports import ModelRequest
 from hermes.testing.harness import Journey
-from hermes.testing.model import echo
-from hermes.testing.world import Deed
+from hermes.testing.model import Say
+from hermes.testing.world import Deed, World
 from tests.journeys.cut import MOST_WRITES, one_life
 
 ANSWER = "You said: hello"
+
+
+def _when_shown(world: World, request: ModelRequest) -> Say:
+    """It ends when its beginning is shown."""
+
+    async def shown() -> None:
+        while not world.messages:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+    return Say(text=ANSWER, pieces=2, beat=shown)
 
 
 async def test_what_stood_in_a_deleted_draft_is_marked(tmp_path: Path) -> None:
@@ -20,8 +33,9 @@ async def test_what_stood_in_a_deleted_draft_is_marked(tmp_path: Path) -> None:
     for number in range(1, MOST_WRITES):
         folder = tmp_path / str(number)
         folder.mkdir()
-        chat = Journey(folder=folder, script=echo)
-        world = chat.world
+        world = World()
+
+        chat = Journey(folder=folder, world=world, script=partial(_when_shown, world))
 
         async def live(chat: Journey) -> None:
             if not chat.world.updates:

@@ -60,9 +60,9 @@ class _LateStore:
 
 async def test_a_draft_is_not_shown_over_the_answer(tmp_path: Path) -> None:
     begin, tell = asyncio.Event(), asyncio.Event()
-    late = Late(before_draft=begin, after_record=tell)
+    late = Late(after_draft=begin, after_record=tell)
     # It says the second half when the first is about to be shown.
-    script = [Say(text=ANSWER, pieces=4, halt=late.met["before_draft"])]
+    script = [Say(text=ANSWER, pieces=4, halt=late.met["after_draft"])]
     async with Journey(folder=tmp_path, script=script, wrap_store=late.wrap) as chat:
         chat.world.write("hello")
         await asyncio.wait_for(late.met["after_record"].wait(), PATIENCE)
@@ -75,6 +75,19 @@ async def test_a_draft_is_not_shown_over_the_answer(tmp_path: Path) -> None:
         tell.set()
         await chat.until_idle()
         assert chat.world.seen() == [ANSWER]
+
+
+async def test_a_draft_is_not_begun_when_the_answer_is_there(tmp_path: Path) -> None:
+    begin = asyncio.Event()
+    late = Late(before_draft=begin)
+    script = [Say(text=ANSWER, pieces=4, halt=late.met["before_draft"])]
+    async with Journey(folder=tmp_path, script=script, wrap_store=late.wrap) as chat:
+        chat.world.write("hello")
+        await asyncio.wait_for(late.met["after_record"].wait(), PATIENCE)
+        begin.set()
+        await chat.until_seen(ANSWER)
+        await chat.until_idle()
+        assert chat.world.seen() == [ANSWER] and len(chat.world.log) == len(chat.world.did(Deed.SENT)) + 2
 
 
 async def test_an_answer_comes_before_the_next_ones_draft(tmp_path: Path) -> None:

@@ -9,12 +9,15 @@ import pytest
 
 from hermes.control import fetching
 from hermes.control.fetching import NO_TRANSCRIPT, NOT_SHOWN, UNSEEN
+from hermes.control.submission import Place, Submission
+from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import HermesError, Unreachable, UserError
-from hermes.domain.event import Stopped, UserSaid
+from hermes.domain.event import Entry, Finished, Record, Stopped, UserSaid
+from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import AgentSettings, DisplaySettings, GatewaySettings, PlatformSettings
-from hermes.domain.turn import BusyMode
+from hermes.domain.turn import BusyMode, TurnInput
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, last_words, say
@@ -204,6 +207,50 @@ async def test_a_platform_that_is_not_up_yet_is_waited_for(tmp_path: Path) -> No
         chat.world.holding.set()
         chat.gateway.attach("fake", chat.platform)
         await chat.until_seen("You said: look")
+
+
+async def test_who_waits_for_a_platform_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    settings = open_settings(gateway=GatewaySettings(max_running=1))
+    async with Journey(folder=tmp_path, settings=settings) as chat:
+        await chat.until_taken()
+        chat.gateway.detach("fake")
+        for number in ("1", "2", "3"):
+            chat.world.write(f"look {number}", chat=number, uploads=(chat.world.photo(PNG),))
+        await chat.until_taken()
+        assert (await ask(chat, "hello"))[-1] == Finished()
+        assert not chat.world.did(Deed.FETCHED)
+        chat.gateway.attach("fake", chat.platform)
+        await chat.until_seen("You said: look 1", "You said: look 2", "You said: look 3")
+
+
+async def test_a_platform_that_never_comes_back_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with Journey(folder=tmp_path, clock=clock) as chat:
+        await chat.until_taken()
+        chat.gateway.detach("fake")
+        chat.world.write("look", uploads=(chat.world.photo(PNG),))
+        await chat.until_taken()
+        [waiting] = await chat.database.read(lambda tx: tx.recovery.due(0, 9))
+        clock.jump(3601)
+        # Somebody else speaks in the session.
+        await ask(chat, "and?", session=waiting.session)
+        assert not chat.world.did(Deed.FETCHED)
+        assert told_of(chat.model.requests[0]).problem == "its platform was not connected for too long"
+
+
+async def ask(chat: Journey, text: str, session: SessionId | None = None) -> list[Record]:
+    """Somebody at a terminal asks, and hears the end."""
+    source = Source(address=Address(platform="local", chat="tty"), kind=Kind.PRIVATE)
+    place = Place(session=session, begin=session is None)
+    words = Submission(agent=MAIN_AGENT, source=source, input=TurnInput(text=text), place=place)
+    turn = await chat.gateway.submit(words)
+    seen = [one async for one in chat.gateway.watch(MAIN_AGENT, turn.id, live=False)]
+    return [one.record for one in seen if isinstance(one, Entry)]
+
+
+def told_of(request: ModelRequest) -> Attachment:
+    [file] = said(request).attachments
+    return file
 
 
 async def test_an_adapter_that_breaks_does_not_keep_the_words_from_being_answered(tmp_path: Path) -> None:

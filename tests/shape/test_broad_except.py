@@ -17,6 +17,7 @@ ALLOWED = {
     "control/session.py": "the actor: a turn that breaks is recorded as failed and the session lives on",
     "control/upkeep.py": "a chore that breaks is told of and done again at its time; the others go on",
     "control/lane.py": "the lane: a message that breaks is recorded and the next one goes out",
+    "control/workers.py": "the supervisor: a loop, worker or row that breaks is logged and tried again",
     "entry/host.py": "the adapter host: an adapter that breaks is reported and started again",
     "entry/http/server.py": "the server: a resource that breaks is logged and answered as a fault of ours",
     "execution/hook_child.py": "a hook may raise anything; its own process says so and lives on",

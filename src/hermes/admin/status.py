@@ -68,7 +68,7 @@ def run(command: Command) -> int:
     if running:
         pairs += _platforms(told) + _hooks(told)
     if live is not None:
-        pairs += _live(live)
+        pairs += live_pairs(live)
     pairs.append(("Log", str(home / LOG_FILE)))
     console.facts(pairs)
     if asked.jobs:
@@ -113,6 +113,7 @@ def _live_facts(live: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "uptime": round(_uptime(facts), 1),
         "api": facts.get("api", ""),
         "chores": facts.get("chores", []),
+        "loops": facts.get("loops", []),
         "workspace": facts.get("workspace", ""),
     }
 
@@ -122,10 +123,20 @@ def _uptime(facts: Mapping[str, Any]) -> float:
     return max(now - float(facts.get("started_at", now)), 0.0)
 
 
-def _live(live: Mapping[str, Any]) -> list[tuple[str, str]]:
+def live_pairs(live: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a running gateway says of itself at this moment; first what broke in it."""
     facts, outbox = live["facts"], live["outbox"]
     unread = f", {live['inbox']} messages unread" if live["inbox"] else ""
+    broken = [
+        (
+            "Broken" if not loop["ok"] else "Broke",
+            f"{loop['name']}, {loop['failures']} × since the start, last {loop['last_at']}: {loop['why']}",
+        )
+        for loop in facts.get("loops", [])
+        if loop["failures"]
+    ]
     return [
+        *broken,
         ("Uptime", _span(_uptime(facts))),
         ("API", facts.get("api") or "off (API_SERVER_ENABLED or API_SERVER_KEY opens it)"),
         ("Turns", _counted(live["turns"], "none unfinished") + unread),

@@ -42,6 +42,7 @@ from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
 from hermes.control.tiers import tier_of
 from hermes.control.upkeep import HOURLY, Chore
+from hermes.control.workers import Supervisor
 from hermes.domain.address import read_platform
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock, SystemClock, zone_named
@@ -61,6 +62,7 @@ from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.turn import Turn
 from hermes.entry.host import Account, Host
 from hermes.entry.http.door import AgentFacts, Door
+from hermes.entry.http.streams import Streams
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 from hermes.state.aliases import ChannelAliases
 from hermes.state.engine import StoreOptions
@@ -126,6 +128,7 @@ class App:
         self._waking: set[asyncio.Task[Turn | None]] = set()
         self._backends: list[Backend] = []
         self._chores: list[Chore] = []
+        self._loops = Supervisor(self._given.clock)
         self._hooks: HookPart | None = None
         self._messaging = Messaging(home, environ, lambda: self.gateway.courier)
 
@@ -188,6 +191,7 @@ class App:
             stopping=self._stop,
             hurrying=self._hurry,
             restart=self.restart,
+            loops=self._loops,
         )
         self._store = await keeper.open()
         if self._store is None:
@@ -200,7 +204,7 @@ class App:
 
     async def _serve(self, store: SqliteStore, watch: Watch) -> None:
         logs = self._logs(store)
-        writing = asyncio.create_task(logs.live(), name="session logs") if logs is not None else None
+        writing = self._loops.keep("session logs", logs.live) if logs is not None else None
         try:
             await self._run(store, watch, logs)
         finally:
@@ -216,7 +220,7 @@ class App:
 
     async def _run(self, store: Store, watch: Watch, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
-        vitals = Vitals(self._home, self.loaded, watch, clock)
+        vitals = Vitals(self._home, self.loaded, watch, self._loops)
         vitals.store = self.store.facts
         await self._choose(settings)
         if not self._given.in_memory:
@@ -228,6 +232,7 @@ class App:
             runtimes=runtimes,
             settings=settings,
             clock=clock,
+            loops=self._loops,
             capabilities=self._capabilities(),
             hooks=self._own_hooks,
             select=agent_chooser(self._own_hooks),
@@ -259,14 +264,13 @@ class App:
         tell = told_apart(vitals.tell_platform)
         kept = {one.name: Host(one, gateway, clock, tell) for one in accounts}
         vitals.watch(kept, gateway)
-        hosts = [asyncio.create_task(host.live(), name=name) for name, host in kept.items()]
+        hosts = [self._loops.keep(name, host.live) for name, host in kept.items()]
         names = [account.name for account in accounts]
         told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
         told["workspace"] = str(self._workspace(runtimes[MAIN_AGENT].profile))
-        hooks = self._hooks
-        vitals.tell("running", **told, hooks=[] if hooks is None else hooks.facts())
-        if hooks is not None and self._given.boots:
-            hooks.begin(gateway, names, vitals.tell_hooks)
+        vitals.tell("running", **told, hooks=[] if self._hooks is None else self._hooks.facts())
+        if self._hooks is not None and self._given.boots:
+            self._hooks.begin(gateway, names, vitals.tell_hooks)
         try:
             await self._stop.wait()
         finally:
@@ -300,6 +304,7 @@ class App:
             },
             version=self._version,
             aliases=gateway.aliases,
+            streams=Streams(self._loops),
         )
 
     async def _drain(self, gateway: Gateway, hosts: list[asyncio.Task[None]]) -> None:

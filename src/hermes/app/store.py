@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hermes.app.vitals import Watch
 from hermes.control.upkeep import HOURLY, Chore
+from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
 from hermes.state.db import NoRoom
 from hermes.state.engine import StoreOptions
@@ -35,6 +36,7 @@ class StoreKeeper:
     stopping: asyncio.Event
     hurrying: asyncio.Event
     restart: Callable[[], None]
+    loops: Supervisor
     _upkeep: Upkeep = field(init=False)
     _store: SqliteStore = field(init=False)
     _tasks: list[asyncio.Task[None]] = field(init=False, default_factory=list)
@@ -47,9 +49,9 @@ class StoreKeeper:
         self.watch.tell("starting", notices=list(opened.notices), waits="")
         self._store = opened.store
         self._upkeep = Upkeep(store=opened.store, path=self.path, clock=self.clock)
-        self._tasks.append(asyncio.create_task(self._follow(), name="database file"))
+        self._tasks.append(self.loops.keep("database file", self._follow))
         if opened.check_later:
-            self._tasks.append(asyncio.create_task(self._upkeep.examine(), name="database check"))
+            self._tasks.append(self.loops.keep("database check", self._upkeep.examine))
         return opened.store
 
     @property

@@ -6,14 +6,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 from hermes.control.cron import LONGEST_SLEEP
 from hermes.control.gateway import Gateway
 from hermes.control.upkeep import ChoreState
-from hermes.domain.clock import Clock
+from hermes.control.workers import LoopState, Supervisor
 from hermes.entry.host import Host, HostState
 from hermes.state.settings import Loaded
 from hermes.state.sqlite import StoreFacts
@@ -30,11 +30,12 @@ class Watch(Protocol):
 class Vitals:
     """Stands between the gateway and whoever watches it, and remembers what was said."""
 
-    def __init__(self, home: Path, loaded: Loaded, watch: Watch, clock: Clock) -> None:
+    def __init__(self, home: Path, loaded: Loaded, watch: Watch, loops: Supervisor) -> None:
         self._home = home
         self._loaded = loaded
         self._watch = watch
-        self._clock = clock
+        self._loops = loops
+        self._clock = clock = loops.clock
         self._facts: dict[str, Any] = {}
         self._said: dict[str, Any] = {"gateway_state": "starting", "started_at": clock.now().timestamp()}
         self._platforms: dict[str, dict[str, str]] = {}
@@ -66,6 +67,7 @@ class Vitals:
             "pid": os.getpid(),
             "platforms": {name: told | self._heard(name) for name, told in self._platforms.items()},
             "chores": self._chores(),
+            "loops": [_loop_facts(state, self._clock.now()) for state in tuple(self._loops.states.values())],
             "config_problems": len(self._loaded.problems),
             "disk_free_bytes": shutil.disk_usage(self._home).free,
             "store_trouble": store.trouble,
@@ -89,6 +91,17 @@ class Vitals:
 
     def _moment(self) -> str:
         return self._clock.now().astimezone(UTC).isoformat()
+
+
+def _loop_facts(state: LoopState, now: datetime) -> dict[str, Any]:
+    at = None if state.last_at is None else state.last_at.astimezone(UTC).isoformat()
+    return {
+        "name": state.name,
+        "ok": state.is_well(now),
+        "failures": state.failures,
+        "last_at": at,
+        "why": state.why,
+    }
 
 
 def _told(state: ChoreState) -> dict[str, Any]:

@@ -46,6 +46,7 @@ GIVEN_UP = (
     "The gateway was cut off three times while it had just this message in hand, so it gave it up."
     " Send it again if it should be tried once more."
 )
+WENT_WRONG = "Something went wrong inside Hermes ({error}). The log has the details."
 UNCHANGED = "Nothing was changed."
 NOT_RUN = "Not run: the turn was stopped first."
 
@@ -357,6 +358,27 @@ def cut_off(view: TurnView, heard: str) -> list[Record]:
             )
         )
     return records
+
+
+def give_up_turn(
+    session: SessionId, reason: str, now: datetime, conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
+) -> Callable[[Tx], tuple[Turn, tuple[Entry, ...]] | None]:
+    """A unit that fails the oldest turn of a session whose actor breaks each time, without its actor."""
+
+    def give_up(tx: Tx) -> tuple[Turn, tuple[Entry, ...]] | None:
+        turns = tx.turns.open_of(session, 1)
+        if not turns:
+            return None
+        failed = replace(turns[0], state=TurnState.FAILED, attempt=turns[0].attempt + 1)
+        told = tx.journal.of_turn(failed.id)
+        last = tx.journal.read(session, most=1, newest=True)
+        new = number(last, failed.id, [*cut_off(view_turn(told, failed.id), ""), Failed(reason=reason)], now)
+        tx.turns.save(failed, attempt=turns[0].attempt)
+        tx.journal.append(session, new)
+        conclude(tx, failed, [*told, *new])
+        return failed, new
+
+    return give_up
 
 
 def absorb_steering(

@@ -35,6 +35,7 @@ from hermes.control.job_words import INTERRUPTED, output_name, output_text
 from hermes.control.jobs import JobDesk
 from hermes.control.outcome import Outcomes
 from hermes.control.parts import Bells, Parts
+from hermes.control.workers import take_each
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Failed, Finished, Stopped
@@ -57,6 +58,7 @@ class Cron:
 
     def __init__(self, parts: Parts, bells: Bells, outcomes: Outcomes, targets: ResolveTargets) -> None:
         self._parts = parts
+        self._loops = parts.loops
         self._bells = bells
         self._outcomes = outcomes
         self._targets = targets
@@ -123,8 +125,7 @@ class Cron:
             due, runs = await self._look(agent)
             if (due.jobs or runs) and not await self._leads(now):
                 return LONGEST_SLEEP
-            for run in runs:
-                await self._go_on(agent, run)
+            await take_each(runs, partial(self._go_on, agent))
             if await self._fire(agent, due, len(runs)):
                 due, _ = await self._look(agent)
             following += [due.next] if due.next is not None else []
@@ -199,7 +200,9 @@ class Cron:
         self._working.pop(key, None)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            log.error("cron.broke job=%s", key[1].job, exc_info=error)
+            # It is looked at again with the next tick, not at once: it may break again.
+            self._loops.note("cron", error, f"job {key[1].job}")
+            return
         self.ring()
 
     async def _prepare(self, agent: AgentId, run: JobRun) -> None:

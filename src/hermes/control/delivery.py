@@ -15,9 +15,8 @@ from hermes.control.signs import Signs
 from hermes.control.tally import Tally
 from hermes.control.targets import home_channel
 from hermes.control.topics import lane_of, real_place
-from hermes.control.workers import Workers
+from hermes.control.workers import Supervisor, Workers
 from hermes.domain.address import Address, Kind
-from hermes.domain.clock import Clock
 from hermes.domain.hooks import GATE_SEND
 from hermes.domain.ports import Platform, Store, Tx
 from hermes.domain.rows import OutboxRow
@@ -31,15 +30,16 @@ _REPORT = "report:"
 
 
 class Delivery:
-    def __init__(self, *, store: Store, clock: Clock, settings: Settings, tally: Tally, hooks: Hooks) -> None:
+    def __init__(
+        self, *, store: Store, loops: Supervisor, settings: Settings, tally: Tally, hooks: Hooks
+    ) -> None:
         self._store = store
-        self._clock = clock
+        self._clock = clock = loops.clock
         self._settings = settings
         self._tally = tally
         self._hooks = hooks
         self._platforms: dict[str, Platform] = {}
         self._signs = Signs(clock, settings, self._platforms.get)
-        self._arrival = asyncio.Event()
         self._menus = Menus(store, settings)
         world = LaneWorld(
             store=store,
@@ -51,7 +51,7 @@ class Delivery:
             hooks=hooks,
         )
         self._lanes: Workers[Address] = Workers(
-            start=lambda to: Lane(to, world), page=self._page, places=_LANES, name="lane"
+            start=lambda to: Lane(to, world), page=self._page, places=_LANES, name="lane", loops=loops
         )
 
     # --- accounts come and go ---
@@ -61,8 +61,6 @@ class Delivery:
         self._platforms[account] = platform
         self._menus.offer(account, platform)
         self._lanes.search()
-        self._arrival.set()
-        self._arrival.clear()
 
     def detach(self, account: str) -> None:
         self._platforms.pop(account, None)
@@ -78,12 +76,6 @@ class Delivery:
     @property
     def accounts(self) -> tuple[str, ...]:
         return tuple(self._platforms)
-
-    async def connected(self, account: str) -> Platform:
-        """The account's platform, as soon as it is up."""
-        while account not in self._platforms:
-            await self._arrival.wait()
-        return self._platforms[account]
 
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
         await self._menus.close()

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 from zlib import crc32
 
 from hermes.control.feed import Feed
 from hermes.control.outcome import PARTS_PER_SEGMENT
+from hermes.control.workers import report_death
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.event import Asked, Entry, Seen, TextDelta
@@ -31,6 +33,9 @@ from hermes.stream.print import print_markdown
 from hermes.stream.split import Part, split
 
 log = logging.getLogger("hermes.draft")
+T = TypeVar("T")
+SEND_SECONDS = 60.0
+"""How long a platform may take over a message."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,18 +78,22 @@ class Draft:
 
     def start(self, ring: Callable[[], None]) -> None:
         self._watching = asyncio.create_task(self._watch(ring), name=f"draft {self._turn.id}")
+        self._watching.add_done_callback(report_death)
 
     def stop(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
 
     async def _watch(self, ring: Callable[[], None]) -> None:
-        async for seen in self._feed.watch():
-            self._see(seen)
-            if not (self._alarm and isinstance(seen, TextDelta)):
-                ring()
-        self._ended = True
-        ring()
+        try:
+            async for seen in self._feed.watch():
+                self._see(seen)
+                if not (self._alarm and isinstance(seen, TextDelta)):
+                    ring()
+        finally:
+            # Also if it broke: the lane waits for the end.
+            self._ended = True
+            ring()
 
     def _see(self, seen: Seen) -> None:
         self._fold.see(seen)
@@ -149,9 +158,9 @@ class Draft:
             part = self._parts.get(number)
             body = Body(text=print_markdown(parse(piece.text), able.flavour))
             if part is None:
-                self._parts[number] = await self._post(platform, number, body)
+                self._parts[number] = await self._post(platform, number, piece.text, body)
             elif part.text != body.text and part.row.receipt is not None and isinstance(platform, Edits):
-                await platform.edit(part.row.receipt, body)
+                await _in_time(platform.edit(part.row.receipt, body))
                 part.text = body.text
 
     async def _preview(self, platform: Platform, pieces: Sequence[Part]) -> bool:
@@ -161,18 +170,18 @@ class Draft:
         place = f"{self._turn.id}:{self._segment}:{len(pieces)}"
         body = Body(text=print_markdown(parse(pieces[-1].text), platform.capabilities.flavour))
         try:
-            await platform.preview(self._reply.to, crc32(place.encode()), body)
+            await _in_time(platform.preview(self._reply.to, crc32(place.encode()), body))
         except Refused as error:
             log.info("draft.no_preview turn=%s why=%s", self._turn.id, error)
             self._pace.keep = 0.0
             return False
         return True
 
-    async def _post(self, platform: Platform, number: int, body: Body) -> _Part:
+    async def _post(self, platform: Platform, number: int, text: str, body: Body) -> _Part:
         row = OutboxRow(
             key=f"{self._turn.id}:draft:{number}:{self._turn.attempt}",
             to=self._reply.to,
-            body=Body(),
+            body=Body(text=text),  # tells after a crash whether it may have said all there was
             created_at=self._clock.now(),
             turn=self._turn.id,
             part=number,
@@ -180,10 +189,16 @@ class Draft:
             state=OutState.ATTEMPTING,
         )
 
-        def begin_draft(tx: Tx) -> None:
+        def begin_draft(tx: Tx) -> bool:
+            turn = tx.turns.get(self._turn.id)
+            if turn is None or not turn.state.open:
+                return False  # what it ended with takes the draft's place, and would not know of this one
             tx.outbox.add(row)
+            return True
 
-        await self._store.write(begin_draft)
+        if not await self._store.scoped(self._turn.agent).write(begin_draft):
+            self._broken = True
+            return _Part(row=row)
         reply_to = self._reply.ref if number % PARTS_PER_SEGMENT == 0 else None
         receipt = await self._send(platform, row, body, reply_to)
         shown = replace(row, state=OutState.SHOWN, receipt=receipt)
@@ -196,10 +211,13 @@ class Draft:
 
     async def _send(self, platform: Platform, row: OutboxRow, body: Body, reply_to: str | None) -> Receipt:
         try:
-            return await platform.send(self._reply.to, body, key=row.key, reply_to=reply_to)
-        except HermesError:
+            sending = platform.send(self._reply.to, body, key=row.key, reply_to=reply_to)
+            return await _in_time(sending)
+        except HermesError as error:
             # Not shown, or not known to be: this row is never edited.
             self._broken = True
+            if not (isinstance(error, Unreachable) and error.maybe_done):
+                await self._store.write(lambda tx: tx.outbox.save(replace(row, state=OutState.GONE)))
             raise
 
     async def leave(self, platform: Platform) -> None:
@@ -212,8 +230,17 @@ class Draft:
                 continue
             try:
                 if isinstance(platform, Deletes):
-                    await platform.delete(part.row.receipt)
+                    await _in_time(platform.delete(part.row.receipt))
                 elif isinstance(platform, Edits):
-                    await platform.edit(part.row.receipt, Body(text="⏹"))
+                    await _in_time(platform.edit(part.row.receipt, Body(text="⏹")))
             except HermesError as error:
                 log.info("draft.stays turn=%s why=%s", self._turn.id, error)
+
+
+async def _in_time(work: Awaitable[T]) -> T:
+    """Whoever hangs over a draft may not hold up the messages that are to be sent."""
+    try:
+        async with asyncio.timeout(SEND_SECONDS):
+            return await work
+    except TimeoutError:
+        raise Unreachable("no answer", maybe_done=True) from None

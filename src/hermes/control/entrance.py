@@ -78,7 +78,7 @@ class Entrance:
         async def look() -> None:
             with contextlib.suppress(HermesError):
                 await self.store.write(_nothing)
-                self.actors.search()
+            self.actors.search()
 
         task = asyncio.create_task(look(), name="catch up")
         self._catching_up.add(task)

@@ -7,7 +7,7 @@ it is got again. What a file is its bytes tell; its name, and what a platform sa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from hermes.control.outbox import notify
@@ -36,11 +36,18 @@ _NAME = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetching:
-    """`connected` waits for the platform of an account."""
+    """`platform` is that of an account, as long as it is up."""
 
-    connected: Callable[[str], Awaitable[Platform]]
+    platform: Callable[[str], Platform | None]
     clock: Clock
     settings: Settings
+
+    def is_possible(self, turn: Turn) -> bool:
+        """Whether the turn's files can be got now, or are waited for no longer. A turn that has to wait is
+        looked at again when its account comes up."""
+        if turn.source is None or self.platform(turn.source.address.credential) is not None:
+            return True
+        return (self.clock.now() - turn.created_at).total_seconds() >= _CONNECT_SECONDS
 
     async def get(self, turn: Turn, file: Attachment, runtime: Runtime) -> Attachment:
         """The file as the transcript is to speak of it."""
@@ -68,8 +75,9 @@ class Fetching:
             raise UserError("this agent keeps no files")
         if file.size is not None and file.size > limit:
             raise UserError(f"it is larger than {size_told(limit)}")
-        async with asyncio.timeout(_CONNECT_SECONDS):
-            platform = await self.connected(turn.source.address.credential)
+        platform = self.platform(turn.source.address.credential)
+        if platform is None:
+            raise UserError("its platform was not connected for too long")
         if not isinstance(platform, Fetches):
             raise UserError("files cannot be fetched from there")
         for pause in (*_PAUSES, None):

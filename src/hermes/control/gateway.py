@@ -15,6 +15,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.claim import WENT_WRONG, give_up_turn
 from hermes.control.commands.registry import Around
 from hermes.control.continuing import Continued
 from hermes.control.courier import Courier
@@ -82,7 +83,11 @@ class Gateway:
         self.tally = Tally()
         self._warm = WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE)
         self._delivery = Delivery(
-            store=parts.store, clock=parts.clock, settings=parts.settings, tally=self.tally, hooks=parts.hooks
+            store=parts.store,
+            loops=parts.loops,
+            settings=parts.settings,
+            tally=self.tally,
+            hooks=parts.hooks,
         )
         self._outcomes = Outcomes(
             settings=parts.settings,
@@ -92,7 +97,12 @@ class Gateway:
             begin=self._delivery.begin,
         )
         self._actors: Workers[ActorKey] = Workers(
-            start=self._actor, page=self._due, places=parts.settings.gateway.max_running, name="session"
+            start=self._actor,
+            page=self._due,
+            places=parts.settings.gateway.max_running,
+            name="session",
+            loops=parts.loops,
+            give_up=self._give_up,
         )
         self.sessions_expiry = SessionExpiry(
             runtimes=parts.runtimes,
@@ -143,9 +153,10 @@ class Gateway:
             clock=parts.clock,
             epoch=boot.epoch,
             committed=self._committed,
-            fetching=Fetching(connected=self._delivery.connected, clock=parts.clock, settings=parts.settings),
+            fetching=Fetching(platform=self._delivery.platform, clock=parts.clock, settings=parts.settings),
             place=partial(place_prompt, self.capabilities),
             hooks=parts.hooks,
+            loops=parts.loops,
         )
         self._entrance = Entrance(
             store=parts.store,
@@ -167,15 +178,16 @@ class Gateway:
             select=parts.select,
             around=self._commands_around,
             hooks=parts.hooks,
+            loops=parts.loops,
         )
         self._intake = Intake(world)
         expiry = Expiry(store=parts.store, clock=parts.clock, ring=self._ring_known)
         self._tasks = [
-            asyncio.create_task(self._intake.live(), name="intake"),
-            asyncio.create_task(expiry.live(), name="expiry"),
-            asyncio.create_task(self.cron.live(), name="cron"),
-            asyncio.create_task(self.handoffs.live(), name="handoffs"),
-            *self.chores.begin(),
+            parts.loops.keep("intake", self._intake.live),
+            parts.loops.keep("expiry", expiry.live),
+            parts.loops.keep("cron", self.cron.live),
+            parts.loops.keep("handoffs", self.handoffs.live),
+            *self.chores.begin(parts.loops),
         ]
         self._actors.search()
 
@@ -223,6 +235,7 @@ class Gateway:
     def attach(self, account: str, platform: Platform) -> None:
         self._delivery.attach(account, platform)
         self.handoffs.ring()
+        self._actors.search()  # turns may wait for files of this account
 
     def detach(self, account: str) -> None:
         self._delivery.detach(account)
@@ -440,6 +453,21 @@ class Gateway:
         agent, session = key
         assert self._around is not None
         return SessionActor(session, self._runtime(agent), self._around)
+
+    async def _give_up(self, key: ActorKey, error: Exception) -> None:
+        """Fail the turn that its actor breaks over each time; what is behind it is tried."""
+        agent, session = key
+        reason = WENT_WRONG.format(error=type(error).__name__)
+        unit = give_up_turn(session, reason, self._parts.clock.now(), self._outcomes.write)
+        ended = await self._runtime(agent).store.write(unit)
+        self._warm.take(session)
+        if ended is not None:
+            turn, new = ended
+            self._committed(agent, session, new)
+            for entry in new:
+                self.feeds.open(turn.id).publish(entry)
+            self.feeds.end(turn.id)
+            self._outcomes.ring(turn)
 
     def _ring_session(self, agent: AgentId, session: SessionId, fresh: bool) -> None:
         if fresh:

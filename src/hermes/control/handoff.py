@@ -22,6 +22,7 @@ from hermes.control.parts import Bells, Parts
 from hermes.control.routing import route
 from hermes.control.targets import home_channels
 from hermes.control.topics import real_place
+from hermes.control.workers import take_each
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Grade
 from hermes.domain.directory import Channel
@@ -46,6 +47,7 @@ PATIENCE = timedelta(hours=1)
 _LONGEST_SLEEP = 30.0
 _NAME = 60
 _ERROR = 500
+_NEWEST = 100
 _NOTICE = (
     "[This conversation was handed over from the terminal: it goes on here, in {place}, with everything that"
     " was said. Say in one or two sentences where things stand. Do nothing else yet.]"
@@ -59,7 +61,8 @@ def request_handoff(
     tx: Tx, session: Session, account: str, source: Source, now: datetime, settings: Settings
 ) -> Handoff:
     """Ask for a session to go to the home channel of an account."""
-    if not visible(tx.journal.read(session.id)):
+    newest = tx.journal.read(session.id, most=_NEWEST, newest=True)
+    if not (visible(newest) or visible(tx.journal.read(session.id))):
         raise UserError("There is nothing to hand over yet.", hint="Say something first.")
     home_of(tx, account, settings)
     if session.title is None:
@@ -182,18 +185,23 @@ class Carriers:
     async def look(self) -> float:
         """Take up what is due; the seconds until there may be more."""
         seconds = _LONGEST_SLEEP
+        now = self.parts.clock.now()
         for agent, runtime in self.parts.runtimes.items():
-            for handoff in await runtime.store.read(lambda tx: tx.handoffs.open()):
-                if handoff.id in self._working:
-                    continue
-                wait = (handoff.due_at - self.parts.clock.now()).total_seconds()
-                if wait > 0:
-                    seconds = min(seconds, wait)
-                elif await self._is_possible(handoff):
-                    task = asyncio.create_task(self._carry(agent, handoff.id), name=f"handoff {handoff.id}")
-                    self._working[handoff.id] = task
-                    task.add_done_callback(partial(self._done, handoff.id))
+            waits = {
+                handoff: (handoff.due_at - now).total_seconds()
+                for handoff in await runtime.store.read(lambda tx: tx.handoffs.open())
+                if handoff.id not in self._working
+            }
+            seconds = min([seconds, *(wait for wait in waits.values() if wait > 0)])
+            due = [handoff for handoff, wait in waits.items() if wait <= 0]
+            await take_each(due, partial(self._take_up, agent))
         return seconds
+
+    async def _take_up(self, agent: AgentId, handoff: Handoff) -> None:
+        if await self._is_possible(handoff):
+            task = asyncio.create_task(self._carry(agent, handoff.id), name=f"handoff {handoff.id}")
+            self._working[handoff.id] = task
+            task.add_done_callback(partial(self._done, handoff.id))
 
     async def settled(self, agent: AgentId, handoff: str, seconds: float) -> Handoff | None:
         """The hand-off once it is settled, or as it is after so many seconds."""
@@ -214,7 +222,7 @@ class Carriers:
         self._working.pop(handoff, None)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            log.error("handoff.broke id=%s", handoff, exc_info=error)
+            self.parts.loops.note("handoffs", error, f"handoff {handoff}")
         self._news.set()
         self.ring()
 

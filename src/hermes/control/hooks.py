@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from hermes.control.workers import report_death
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import SELECT_AGENT, Heard, Hook, HookRunner
@@ -116,6 +117,7 @@ class Hooks:
             kept.waiting.append((event, context))
             if kept.telling is None or kept.telling.done():
                 kept.telling = asyncio.create_task(self._tell_all(kept), name=f"hook {kept.hook.name}")
+                kept.telling.add_done_callback(report_death)
 
     def tell_all(self, news: Sequence[tuple[str, Context]]) -> None:
         for event, context in news:

@@ -6,10 +6,10 @@ slow hook delays only what it gates. Each row ends in one transaction, together 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 
 from hermes.control import commands
 from hermes.control.access import Knock, Outcome, Refusals, Verdict, decide
@@ -42,9 +42,10 @@ from hermes.control.prepare import Preparing, as_pending, busy_mode, overhear, s
 from hermes.control.questions import answer, as_answer, pressed, questions_here, was_asked_at
 from hermes.control.resets import Renewing, policy_of
 from hermes.control.routing import SelectAgent, route
+from hermes.control.row_tries import RowTries, end_unreadable
 from hermes.control.runtime import Runtime
 from hermes.control.targets import seen_channel
-from hermes.control.workers import report_death
+from hermes.control.workers import Supervisor
 from hermes.domain.address import Address, Kind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
@@ -52,13 +53,12 @@ from hermes.domain.event import QuestionKind
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
 from hermes.domain.message import Body, Inbound, What
 from hermes.domain.ports import Store, Tx
-from hermes.domain.rows import InboxRow, OutboxRow
+from hermes.domain.rows import InboxRow, OutboxRow, UnreadableRow
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import ResetMode, Settings
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.stream.split import split
 
-log = logging.getLogger("hermes.intake")
 _PAGE = 256
 _AHEAD = 1024
 _NEAR_LIMIT = 0.95
@@ -93,6 +93,7 @@ class IntakeWorld:
     select: SelectAgent | None = None
     around: Around = NOTHING_AROUND
     hooks: Hooks = field(default_factory=Hooks)
+    loops: Supervisor = field(default_factory=Supervisor)
 
 
 class Intake:
@@ -105,7 +106,6 @@ class Intake:
         self._ahead = 0
         self._room = asyncio.Event()
         self._last = 0
-        self._closing = False
         self._refusals = Refusals()
 
     def ring(self) -> None:
@@ -114,7 +114,11 @@ class Intake:
     async def live(self) -> None:
         while True:
             self._bell.clear()
-            rows = await self._world.store.read(lambda tx: tx.inbox.pending(self._last, _PAGE))
+            try:
+                rows = await self._world.store.read(lambda tx: tx.inbox.pending(self._last, _PAGE))
+            except UnreadableRow as error:
+                await end_unreadable(self._world.store, self._world.loops, error)
+                continue
             for row in rows:
                 self._last = row.n
                 self._queue(row)
@@ -125,7 +129,6 @@ class Intake:
                 await self._bell.wait()
 
     async def close(self) -> None:
-        self._closing = True
         tasks = list(self._chats.values())
         for task in tasks:
             task.cancel()
@@ -137,18 +140,18 @@ class Intake:
         self._queues.setdefault(chat, []).append(row)
         self._ahead += 1
         if chat not in self._chats:
-            task = asyncio.create_task(self._take_chat(chat), name=f"intake {chat}")
-            task.add_done_callback(report_death)
-            self._chats[chat] = task
+            self._chats[chat] = asyncio.create_task(self._take_chat(chat), name=f"intake {chat}")
 
     async def _take_chat(self, chat: Address) -> None:
-        queue = self._queues[chat]
+        queue, world = self._queues[chat], self._world
+        tries = RowTries(store=world.store, loops=world.loops, ring_lane=world.ring_lane)
         try:
             while queue:
-                edits = edits_of(queue[0], queue[1:])
-                await self._take(queue[0], edits)
-                taken = {queue[0].n, *(edit.n for edit in edits)}
-                queue[:] = [row for row in queue if row.n not in taken]
+                row, edits = queue[0], edits_of(queue[0], queue[1:])
+                if not await tries.take((row, *edits), partial(self._take, row, edits)):
+                    continue
+                taken = {row.n, *(edit.n for edit in edits)}
+                queue[:] = [other for other in queue if other.n not in taken]
                 self._ahead -= len(taken)
                 if self._ahead <= _AHEAD:
                     self._room.set()
@@ -156,9 +159,6 @@ class Intake:
             # Deciding to leave and leaving are one step: no row can be queued behind a task that is over.
             del self._chats[chat], self._queues[chat]
             self._ahead -= len(queue)
-            # A row that broke stays in the inbox for the next start; those behind it go on.
-            for row in queue[1:] if not self._closing else ():
-                self._queue(row)
 
     async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...]) -> None:
         world = self._world
@@ -176,7 +176,6 @@ class Intake:
             # A crash takes the ruling with it; the row is still there and is asked about again.
             ruling = await rule_command(world.hooks, open_case)
             taken = await runtime.store.write(replace(taking, ruling=ruling).unit)
-        log.debug("intake.took n=%d outcome=%s", row.n, taken.outcome)
         self._refusals.note(row.inbound.source, taken.outcome)
         world.hooks.tell_all(taken.news)
         if taken.session is not None:

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from hermes.control.bell import rest
-from hermes.control.draft import Draft
+from hermes.control.draft import SEND_SECONDS, Draft
 from hermes.control.gates import rule_message
 from hermes.control.hooks import Hooks
 from hermes.control.outcome import PARTS_PER_SEGMENT, REPEAT_MARK
 from hermes.control.prompts import closed_body
+from hermes.control.workers import pause_after
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
@@ -33,11 +34,12 @@ from hermes.stream.markdown import parse
 from hermes.stream.print import print_markdown
 
 log = logging.getLogger("hermes.lane")
-SEND_SECONDS = 60.0
 _FIRST_DELAY = 1.0
 _LONGEST_DELAY = 300.0
 UNSENT = "unsent:"
 """How the keys of messages begin that tell of files which could not be sent."""
+_LOST = "⚠️ The answer could not be sent: {why}"
+_REMOVED = "⏹"
 _NOT_SENT = "📎 What belongs to this could not be sent: {why}"
 
 
@@ -66,8 +68,8 @@ class _Head:
     siblings: tuple[OutboxRow, ...] = ()
     replaced: OutboxRow | None = None
     """The earlier message of which it takes the place."""
-    dead: bool = False
     reported: Address | None = None
+    """Where the operator reads that the row before was given up."""
 
 
 class Lane:
@@ -97,6 +99,7 @@ class Lane:
 
     async def live(self) -> None:
         settled: OutboxRow | None = None
+        asking = False
         try:
             while True:
                 self._bell.clear()
@@ -106,9 +109,9 @@ class Lane:
                 head = _Head()
                 if self._due or settled is not None:
                     self._due = False
-                    head = await self._world.store.write(self._next(settled))
-                    if head.dead:
-                        self._world.given_up(head.reported)
+                    asking = True
+                    head = await self._advance(settled)
+                    asking = False
                 settled = None
                 if head.row is not None:
                     settled = await self._deliver(platform, head)
@@ -128,27 +131,61 @@ class Lane:
                     continue
                 await self._rest(wait)
         finally:
-            if settled is not None:
-                await self._world.store.write(self._next(settled))
             for draft in self._drafts:
                 draft.stop()
+            if asking or settled is not None:
+                reported = await self._world.store.write(self._leave(settled))
+                self._count_dead(settled, reported)
 
     # --- finals ---
 
+    async def _advance(self, settled: OutboxRow | None) -> _Head:
+        """The next row. That the last one is sent is known here alone, so it is kept until it is stored."""
+        failures = 0
+        while True:
+            try:
+                head = await self._world.store.write(self._next(settled))
+            except Unreachable as error:
+                if settled is None or self._leaving:
+                    raise
+                failures += 1
+                log.warning("lane.not_stored to=%s key=%s why=%s", self._to, settled.key, error)
+                await self._world.clock.sleep(pause_after(failures))
+                continue
+            self._count_dead(settled, head.reported)
+            return head
+
+    def _count_dead(self, settled: OutboxRow | None, reported: Address | None) -> None:
+        if settled is not None and settled.state is OutState.DEAD:
+            self._world.given_up(reported)
+
+    def _leave(self, settled: OutboxRow | None) -> Callable[[Tx], Address | None]:
+        """One unit for whoever leaves in the middle: how the last row ended. The next one may be marked
+        already and is not sent: if it never was before, it is as it was."""
+
+        def leave(tx: Tx) -> Address | None:
+            reported = None if settled is None else self._settle(tx, settled)
+            row = tx.outbox.head(self._to)
+            if row is not None and row.state is OutState.ATTEMPTING and row.attempts == 1:
+                tx.outbox.save(replace(row, state=OutState.DUE, attempts=0))
+            return reported
+
+        return leave
+
+    def _settle(self, tx: Tx, settled: OutboxRow) -> Address | None:
+        """Write down how a row ended, and tell of it if it was given up; where that will be read."""
+        tx.outbox.save(settled)
+        return self._world.report(tx, settled) if settled.state is OutState.DEAD else None
+
     def _next(self, settled: OutboxRow | None) -> Callable[[Tx], _Head]:
-        """One unit: write down how the last row ended, tell of it if it was given up, and mark the next one
-        as being attempted."""
+        """One unit: write down how the last row ended, and mark the next one as being attempted."""
         now = self._world.clock.now()
         platform = self._world.platform(self._to.credential)
         drafts = platform is not None and platform.capabilities.edits
 
         def attempt(tx: Tx) -> _Head:
-            if settled is None:
-                return following(tx)
-            tx.outbox.save(settled)
-            dead = settled.state is OutState.DEAD
-            reported = self._world.report(tx, settled) if dead else None
-            return replace(following(tx), dead=dead, reported=reported)
+            reported = None if settled is None else self._settle(tx, settled)
+            return replace(following(tx), reported=reported)
 
         def following(tx: Tx) -> _Head:
             row = tx.outbox.head(self._to)
@@ -172,36 +209,47 @@ class Lane:
         if head.replaced is not None:
             row = replace(row, body=closed_body(head.replaced, row.body, platform.capabilities))
         try:
-            body = await rule_message(self._world.hooks, row, platform.capabilities)
+            nothing = _is_empty(row.body)
+            body = row.body if nothing else await rule_message(self._world.hooks, row, platform.capabilities)
         except Refused as error:
             # The operator hears of it, and nobody of what it said: that is what the hook is for.
             return replace(self._dead(row, str(error)), body=Body(text="…"))
+        begun = False
         try:
             async with asyncio.timeout(SEND_SECONDS):
-                receipt = await self._put(platform, replace(row, body=body), head)
-                await self._tidy(platform, row, head.siblings)
+                repeats = await self._clear_orphans(platform, row, head.siblings)
+                begun = True
+                receipt = await self._put(platform, replace(row, body=body), head, repeats)
         except TimeoutError:
-            return self._later(head, Unreachable("no answer", maybe_done=True))
+            return self._later(head, Unreachable("no answer", maybe_done=begun))
         except Unreachable as error:
             return self._later(head, error)
         except NeedsLogin as error:
             return self._later(head, Unreachable(str(error), after=60.0))
         except Refused as error:
+            await self._tidy(platform, row, head.siblings, _LOST.format(why=one_line(str(error), 120)))
             return self._dead(row, str(error))
-        except Exception as error:  # the lane is one of the three places that may catch everything
+        except Exception as error:  # the lane is one of the places that may catch everything
             log.exception("lane.broke to=%s key=%s", self._to, row.key)
-            return self._later(head, Unreachable(type(error).__name__, maybe_done=True))
+            return self._later(head, Unreachable(type(error).__name__, maybe_done=begun))
         log.debug("lane.sent to=%s key=%s attempts=%d", self._to, row.key, row.attempts)
-        return replace(row, state=OutState.SENT, receipt=receipt, error="")
+        sent = replace(row, state=OutState.SENT, receipt=receipt, error="")
+        await self._tidy(platform, sent, head.siblings)
+        return sent
 
-    async def _put(self, platform: Platform, row: OutboxRow, head: _Head) -> Receipt | None:
+    async def _put(self, platform: Platform, row: OutboxRow, head: _Head, repeats: bool) -> Receipt | None:
+        """Bring the row's words to the chat; `repeats` says that a draft nobody can find may show them."""
         body = row.body
+        if _is_empty(body):
+            return None
         if body.replaces is not None:
             # The receipt stays with the message that was sent: what was asked is found by it.
             over = None if head.replaced is None else head.replaced.receipt
             if over is not None and isinstance(platform, Edits):
                 await platform.edit(over, printed(body, platform))
             return None
+        if repeats:
+            body = _marked(body)
         shown = _draft_of(row, head.siblings)
         said_there = False
         if shown is not None and isinstance(platform, Edits):
@@ -214,11 +262,11 @@ class Lane:
                 # An earlier attempt may have said it there before that: no history tells of edits.
                 said_there = head.doubtful
         if head.doubtful:
-            found = await self._find(platform, row)
+            searched, found = await self._find(platform, row.key)
             if found is not None:
                 return found
-            if said_there or not self._keyed(platform, row):
-                body = body.with_text(f"{REPEAT_MARK}\n\n{body.text}")
+            if not repeats and (said_there or not (searched or self._keyed(platform, row))):
+                body = _marked(body)
         try:
             return await platform.send(self._to, printed(body, platform), key=row.key, reply_to=row.reply_to)
         except Refused as error:
@@ -229,44 +277,65 @@ class Lane:
             words = Body(text=f"{body.text}\n\n{_NOT_SENT.format(why=one_line(str(error), 120))}")
             return await platform.send(self._to, printed(words, platform), key=row.key, reply_to=row.reply_to)
 
-    async def _find(self, platform: Platform, row: OutboxRow) -> Receipt | None:
-        if isinstance(platform, History) and platform.capabilities.history:
-            return await platform.find_sent(self._to, row.key)
-        return None
+    async def _find(self, platform: Platform, key: str) -> tuple[bool, Receipt | None]:
+        """Whether the chat's history could be searched, and the message with this key."""
+        if not (isinstance(platform, History) and platform.capabilities.history):
+            return False, None
+        try:
+            return True, await platform.find_sent(self._to, key)
+        except Refused as error:
+            log.warning("lane.no_history to=%s why=%s", self._to, error)
+            return False, None
 
     def _keyed(self, platform: Platform, row: OutboxRow) -> bool:
-        """Whether the platform itself drops a second copy, or its history has just shown there is none."""
-        if isinstance(platform, History) and platform.capabilities.history:
-            return True
+        """Whether the platform itself drops a second copy."""
         age = (self._world.clock.now() - row.created_at).total_seconds()
         return age < platform.capabilities.dedupe_seconds
 
-    async def _tidy(self, platform: Platform, row: OutboxRow, siblings: Sequence[OutboxRow]) -> None:
-        """With the last part out, remove what drafts left behind: orphans of a crash, parts too many."""
-        finals = [sibling for sibling in siblings if not sibling.draft]
-        if not finals or finals[-1].key != row.key:
-            return
-        if not isinstance(platform, Deletes):
-            return
-        segment = row.part // PARTS_PER_SEGMENT
-        # Files stand behind the text and never take a draft's place.
-        words = [
-            one.part
-            for one in finals
-            if not one.body.attachments and one.part // PARTS_PER_SEGMENT == segment
-        ]
-        last = max(words, default=segment * PARTS_PER_SEGMENT - 1)
+    async def _clear_orphans(self, platform: Platform, row: OutboxRow, siblings: Sequence[OutboxRow]) -> bool:
+        """Remove drafts nobody saw the end of, before the row takes their place; whether one that could not
+        be found or removed may show all that the row says. Nothing is sent yet, so this may fail."""
+        repeats = False
+        last = _is_last(row, siblings)
         for draft in siblings:
-            if not draft.draft or draft.part // PARTS_PER_SEGMENT != segment:
+            if not draft.draft or draft.state is not OutState.ATTEMPTING or _segment(draft) != _segment(row):
                 continue
-            receipt = draft.receipt if draft.state is OutState.SHOWN and draft.part > last else None
-            if draft.state is OutState.ATTEMPTING:
-                receipt = await self._find(platform, draft)
-            if receipt is not None:
-                try:
+            if draft.part != row.part and not (last and draft.part > row.part):
+                continue
+            searched, found = await self._find(platform, draft.key)
+            gone = searched if found is None else await self._remove(platform, found)
+            repeats = repeats or (not gone and _shows(draft, row.body.text))
+        return repeats
+
+    async def _tidy(
+        self, platform: Platform, row: OutboxRow, siblings: Sequence[OutboxRow], instead: str = ""
+    ) -> None:
+        """With the last part out, remove what drafts left behind: parts too many, those that could not be
+        edited; of a row that is given up its draft says so `instead`. The row is settled, so nothing that
+        goes wrong here may be told of as its end."""
+        if not _is_last(row, siblings):
+            return
+        taken = {row.receipt, *(one.receipt for one in siblings if not one.draft)}
+        for draft in siblings:
+            shown = draft.draft and draft.state is OutState.SHOWN and _segment(draft) == _segment(row)
+            if shown and draft.receipt is not None and draft.receipt not in taken:
+                await self._remove(platform, draft.receipt, instead)
+
+    async def _remove(self, platform: Platform, receipt: Receipt, instead: str = "") -> bool:
+        """Take a message away, or what it says where that cannot be done; whether it worked."""
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                if isinstance(platform, Deletes) and not instead:
                     await platform.delete(receipt)
-                except HermesError as error:
-                    log.info("lane.orphan_stays to=%s why=%s", self._to, error)
+                elif isinstance(platform, Edits):
+                    await platform.edit(receipt, Body(text=instead or _REMOVED))
+        except (HermesError, TimeoutError) as error:
+            log.info("lane.draft_stays to=%s why=%s", self._to, error)
+            return False
+        except Exception:  # what it removes is a courtesy
+            log.exception("lane.broke to=%s", self._to)
+            return False
+        return True
 
     def _later(self, head: _Head, error: Unreachable) -> OutboxRow:
         row = head.row
@@ -286,7 +355,7 @@ class Lane:
         )
 
     def _dead(self, row: OutboxRow, why: str) -> OutboxRow:
-        if row.body.replaces is not None or row.key.startswith(UNSENT):
+        if row.body.replaces is not None or row.key.startswith(UNSENT) or _is_empty(row.body):
             # A finishing touch, or word of what was told already: nobody misses anything.
             log.info("lane.left_out to=%s key=%s why=%s", self._to, row.key, why)
             return replace(row, state=OutState.GONE, error=why)
@@ -320,6 +389,31 @@ class Lane:
 
 def printed(body: Body, platform: Platform) -> Body:
     return body.with_text(print_markdown(parse(body.text), platform.capabilities.flavour))
+
+
+def _marked(body: Body) -> Body:
+    return body.with_text(f"{REPEAT_MARK}\n\n{body.text}")
+
+
+def _is_empty(body: Body) -> bool:
+    """Nothing is to be said: the row is there to have its turn's draft removed."""
+    return not body.text and not body.attachments
+
+
+def _shows(draft: OutboxRow, text: str) -> bool:
+    """Whether a reader of this draft has read most of a text."""
+    half = text.strip()[: len(text) // 2 + 1]
+    return bool(half) and half in draft.body.text
+
+
+def _is_last(row: OutboxRow, siblings: Sequence[OutboxRow]) -> bool:
+    """Whether no part of what its turn says here comes after this row."""
+    finals = [one for one in siblings if not one.draft and _segment(one) == _segment(row)]
+    return bool(finals) and finals[-1].key == row.key
+
+
+def _segment(row: OutboxRow) -> int:
+    return row.part // PARTS_PER_SEGMENT
 
 
 def _draft_of(row: OutboxRow, siblings: Sequence[OutboxRow]) -> Receipt | None:

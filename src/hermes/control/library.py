@@ -66,8 +66,8 @@ def branch_session(tx: Tx, wanted: SessionId, owner: str | None, now: datetime) 
     """A fork of a session as it is, without the turn that goes on in it; the session itself has ended."""
     session = seen_session(tx, wanted, owner)
     going_on = {turn.id for turn in tx.turns.open_of(wanted)}
-    entries = [entry for entry in tx.journal.read(wanted) if entry.turn not in going_on]
-    branch = fork_session(tx, session, entries, now)
+    last = tx.journal.read(wanted, most=1, newest=True)
+    branch = fork_session(tx, session, now, upto=last[0].seq if last else 0, without=going_on)
     tx.sessions.save(replace(session, ended=BRANCHED))
     return branch
 

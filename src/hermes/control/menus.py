@@ -8,6 +8,7 @@ import hashlib
 import logging
 
 from hermes.control.commands.menu import menu_entries
+from hermes.control.workers import report_death
 from hermes.domain.errors import HermesError
 from hermes.domain.ports import Menu, Platform, Store
 from hermes.domain.settings import Settings
@@ -29,6 +30,7 @@ class Menus:
         task = asyncio.create_task(self._show(account, platform), name=f"menu {account}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(report_death)
 
     async def close(self) -> None:
         for task in self._tasks:

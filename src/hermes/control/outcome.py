@@ -22,7 +22,7 @@ from hermes.domain.rows import OutboxRow
 from hermes.domain.settings import Settings
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
-from hermes.stream.drafts import is_silence, is_streamed
+from hermes.stream.drafts import is_silence, is_streamed, may_be_silence, without_directives
 from hermes.stream.fold import Fold, answer_text, choices, for_people, question_text
 from hermes.stream.split import MIN_LIMIT, split
 
@@ -95,6 +95,8 @@ class Outcomes:
             rows = self.parts(turn.reply, said, turn=turn.id, segment=len(asked))
             if isinstance(entries[-1].record, Stopped):
                 over_draft = self.parts(turn.reply, Body(text=STOPPED_HERE), turn=turn.id, segment=len(asked))
+            else:
+                over_draft = (self._nothing(turn.reply, turn=turn.id, segment=len(asked)),)
         return Conclusion(rows=rows, withdraw=turn.id if asked else None, over_draft=over_draft)
 
     def _said_before(self, turn: Turn, entries: Sequence[Entry]) -> Conclusion:
@@ -132,6 +134,11 @@ class Outcomes:
             )
             for place, body in enumerate(bodies)
         )
+
+    def _nothing(self, reply: ReplyPlace, *, turn: TurnId, segment: int) -> OutboxRow:
+        """A row that says nothing: with it, what was shown of the turn is removed."""
+        part, now = segment * PARTS_PER_SEGMENT, self.clock.now()
+        return OutboxRow(key=f"{turn}:{part}", to=reply.to, body=Body(), created_at=now, turn=turn, part=part)
 
     def _prompt(self, turn: Turn, asked: Asked) -> tuple[OutboxRow, ...]:
         if turn.reply is None or not for_people(asked):
@@ -239,14 +246,17 @@ def closing_words(entries: Sequence[Entry], turn: TurnId) -> str:
     if isinstance(last, Finished):
         text = answer_text(entries)
         return "" if is_silence(text) else text
-    if isinstance(last, Failed):
-        return f"⚠️ {last.reason}"
-    assert isinstance(last, Stopped)
-    if last.reason in _QUIET_STOPS:
+    assert isinstance(last, Failed | Stopped)
+    if isinstance(last, Stopped) and last.reason in _QUIET_STOPS:
         return ""
     view = view_turn(entries, turn)
+    # Words that people have read stay where they are.
     partial = view.last is not None and view.last.partial
-    words = [view.answer_text.strip(), STOPPED_HERE] if partial else []
+    heard = without_directives(answer_text(entries, footer=False), growing=True).strip() if partial else ""
+    words = [heard] if heard and not may_be_silence(heard) else []
+    if isinstance(last, Failed):
+        return "\n\n".join([*words, f"⚠️ {last.reason}"])
+    words += [STOPPED_HERE] if partial else []
     if view.unknown:
         names = ", ".join(dict.fromkeys(view.unknown))
         words.append(f"⚠️ Stopped while it ran, so it may or may not have happened: {names}.")

@@ -12,6 +12,7 @@ from hermes.control.routing import SelectAgent
 from hermes.control.runtime import Runtime
 from hermes.control.targets import Aliases
 from hermes.control.upkeep import Chore
+from hermes.control.workers import Supervisor
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
@@ -33,6 +34,8 @@ class Parts:
     runtimes: Mapping[AgentId, Runtime]
     settings: Settings
     clock: Clock
+    loops: Supervisor
+    """Keeps the long-lived loops going, also those of whoever builds the gateway."""
     capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
     select: SelectAgent | None = None
     hooks: Hooks = field(default_factory=Hooks)

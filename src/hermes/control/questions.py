@@ -14,6 +14,7 @@ from functools import partial
 
 from hermes.control.grants import keep_grant
 from hermes.control.prompts import close_question
+from hermes.control.workers import take_each
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.event import QuestionKind, Verdict
@@ -182,13 +183,15 @@ class Expiry:
     async def sweep(self) -> int:
         now = self.clock.now()
         late = await self.store.read(lambda tx: tx.recovery.expired(now, _PAGE))
-        for agent, question in late:
-            closed = await self.store.scoped(agent).write(partial(_expire, question, now))
-            if closed:
-                log.info("question.expired question=%s", question.id)
-                self.ring(agent, question.session)
-            await asyncio.sleep(0)
+        await take_each(late, partial(self._expire, now))
         return len(late)
+
+    async def _expire(self, now: datetime, late: tuple[AgentId, Question]) -> None:
+        agent, question = late
+        if await self.store.scoped(agent).write(partial(_expire, question, now)):
+            log.info("question.expired question=%s", question.id)
+            self.ring(agent, question.session)
+        await asyncio.sleep(0)
 
 
 def _expire(question: Question, now: datetime, tx: Tx) -> bool:

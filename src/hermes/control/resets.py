@@ -92,7 +92,7 @@ class Renewing:
         tx.bindings.bind(self.key, fresh.id, self.source, self.now)
         reason = _reason(why, policy)
         told = policy.notify and self.source.address.platform not in policy.notify_exclude_platforms
-        used = bool(tx.journal.read(session.id))
+        used = bool(tx.journal.read(session.id, most=1))
         notice = f"A new session began because {reason}. /resume {session.id} goes back."
         return Renewed(session=fresh, notice=notice if told and used else "", note=NOTE.format(why=reason))
 
@@ -106,8 +106,8 @@ class Renewing:
 
 
 def last_used(tx: Tx, session: Session) -> datetime:
-    """The end of what was last said. It costs reading the transcript, so it is asked only if it matters."""
-    entries = tx.journal.read(session.id)
+    """The end of what was last said."""
+    entries = tx.journal.read(session.id, most=1, newest=True)
     return max(session.updated_at, entries[-1].at) if entries else session.updated_at
 
 

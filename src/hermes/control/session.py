@@ -18,7 +18,9 @@ from functools import partial
 from typing import TypeVar
 
 from hermes.control.attachments import collect_files
+from hermes.control.bell import rest
 from hermes.control.claim import (
+    WENT_WRONG,
     Claim,
     Claiming,
     Next,
@@ -40,6 +42,7 @@ from hermes.control.quarantine import Quarantine
 from hermes.control.runtime import Runtime
 from hermes.control.scope import RunScope
 from hermes.control.warm import WarmSession, WarmSessions
+from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
 from hermes.domain.errors import Lost
 from hermes.domain.event import Asked, Entry, Failed, Finished, Record, Reset, Stopped
@@ -68,6 +71,7 @@ class Surroundings:
     place: Callable[[Session, Turn], str]
     hooks: Hooks = field(default_factory=Hooks)
     quarantine: Quarantine = field(default_factory=Quarantine)
+    loops: Supervisor = field(default_factory=Supervisor)
 
 
 class _Interrupted(Exception):
@@ -89,6 +93,7 @@ class SessionActor:
         self._around = around
         self._warm = WarmSession()
         self._rung = False
+        self._bell = asyncio.Event()
         self._mail = False
         self._stopping = False
         self._running: Turn | None = None
@@ -107,8 +112,9 @@ class SessionActor:
     def ring(self) -> None:
         """There is mail. While a turn runs it is read at once; otherwise it is found at the next claim."""
         self._rung = self._mail = True
+        self._bell.set()
         if self._running is not None and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.create_task(self._look(), name=f"mail {self._id}")
+            self._looking = self._around.loops.keep("mail", self._look, f"mail {self._id}")
 
     def wind_down(self) -> None:
         """Come to rest at the next record; the turn goes on after the restart."""
@@ -125,6 +131,7 @@ class SessionActor:
         try:
             while not self._stopping:
                 self._rung = False
+                self._bell.clear()
                 try:
                     if not await self._step():
                         return
@@ -153,13 +160,16 @@ class SessionActor:
             case Next.NOTHING:
                 return self._rung
             case Next.WAIT:
-                await self._around.clock.sleep(claim.seconds)
+                # Also a stop rings.
+                await rest(self._bell, self._around.clock, claim.seconds, "session")
             case Next.ASK:
                 assert claim.turn is not None
                 asked = (claim.turn.id, claim.turn.input.text)
                 self._rulings = {asked: await rule_turn(self._around.hooks, claim.turn)}
             case Next.FETCH:
                 assert claim.turn is not None
+                if not self._around.fetching.is_possible(claim.turn):
+                    return self._rung
                 await self._fetch(claim.turn)
             case Next.RUN | Next.STOP | Next.ENDED | Next.PARKED | Next.SUSPECT:
                 await self._take(claim)
@@ -279,7 +289,7 @@ class SessionActor:
             log.exception("turn.broke turn=%s", turn.id)
             await scope.close()
             view = view_turn(self._warm.records, turn.id)
-            reason = f"Something went wrong inside Hermes ({type(error).__name__}). The log has the details."
+            reason = WENT_WRONG.format(error=type(error).__name__)
             await self._record(turn, feed, [*cut_off(view, feed.open_text), Failed(reason=reason)])
         finally:
             await scope.close()
@@ -383,6 +393,7 @@ class SessionActor:
 
     async def _look(self) -> None:
         # A ring is over with the next claim alone: what came at the end of a turn is not seen here.
+        self._mail = True
         while self._mail and self._running is not None:
             self._mail = False
             turns = await self._runtime.store.read(lambda tx: tx.turns.open_of(self._id))

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine
 
 from hermes.control.feed import Feed
+from hermes.control.workers import report_death
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError
@@ -45,7 +46,8 @@ class Signs:
             self._show(self._type(to, feed), f"typing {to}")
         wanted = wanted if block.reactions is None else block.reactions
         if wanted and ref is not None and isinstance(platform, Reactions):
-            self._show(self._mark(Receipt(to=to, ref=ref), feed), f"mark {to}")
+            before = feed.entries[-1].seq if feed.entries else 0
+            self._show(self._mark(Receipt(to=to, ref=ref), feed, before), f"mark {to}")
 
     async def close(self) -> None:
         for task in tuple(self._shown):
@@ -57,6 +59,7 @@ class Signs:
         task = asyncio.get_running_loop().create_task(sign, name=name)
         self._shown.add(task)
         task.add_done_callback(self._shown.discard)
+        task.add_done_callback(report_death)
 
     async def _type(self, to: Address, feed: Feed) -> None:
         while not (feed.ended or _waits(feed)):
@@ -70,10 +73,11 @@ class Signs:
                 return
             await self._clock.sleep(_EVERY)
 
-    async def _mark(self, message: Receipt, feed: Feed) -> None:
+    async def _mark(self, message: Receipt, feed: Feed, before: int) -> None:
+        """`before` is the last record of what the turn did already: it may have asked, and been answered."""
         if not await self._react(message, WORKS):
             return
-        async for seen in feed.watch(len(feed.entries), live=False):
+        async for seen in feed.watch(before, live=False):
             if isinstance(seen, Entry) and isinstance(seen.record, Asked):
                 return
         last = feed.entries[-1].record if feed.entries else None

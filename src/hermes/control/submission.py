@@ -6,7 +6,7 @@ different question under the same key is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -15,7 +15,6 @@ from hermes.control.doors import Caller, bound_session
 from hermes.control.hook_context import Told, session_began
 from hermes.domain.address import Source
 from hermes.domain.errors import Refused, UserError
-from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
 from hermes.domain.ports import Tx
 from hermes.domain.session import Session, SessionKey, begin_session, session_key
@@ -235,10 +234,9 @@ class Submitting:
         if turn.state.open:
             raise Unfinished("What this goes on from is still running. Wait for its end, or stop it.")
         last = max((entry.seq for entry in tx.journal.of_turn(after)), default=0)
-        if not tx.turns.open_of(session.id, 1) and not tx.journal.read(session.id, after=last):
+        if not tx.turns.open_of(session.id, 1) and not tx.journal.read(session.id, after=last, most=1):
             return self._come_back(tx, session)
-        told = [entry for entry in tx.journal.read(session.id) if entry.seq <= last]
-        branch = fork_session(tx, session, told, self.now)
+        branch = fork_session(tx, session, self.now, upto=last)
         if session.expires_at is None:
             return branch
         fleeting = replace(branch, expires_at=self.words.place.until)
@@ -306,8 +304,11 @@ def add_session(tx: Tx, session: Session) -> None:
         raise Taken(f"There is a session “{one_line(session.id, 60)}” already.") from error
 
 
-def fork_session(tx: Tx, session: Session, entries: Sequence[Entry], now: datetime) -> Session:
-    """A new session that begins with these entries of another one; both go their own way from here."""
+def fork_session(
+    tx: Tx, session: Session, now: datetime, *, upto: int, without: Collection[TurnId] = ()
+) -> Session:
+    """A new session that begins with the records of another one up to a number, but those of some turns; both
+    go their own way from here."""
     title = None if session.title is None else _free_title(tx, session.title)
     branch = replace(
         session,
@@ -320,10 +321,7 @@ def fork_session(tx: Tx, session: Session, entries: Sequence[Entry], now: dateti
         expires_at=None,
     )
     tx.sessions.add(branch)
-    turns: dict[TurnId, TurnId] = {}
-    for entry in entries:
-        turns.setdefault(entry.turn, new_turn_id())
-    tx.journal.append(branch.id, [replace(entry, turn=turns[entry.turn]) for entry in entries])
+    tx.journal.copy(session.id, branch.id, upto, without)
     return branch
 
 

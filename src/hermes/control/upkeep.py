@@ -8,8 +8,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from hermes.control.runtime import Runtime
+from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
 from hermes.domain.ids import AgentId
 from hermes.domain.ports import Store
@@ -51,9 +53,9 @@ class Chores:
         self._chores = {chore.name: chore for chore in chores}
         self.states = {chore.name: ChoreState(name=chore.name, every=chore.every) for chore in chores}
 
-    def begin(self) -> list[asyncio.Task[None]]:
+    def begin(self, loops: Supervisor) -> list[asyncio.Task[None]]:
         """A task for each, until it is cancelled."""
-        return [asyncio.create_task(self._keep(one), name=one.name) for one in self._chores.values()]
+        return [loops.keep(one.name, partial(self._keep, one)) for one in self._chores.values()]
 
     async def run(self, name: str) -> ChoreState:
         """Do one now."""

@@ -1,8 +1,7 @@
-"""A bounded set of workers, one per key, that live only while they have work.
-
-Ringing a key wakes its worker or starts one. When all places are taken the ring is not kept in memory: the
-work is in the store, and as places become free the set pages through the store from where it left off. So a
-hundred thousand waiting keys cost nothing but their rows.
+"""What keeps the gateway's tasks alive: a supervisor of loops, and bounded sets of workers, one per key, that
+live only while they have work. Ringing a key wakes its worker or starts one. When all places are taken the
+ring is not kept in memory: the work is in the store, and as places become free the set pages through the
+store from where it left off. So a hundred thousand waiting keys cost nothing but their rows.
 """
 
 from __future__ import annotations
@@ -10,12 +9,107 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from typing import Generic, Protocol, TypeVar
+
+from hermes.domain.clock import Clock, SystemClock
+from hermes.domain.errors import Unreachable
+from hermes.domain.text import one_line
 
 log = logging.getLogger("hermes.workers")
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 PAGE = 256
+MOST_FAILURES = 3
+"""So often in a row something is tried that breaks, before it is given up or left alone for longer."""
+HEALTHY_SECONDS = 300.0
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+_WHY = 200
+
+
+@dataclass(slots=True, kw_only=True)
+class LoopState:
+    """What broke in a loop since the start: how often, how often in a row, when last, and why."""
+
+    name: str
+    failures: int = 0
+    in_a_row: int = 0
+    last_at: datetime | None = None
+    why: str = ""
+
+    def is_well(self, now: datetime) -> bool:
+        """Whether it works: it does not break time and again, or has not for a while."""
+        if self.last_at is None or self.in_a_row < MOST_FAILURES:
+            return True
+        return (now - self.last_at).total_seconds() >= HEALTHY_SECONDS
+
+
+class Supervisor:
+    """Runs the gateway's long-lived loops. One that breaks is logged with its name, is shown in health, and
+    goes on after a pause; the longer, the more often it broke in a row."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock or SystemClock()
+        self.states: dict[str, LoopState] = {}
+
+    def keep(
+        self, name: str, live: Callable[[], Awaitable[object]], task: str | None = None
+    ) -> asyncio.Task[None]:
+        """Run a loop until it returns or is cancelled; `task` names this one among several of its kind."""
+        self._state(name)
+        return asyncio.create_task(self._keep(name, live), name=task or name)
+
+    async def attempt(self, name: str, work: Callable[[], Awaitable[object]], what: str) -> Exception | None:
+        """Do one piece of a loop's work; the error if it broke, after that was logged and noted."""
+        try:
+            await work()
+        except Exception as error:  # the supervisor: whatever it was, it is told of and the loop goes on
+            self.note(name, error, what)
+            return error
+        return None
+
+    def note(self, name: str, error: BaseException, what: str) -> None:
+        """Something of this loop broke."""
+        log.error("loop.broke loop=%s task=%s", name, what, exc_info=error)
+        state = self._state(name)
+        state.failures += 1
+        state.last_at = self.clock.now()
+        state.why = one_line(f"{type(error).__name__}: {error}", _WHY)
+
+    def _state(self, name: str) -> LoopState:
+        return self.states.setdefault(name, LoopState(name=name))
+
+    async def _keep(self, name: str, live: Callable[[], Awaitable[object]]) -> None:
+        state, task = self._state(name), asyncio.current_task()
+        while True:
+            began = self.clock.monotonic()
+            if await self.attempt(name, live, "" if task is None else task.get_name()) is None:
+                return
+            healthy = self.clock.monotonic() - began >= HEALTHY_SECONDS
+            state.in_a_row = 1 if healthy else state.in_a_row + 1
+            await self.clock.sleep(pause_after(state.in_a_row))
+
+
+def pause_after(failures: int) -> float:
+    """Seconds to rest after so many failures in a row."""
+    return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 16), _LONGEST_PAUSE)
+
+
+async def take_each(rows: Iterable[T], take: Callable[[T], Awaitable[object]]) -> None:
+    """Take every row, also if one of them breaks. What broke is raised at the end: the loop's supervisor
+    tells of it, and the rows are there when the loop looks again."""
+    errors: list[Exception] = []
+    for row in rows:
+        try:
+            await take(row)
+        except Exception as error:  # raised again below
+            errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else ExceptionGroup(f"{len(errors)} rows were not taken", errors)
 
 
 class Worker(Protocol):
@@ -36,8 +130,13 @@ class Workers(Generic[K]):
         page: Callable[[int, int], Awaitable[list[tuple[int, K]]]],
         places: int,
         name: str,
+        loops: Supervisor | None = None,
+        give_up: Callable[[K, Exception], Awaitable[None]] | None = None,
     ) -> None:
+        """`give_up` ends the work that a worker breaks over each time, by no fault of the store."""
+        self._give_up = give_up
         self._start = start
+        self._loops = loops or Supervisor()
         self._page = page
         self._places = places
         self._name = name
@@ -48,6 +147,7 @@ class Workers(Generic[K]):
         self._wishes = 0
         self._cursor = 0
         self._refill: asyncio.Task[None] | None = None
+        self._resting: dict[K, asyncio.Task[None]] = {}
         self._closed = False
 
     def __len__(self) -> int:
@@ -101,8 +201,9 @@ class Workers(Generic[K]):
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
         """Let workers come to a stop; after the grace, or when it hurries, stop them."""
         self._closed = True
-        if self._refill is not None:
-            self._refill.cancel()
+        for task in (self._refill, *self._resting.values()):
+            if task is not None:
+                task.cancel()
         for worker in tuple(self._active.values()):
             worker.wind_down()
         tasks = list(self._tasks.values())
@@ -124,18 +225,47 @@ class Workers(Generic[K]):
 
     def _enter(self, key: K, worker: Worker) -> None:
         self._active[key] = worker
-        task = asyncio.create_task(self._employ(key, worker), name=f"{self._name} {key}")
-        task.add_done_callback(report_death)
-        self._tasks[key] = task
+        self._tasks[key] = asyncio.create_task(self._employ(key, worker), name=f"{self._name} {key}")
 
     async def _employ(self, key: K, worker: Worker) -> None:
-        """The worker's decision to leave and its leaving are one step: no ring can fall between them."""
+        """The worker's decision to leave and its leaving are one step: no ring can fall between them. Who
+        breaks is replaced after a pause, for what there is to do is in the store."""
         try:
-            await worker.live()
+            error: Exception | None = None
+            for failures in range(MOST_FAILURES):
+                if failures:
+                    # From now on, so that who is rung or given something meanwhile keeps it.
+                    self._active[key] = worker = self._start(key)
+                    await self._loops.clock.sleep(pause_after(failures))
+                error = await self._loops.attempt(self._name, worker.live, f"{self._name} {key}")
+                if error is None or self._closed:
+                    return
+            assert error is not None
+            if await self._is_given_up(key, error):
+                self._want_more()
+            else:
+                self._rest(key)
         finally:
             del self._active[key], self._tasks[key]
             if self._more:
                 self._find_more()
+
+    async def _is_given_up(self, key: K, error: Exception) -> bool:
+        if self._give_up is None or isinstance(error, Unreachable):
+            return False
+        ending = partial(self._give_up, key, error)
+        return await self._loops.attempt(self._name, ending, f"{self._name} {key}") is None
+
+    def _rest(self, key: K) -> None:
+        """It broke time and again: others get its place, and it is tried again after the longest pause."""
+
+        async def ring_again() -> None:
+            await self._loops.clock.sleep(_LONGEST_PAUSE)
+            del self._resting[key]
+            self.ring(key)
+
+        if key not in self._resting:
+            self._resting[key] = asyncio.create_task(ring_again(), name=f"{self._name} {key} rests")
 
     def _want_more(self) -> None:
         self._more = True
@@ -143,7 +273,7 @@ class Workers(Generic[K]):
 
     def _find_more(self) -> None:
         if not self._closed and (self._refill is None or self._refill.done()):
-            self._refill = asyncio.create_task(self._fill(), name=f"{self._name} refill")
+            self._refill = self._loops.keep(f"{self._name} refill", self._fill)
 
     async def _fill(self) -> None:
         """Take keys from the store, oldest first, until the places are full or a whole round is done. A wish
@@ -156,7 +286,7 @@ class Workers(Generic[K]):
                 self._cursor = began = 0
                 wishes = self._wishes
             for n, key in page:
-                if key not in self._active:
+                if key not in self._active and key not in self._resting:
                     if not self._has_place():
                         break
                     self._enter(key, self._start(key))

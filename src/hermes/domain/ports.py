@@ -6,7 +6,16 @@ transcripts, questions and search are that agent's alone; the queues belong to t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -77,7 +86,8 @@ T = TypeVar("T")
 class Inbox(Protocol):
     def add(self, account: str, items: Sequence[Inbound], cursor: str | None, at: datetime) -> int: ...
 
-    def pending(self, after: int, limit: int) -> list[InboxRow]: ...
+    def pending(self, after: int, limit: int) -> list[InboxRow]:
+        """The oldest rows that nobody has taken; one that cannot be read is an `UnreadableRow`."""
 
     def finish(self, n: int, outcome: str, turn: TurnId | None = None) -> None: ...
 
@@ -104,10 +114,19 @@ class Turns(Protocol):
 class Journal(Protocol):
     def append(self, session: SessionId, entries: Iterable[Entry]) -> None: ...
 
-    def read(self, session: SessionId, after: int = 0, most: int = -1) -> list[Entry]:
-        """Those after a number, all of them unless `most` says how many."""
+    def read(
+        self, session: SessionId, after: int = 0, most: int = -1, *, newest: bool = False
+    ) -> list[Entry]:
+        """Those after a number, all of them unless `most` says how many, the oldest or the `newest`."""
 
     def of_turn(self, turn: TurnId) -> list[Entry]: ...
+
+    def usage(self, session: SessionId) -> tuple[int, Usage]:
+        """How many model calls a session made, and what they took together."""
+
+    def copy(self, session: SessionId, into: SessionId, upto: int, without: Collection[TurnId]) -> None:
+        """Begin a session with the records of another one up to a number, those of some turns left out. They
+        belong to turns of their own there."""
 
 
 class Sessions(Protocol):

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from hermes.domain.address import Address
+from hermes.domain.errors import Refused
 from hermes.domain.ids import AgentId, JobId, SessionId, TurnId
 from hermes.domain.message import Attachment, Body, Inbound, Receipt, media_kind
 
@@ -22,6 +23,14 @@ class InboxRow:
     accepted_at: datetime
     outcome: str | None = None
     turn: TurnId | None = None
+
+
+class UnreadableRow(Refused):
+    """A row of the inbox that cannot be read; `n` says which."""
+
+    def __init__(self, message: str, *, n: int) -> None:
+        super().__init__(message)
+        self.n = n
 
 
 class OutState(StrEnum):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from hermes.domain.errors import Lost
+from hermes.domain.errors import Lost, Refused
 from hermes.domain.ids import TurnId
 from hermes.domain.message import Inbound
-from hermes.domain.rows import InboxRow
+from hermes.domain.rows import InboxRow, UnreadableRow
 from hermes.domain.text import storable
 from hermes.state.codec import encode, stamp
 from hermes.state.columns import Columns
-from hermes.state.db import Table
+from hermes.state.db import Row, Table
 
 _ROW = Columns(InboxRow, "inbox", inbound="body")
 # By one index each, since every message is looked up so; deliveries have theirs within their accounts.
@@ -25,6 +25,13 @@ _FOUND = """WHERE n IN (
   UNION SELECT n FROM inbox WHERE turn = ?1
   UNION SELECT n FROM accounts JOIN inbox ON account = name AND delivery = ?1)
 ORDER BY n DESC LIMIT ?2"""
+
+
+def _read(row: Row) -> InboxRow:
+    try:
+        return _ROW.read(row)
+    except Refused as error:
+        raise UnreadableRow(str(error), n=row[0]) from error
 
 
 class InboxTable(Table):
@@ -52,7 +59,14 @@ class InboxTable(Table):
         return new
 
     def pending(self, after: int, limit: int) -> list[InboxRow]:
-        return _ROW.all(self._db, "WHERE outcome IS NULL AND n > ? ORDER BY n LIMIT ?", after, limit)
+        return [
+            _read(row)
+            for row in self._db.all(
+                f"SELECT {_ROW.names} FROM inbox WHERE outcome IS NULL AND n > ? ORDER BY n LIMIT ?",
+                after,
+                limit,
+            )
+        ]
 
     def finish(self, n: int, outcome: str, turn: TurnId | None = None) -> None:
         changed = self._db.run(

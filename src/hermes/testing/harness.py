@@ -19,6 +19,7 @@ from hermes.control.gateway import Gateway, Parts
 from hermes.control.hooks import Hooks
 from hermes.control.runtime import Runtime
 from hermes.control.targets import Aliases
+from hermes.control.workers import Supervisor
 from hermes.domain.address import Source, read_platform
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
@@ -88,6 +89,7 @@ class Journey:
     store: Store = field(init=False)
     gateway: Gateway = field(init=False)
     platform: Platform = field(init=False)
+    loops: Supervisor = field(init=False)
     _host: asyncio.Task[None] | None = field(init=False, default=None)
     _abandoned: bool = field(init=False, default=False)
     _before: set[asyncio.Task[object]] = field(init=False, default_factory=set)
@@ -97,6 +99,7 @@ class Journey:
         self.database = await SqliteStore(self.folder / "state.db").open()
         self.store = self.wrap_store(_Minded(self.database))
         self.model = ScriptedModel(self.script)
+        self.loops = Supervisor(self.clock)
         self.platform = self._made()
         runtimes = {AgentId(name): self._runtime(AgentId(name)) for name in self.agents}
         self.gateway = Gateway(
@@ -105,6 +108,7 @@ class Journey:
                 runtimes=runtimes,
                 settings=self.settings,
                 clock=self.clock,
+                loops=self.loops,
                 capabilities={read_platform(self.account)[0]: self.platform.capabilities},
                 around=Around(
                     is_admin=self.is_admin,

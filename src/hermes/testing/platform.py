@@ -31,7 +31,9 @@ PLAIN = Capabilities(flavour=Flavour.PLAIN)
 KEYED = Capabilities(
     flavour=Flavour.PLAIN, dedupe_seconds=86_400.0, media={MediaKind.FILE: MediaLimit(max_bytes=1000)}
 )
-KINDS = {"edits": EDITS, "plain": PLAIN, "keyed": KEYED}
+FORGETFUL = replace(EDITS, history=False)
+"""Messages can be changed by whoever has their receipt, and not be found without."""
+KINDS = {"edits": EDITS, "forgetful": FORGETFUL, "plain": PLAIN, "keyed": KEYED}
 
 
 class ChatService(Protocol):

@@ -18,6 +18,7 @@ from hermes.agent.loop import AgentLoop
 from hermes.agent.providers.openai import Endpoint, OpenAIProvider
 from hermes.control.gateway import Gateway, Parts
 from hermes.control.runtime import Runtime
+from hermes.control.workers import Supervisor
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import MAIN_AGENT
@@ -59,6 +60,7 @@ async def live(folder: Path, port: int, kind: str, switch: KillSwitch, model_url
             runtimes={MAIN_AGENT: runtime},
             settings=settings,
             clock=clock,
+            loops=Supervisor(clock),
             capabilities={"fake": KINDS[kind]},
         )
     )

@@ -229,10 +229,12 @@ class World:
         message = self.messages.get(ref)
         if message is None:
             raise Refused("message to delete not found")
+        self._fail("delete", message.chat)
         message.deleted = True
         self._note(Deed.DELETED, chat=message.chat, key=message.key)
 
     async def find(self, chat: str, key: str) -> str | None:
+        self._fail("find", chat)
         for message in self.messages.values():
             if message.chat == chat and message.key == key and not message.deleted:
                 return message.ref

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.control.workers import MOST_FAILURES
 from hermes.domain.rows import OpenWork
 from hermes.entry.http import health
 from hermes.entry.http.health import MOST_WAITING, run_checks
@@ -24,7 +25,11 @@ async def test_every_part_is_told(tmp_path: Path) -> None:
         assert heard.status == 200
         told = heard.json
     assert told["ready"]
-    assert set(told["checks"]) == {"state_db", "config", "model", "disk", "gateway", "background_queues"}
+    parts = {"state_db", "config", "model", "disk", "gateway", "loops", "background_queues"}
+    assert set(told["checks"]) == parts
+    assert {"intake", "expiry", "cron", "handoffs", "session logs"} <= {
+        loop["name"] for loop in told["loops"]
+    }
     assert all(check["ok"] for check in told["checks"].values())
     assert told["platforms"]["api_server"]["state"] == "connected"
     assert told["platforms"]["api_server"]["heard_at"] == ""
@@ -38,6 +43,20 @@ async def test_every_part_is_told(tmp_path: Path) -> None:
     )
     assert told["pid"] > 1
     assert told["agents"] == ["main"]
+
+
+async def test_a_loop_that_breaks_time_and_again_is_told_and_unready(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        loops = api.app._loops
+        loops.note("cron", OSError("too many open files"), "cron")
+        heard = await api.get("/health/detailed")
+        [cron] = [loop for loop in heard.json["loops"] if loop["name"] == "cron"]
+        assert (heard.status, cron["ok"], cron["failures"]) == (200, True, 1)
+        assert cron["why"] == "OSError: too many open files" and cron["last_at"]
+        loops.states["cron"].in_a_row = MOST_FAILURES
+        heard = await api.get("/health/detailed")
+        assert heard.status == 503
+        assert heard.json["checks"]["loops"] == {"ok": False, "detail": "cron: OSError: too many open files"}
 
 
 async def test_a_full_disk_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +77,7 @@ async def test_a_full_disk_is_not_ready(tmp_path: Path, monkeypatch: pytest.Monk
         ({"model": ""}, _work(), "", "model"),
         ({}, None, "the disk is full", "state_db"),
         ({}, _work(MOST_WAITING + 1), "", "background_queues"),
+        ({"loops": [{"name": "cron", "ok": False, "why": "OSError"}]}, _work(), "", "loops"),
     ],
 )
 def test_each_part_can_be_unready(

@@ -8,7 +8,6 @@ from hermes.control.pairing import is_paired
 from hermes.control.tiers import tier_of
 from hermes.control.trace import trace_message
 from hermes.domain.errors import UserError
-from hermes.domain.event import ModelSaid, usage_of
 from hermes.domain.text import one_line
 from hermes.domain.turn import TurnState
 
@@ -63,11 +62,9 @@ def profile(call: Call) -> Reply:
 
 @command("usage", "how many tokens this session has used")
 def usage(call: Call) -> Reply:
-    records = [entry.record for entry in call.tx.journal.read(call.session.id)]
-    calls = sum(isinstance(record, ModelSaid) for record in records)
+    calls, used = call.tx.journal.usage(call.session.id)
     if not calls:
         return Reply(text="The model was not asked yet.")
-    used = usage_of(records)
     again = f", {used.cached:,} of them cached" if used.cached else ""
     read, said = f"{used.prompt:,} tokens read{again}", f"{used.completion:,} said"
     return Reply(text=f"{calls} model calls in this session: {read}, {said}.")
@@ -117,7 +114,7 @@ def trace(call: Call) -> Reply:
     elif call.turns:
         wanted = call.turns[0].id
     else:
-        entries = call.tx.journal.read(call.session.id)
+        entries = call.tx.journal.read(call.session.id, most=1, newest=True)
         wanted = entries[-1].turn if entries else ""
     lines = trace_message(call.tx, wanted) if wanted else []
     return Reply(text="\n".join(lines) or "There is no such message or turn.")

@@ -15,6 +15,7 @@ from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
 from hermes.domain.turn import Action, BusyMode, Cause, Turn, TurnInput, TurnState
 
+_COUNTED = 1000
 _LISTED = 10
 _LOOKED_AT = 200
 _SHOWN = Among(children=False)
@@ -64,7 +65,7 @@ def new(call: Call) -> Reply:
 def _has_to_confirm(call: Call) -> bool:
     """What runs is stopped at once, whoever wants to begin anew; else there is time to ask."""
     wanted = call.settings.approvals.destructive_slash_confirm and not call.turns
-    return wanted and bool(call.tx.journal.read(call.session.id))
+    return wanted and bool(call.tx.journal.read(call.session.id, most=1))
 
 
 @command("stop", "stop what is running here, or a background task", usage="[task]")
@@ -127,7 +128,7 @@ def title(call: Call) -> Reply:
 
 @command("branch", "go on in a copy of this session", usage="[title]", aliases=("fork",), mid_turn=False)
 def branch(call: Call) -> Reply:
-    if not call.tx.journal.read(call.session.id):
+    if not call.tx.journal.read(call.session.id, most=1):
         raise UserError("There is nothing to branch from yet.", hint="Say something first.")
     wanted = _title(call.args) if call.args else None
     made = branch_session(call.tx, call.session.id, None, call.now)
@@ -169,8 +170,15 @@ def resume(call: Call) -> Reply:
         return Reply(text="You are in that session already.")
     call.tx.sessions.save(replace(wanted, ended=None, updated_at=call.now))
     call.tx.bindings.bind(call.key, wanted.id, call.source, call.now)
-    said = sum(isinstance(entry.record, UserSaid) for entry in visible(call.tx.journal.read(wanted.id)))
-    return Reply(text=f"Back in {name_of(wanted)}, {said} {'message' if said == 1 else 'messages'} long.")
+    return Reply(text=f"Back in {name_of(wanted)}, {_length(call, wanted)} long.")
+
+
+def _length(call: Call, session: Session) -> str:
+    """How many messages a session has, counted in its newest records: the writer waits for this."""
+    newest = call.tx.journal.read(session.id, most=_COUNTED, newest=True)
+    said = sum(isinstance(entry.record, UserSaid) for entry in visible(newest))
+    more = "more than " if len(newest) == _COUNTED else ""
+    return f"{more}{said} {'message' if said == 1 else 'messages'}"
 
 
 def _everybody(call: Call, text: str, word: str) -> tuple[bool, str]:

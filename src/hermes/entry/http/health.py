@@ -56,6 +56,17 @@ class ChoreHealth(msgspec.Struct, kw_only=True):
     ok: bool
 
 
+class LoopHealth(msgspec.Struct, kw_only=True):
+    """A loop of the gateway that lives as long as it does: how often something in it broke since the start,
+    when last and why. It goes on by itself; one that breaks time and again is not `ok`."""
+
+    name: str
+    ok: bool
+    failures: int
+    last_at: str | None
+    why: str
+
+
 class Queues(msgspec.Struct, kw_only=True):
     """What is not done yet; turns and messages on their way by state."""
 
@@ -82,6 +93,7 @@ class DetailedHealth(msgspec.Struct, kw_only=True):
     model: str
     platforms: dict[str, PlatformHealth]
     chores: list[ChoreHealth]
+    loops: list[LoopHealth]
     queues: Queues | None
     open_streams: int
     uptime_seconds: float
@@ -124,6 +136,7 @@ async def detailed(call: Call) -> DetailedHealth | web.Response:
         model=str(facts.get("model", "")),
         platforms={name: PlatformHealth(**told) for name, told in facts.get("platforms", {}).items()},
         chores=[ChoreHealth(**told) for told in facts.get("chores", [])],
+        loops=[LoopHealth(**told) for told in facts.get("loops", [])],
         queues=None if work is None else _queues(work),
         open_streams=len(call.door.streams),
         uptime_seconds=max(0.0, round(now.timestamp() - float(facts.get("started_at", 0)), 3)),
@@ -150,6 +163,7 @@ def run_checks(facts: Mapping[str, Any], work: OpenWork | None, trouble: str) ->
     problems = int(facts.get("config_problems", 0))
     state = str(facts.get("gateway_state", "starting"))
     waiting = 0 if work is None else work.inbox
+    broken = [f"{loop['name']}: {loop['why']}" for loop in facts.get("loops", ()) if not loop["ok"]]
     return {
         "state_db": Check(ok=not trouble, detail=trouble),
         # A mistake in the settings stops nothing, and so does not make the gateway unready.
@@ -157,6 +171,7 @@ def run_checks(facts: Mapping[str, Any], work: OpenWork | None, trouble: str) ->
         "model": Check(ok=bool(facts.get("model")), detail=str(facts.get("model_why", ""))),
         "disk": Check(ok=free >= LEAST_FREE, detail=f"{free // (1024 * 1024)} MB free"),
         "gateway": Check(ok=state == "running", detail=state),
+        "loops": Check(ok=not broken, detail="; ".join(broken)),
         "background_queues": Check(ok=waiting <= MOST_WAITING, detail=f"{waiting} messages wait"),
     }
 

@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 
 from aiohttp import web
 
+from hermes.control.workers import Supervisor
 from hermes.stream.sse import comment
 
 T = TypeVar("T")
@@ -92,7 +93,8 @@ def _set_option(transport: asyncio.Transport, option: int, value: int | bytes) -
 class Streams:
     """The streams that are open now."""
 
-    def __init__(self) -> None:
+    def __init__(self, loops: Supervisor | None = None) -> None:
+        self._loops = loops or Supervisor()
         self._open: set[EventStream] = set()
         self._beats: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
@@ -115,7 +117,7 @@ class Streams:
         await stream.open()
         self._open.add(stream)
         if self._looking is None:
-            self._looking = asyncio.create_task(self._look_after(), name="event streams")
+            self._looking = self._loops.keep("event streams", self._look_after)
         try:
             await stream.write(first)
             async with contextlib.aclosing(seen):

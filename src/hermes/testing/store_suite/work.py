@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from hermes.domain.errors import HermesError, Lost
-from hermes.domain.event import Finished, ModelSaid, Verdict
-from hermes.domain.ids import CallId, JobId, QuestionId, SessionId, TurnId
+from hermes.domain.event import Finished, ModelSaid, Usage, Verdict
+from hermes.domain.ids import AgentId, CallId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.job import Job, JobRun, JobState, RunState, RunStatus
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports import Tx
@@ -175,11 +175,43 @@ async def check_the_journal_only_grows(open_store: OpenStore) -> None:
         assert [one.seq for one in await store.read(lambda tx: tx.journal.read(S1, after=2))] == [3]
         assert [one.seq for one in await store.read(lambda tx: tx.journal.read(S1, 1, most=1))] == [2]
         assert [one.seq for one in await store.read(lambda tx: tx.journal.of_turn(T1))] == [1, 2]
+        newest = await store.read(lambda tx: tx.journal.read(S1, most=2, newest=True))
+        assert [one.seq for one in newest] == [2, 3]
         # A number that is taken means that somebody else goes on with the session.
         twice = [entry(4), entry(3, record=Finished())]
         await raises(Lost, store.write(lambda tx: tx.journal.append(S1, twice)))
         assert await store.read(lambda tx: tx.journal.read(S1)) == read
         await raises(Lost, store.write(lambda tx: tx.journal.append(SessionId("gone"), [entry(1)])))
+
+
+async def check_a_session_is_copied_and_counted(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        used = Usage(prompt=5, completion=3, cached=2, reasoning=1)
+
+        def fill(tx: Tx) -> None:
+            add_talk(tx)
+            tx.sessions.add(session("copy"))
+            records = [None, ModelSaid(text="a", usage=used), None, ModelSaid(text="b", usage=used), None]
+            turns = ["t1", "t1", "t2", "t3", "t3"]
+            said = [entry(n, of, one) for n, (of, one) in enumerate(zip(turns, records, strict=True), 1)]
+            tx.journal.append(S1, said)
+
+        await store.write(fill)
+        twice = Usage(prompt=10, completion=6, cached=4, reasoning=2)
+        assert await store.read(lambda tx: tx.journal.usage(S1)) == (2, twice)
+        assert await store.read(lambda tx: tx.journal.usage(SessionId("copy"))) == (0, Usage())
+        await store.write(lambda tx: tx.journal.copy(S1, SessionId("copy"), 4, {TurnId("t2")}))
+        told = await store.read(lambda tx: tx.journal.read(S1))
+        copied = await store.read(lambda tx: tx.journal.read(SessionId("copy")))
+        assert [(one.seq, one.at, one.record) for one in copied] == [
+            (one.seq, one.at, one.record) for one in told if one.seq in (1, 2, 4)
+        ]
+        first, same, other = (one.turn for one in copied)
+        assert first == same != other and not {first, other} & {one.turn for one in told}
+        elsewhere = store.scoped(AgentId("other"))
+        await elsewhere.write(lambda tx: tx.journal.copy(S1, SessionId("copy"), 9, ()))
+        assert await elsewhere.read(lambda tx: tx.journal.usage(S1)) == (0, Usage())
+        assert await store.read(lambda tx: tx.journal.read(SessionId("copy"))) == copied
 
 
 async def check_the_first_answer_wins(open_store: OpenStore) -> None:
@@ -340,6 +372,7 @@ CHECKS = (
     check_another_agent_cannot_move_a_turn,
     check_open_turns_come_in_order_of_arrival,
     check_the_journal_only_grows,
+    check_a_session_is_copied_and_counted,
     check_the_first_answer_wins,
     check_expired_questions_are_listed,
     check_a_slot_runs_once,
