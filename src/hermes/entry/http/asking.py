@@ -20,7 +20,7 @@ from hermes.control.submission import (
     find_request,
     id_for,
 )
-from hermes.domain.ids import AgentId, TurnId, question_of_call
+from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
 from hermes.entry.http.answering import RUN_PREFIX, unbroken
 from hermes.entry.http.door import Call, Wire, session_name
@@ -120,9 +120,7 @@ async def go_on(call: Call, picked: Picked, said: Conversation, wish: Wish) -> G
     that answer its question. None if nothing waits for it."""
     place = _place(call, wish)
     own = place.own
-    results = {
-        question: result.text for result in said.results if (question := question_of_call(result.call))
-    }
+    results = said.asked
     if own and not results:
         return None
     request = await named(call, wish)

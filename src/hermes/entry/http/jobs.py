@@ -14,8 +14,10 @@ import msgspec
 
 from hermes.control.job_words import job_facts, run_facts
 from hermes.control.jobs import LONGEST_NAME, LONGEST_PROMPT, JobDesk, JobWish
+from hermes.control.routing import job_source
 from hermes.domain.ids import AgentId, JobId
 from hermes.domain.job import Job, JobState
+from hermes.entry.http.addressee import route_call
 from hermes.entry.http.door import Call, Wire, route
 from hermes.entry.http.errors import ApiError, bad_request, not_found
 from hermes.entry.http.keys import Scope
@@ -155,12 +157,15 @@ async def list_jobs(call: Call, include_disabled: bool = False) -> JobList:
 
 @route("POST", "/api/jobs", "Make a job.", wire=MAKES)
 async def make_job(call: Call, body: NewJob) -> OneJob:
-    agent = AgentId(body.agent) if body.agent else call.door.default
+    wish, maker = _wish(call, body, body.skills), call.source("jobs")
+    if body.agent:
+        agent = AgentId(body.agent)
+    else:
+        agent = await route_call(call, job_source(body.name, maker), body.prompt, maker)
     if agent not in call.agents:
         raise bad_request(f"There is no agent “{agent[:80]}”.", param="agent")
     desk = call.door.gateway.jobs(agent)
-    wish = _wish(call, body, body.skills)
-    return OneJob(job=_facts(desk, await desk.create(wish, call.source("jobs"))))
+    return OneJob(job=_facts(desk, await desk.create(wish, maker)))
 
 
 @route("GET", "/api/jobs/{id}", "One job.")
