@@ -37,7 +37,7 @@ from hermes.domain.ports import Tx
 from hermes.domain.session import Session, SessionKey, begin_session
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
-from hermes.domain.turn import CLIENT_GONE, WITHDRAWN, Action, Answer, BusyMode, Turn, TurnState
+from hermes.domain.turn import CLIENT_GONE, UNHEARD, Action, Answer, BusyMode, Turn, TurnState
 
 MOST_CRASHES = 3
 QUICK_SECONDS = 30
@@ -118,7 +118,7 @@ class Claiming:
         said: list[Record]
         if denied:
             said = [Failed(reason=denied)]
-        elif turn.stop == WITHDRAWN:
+        elif turn.stop in UNHEARD:
             said = []
         else:
             said = [_confirmation(turn)] if turn.input.confirm else self._opening(turn)
@@ -206,7 +206,7 @@ class Claiming:
     def _opening(self, turn: Turn) -> list[Record]:
         given = turn.input
         if given.action is Action.SAY:
-            return [_said(turn)]
+            return [said_in(turn)]
         if given.action is Action.RELAY:
             return [Finished(note=given.text)]
         if given.action is Action.RUN:
@@ -228,17 +228,18 @@ class Claiming:
 def claim_first(session: Session, turn: Turn, now: datetime) -> Claim:
     """The claim on a turn whose words begin their session and do nothing but say something: nothing is
     before it and nothing behind it. Whoever adds the turn, as one that is running, writes its record too."""
-    new = number((), turn.id, [_said(turn)], now)
+    new = number((), turn.id, [said_in(turn)], now)
     return Claim(next=Next.RUN, turn=turn, session=session, new=new)
 
 
-def _said(turn: Turn) -> UserSaid:
+def said_in(turn: Turn, *, steering: bool = False) -> UserSaid:
     given = turn.input
     return UserSaid(
         text=given.text,
         author=given.author,
         attachments=tuple(map(_settled, given.attachments)),
         context=given.context,
+        steering=steering,
     )
 
 
@@ -348,30 +349,3 @@ def cut_off(view: TurnView, heard: str) -> list[Record]:
             )
         )
     return records
-
-
-def absorb_steering(
-    session: SessionId, into: Turn, transcript: Sequence[Entry], now: datetime
-) -> Callable[[Tx], tuple[tuple[Entry, ...], tuple[TurnId, ...]]]:
-    """A unit that takes the words of waiting `steer` turns into the running one."""
-
-    def absorb(tx: Tx) -> tuple[tuple[Entry, ...], tuple[TurnId, ...]]:
-        steering = [turn for turn in tx.turns.open_of(session)[1:] if steers(turn)]
-        said = [
-            UserSaid(
-                text=turn.input.text,
-                author=turn.input.author,
-                attachments=turn.input.attachments,
-                steering=True,
-            )
-            for turn in steering
-        ]
-        new = number(transcript, into.id, said, now)
-        tx.turns.advance(into.id, attempt=into.attempt, records=len(new), state=TurnState.RUNNING)
-        tx.journal.append(session, new)
-        for turn in steering:
-            done = replace(turn, state=TurnState.DONE, absorbed_by=into.id)
-            tx.turns.save(done, attempt=turn.attempt)
-        return new, tuple(turn.id for turn in steering)
-
-    return absorb

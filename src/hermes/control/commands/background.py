@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from hermes.control.commands.information import DOING
 from hermes.control.commands.registry import Call, Reply, command
-from hermes.control.commands.session import name_of, new_turn, owns, said_text
+from hermes.control.commands.session import name_of, new_turn, owns, spoken
 from hermes.domain.ids import SessionId, new_session_id
 from hermes.domain.session import BACKGROUND, Session, owner_of
 from hermes.domain.text import one_line
-from hermes.domain.turn import BusyMode, Cause, Turn, TurnInput
+from hermes.domain.turn import BusyMode, Cause, Turn
 
 _LOOKED_AT = 200
 _LISTED = 20
@@ -21,7 +21,7 @@ _LISTED = 20
 
 @command("background", "work on this beside the conversation", usage="<text>", aliases=("bg", "btw"))
 def background(call: Call) -> Reply:
-    words = TurnInput(text=said_text(call), author=call.source.user_name)
+    words = spoken(call)
     session = Session(
         id=SessionId(f"{BACKGROUND}{new_session_id(call.now)}"),
         agent=call.session.agent,

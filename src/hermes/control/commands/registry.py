@@ -69,6 +69,8 @@ class Call:
     reply_place: ReplyPlace | None = None
     platforms: Collection[str] = ()
     around: Around = field(default_factory=lambda: NOTHING_AROUND)
+    context: Callable[[], str] = lambda: ""
+    """What the model is to be told before words that a command says."""
 
     @property
     def is_admin(self) -> bool:
