@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from hermes.control.hooks import Hooks
-from hermes.domain.event import ToolFinished, UserSaid
+from hermes.control.submission import Submission
+from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
+from hermes.domain.event import Entry, Failed, ToolFinished, UserSaid
 from hermes.domain.hooks import GATE_TURN, Heard, Hook
+from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports import ModelRequest, Tx
 from hermes.domain.settings import DisplaySettings, GatewaySettings, PlatformSettings
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
-from hermes.domain.turn import BusyMode
+from hermes.domain.turn import BusyMode, TurnInput
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, echo
 from tests.journeys.cut import cut_everywhere
@@ -91,6 +94,28 @@ async def test_what_a_gate_denies_never_joins_and_is_told_at_once(way: str, tmp_
         assert [said.text for said in await heard(chat)] == ["begin", "and hurry"]
         assert sum(DENIED in seen for seen in chat.world.seen()) == 1
         assert sorted(gate.asked) == ["and hurry", "begin", "the secret"]
+
+
+async def test_who_watches_hears_of_a_denial_at_its_end(tmp_path: Path) -> None:
+    """A terminal has no chat to be told in: it reads why when the turn of its words comes, and not before."""
+    held, gate = Held(), Gate()
+    source = Source(address=Address(platform=LOCAL_DOOR, chat="1"), kind=Kind.PRIVATE, user="owner")
+
+    def said(text: str) -> Submission:
+        words = TurnInput(text=text)
+        return Submission(agent=MAIN_AGENT, source=source, input=words, busy=BusyMode.STEER)
+
+    async with Journey(folder=tmp_path, script=held.script, tools=[held.tool], hooks=gate.hooks) as chat:
+        first = await chat.gateway.submit(said("begin"))
+        await asyncio.wait_for(held.started.wait(), 40)
+        denied = await chat.gateway.submit(said("the secret"))
+        held.go.set()
+        seen = [one async for one in chat.gateway.watch(MAIN_AGENT, denied.id) if isinstance(one, Entry)]
+        assert [one.record for one in seen] == [Failed(reason=DENIED)]
+        async for _ in chat.gateway.watch(MAIN_AGENT, first.id):
+            pass
+        assert [one.text for one in await heard(chat)] == ["begin"]
+        assert gate.asked == ["begin", "the secret", "the secret"]
 
 
 @pytest.mark.parametrize("after", [True, False])

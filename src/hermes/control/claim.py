@@ -37,7 +37,7 @@ from hermes.domain.ports import Tx
 from hermes.domain.session import Session, SessionKey, begin_session
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
-from hermes.domain.turn import CLIENT_GONE, UNHEARD, Action, Answer, BusyMode, Turn, TurnState
+from hermes.domain.turn import CLIENT_GONE, UNHEARD, Action, Answer, BusyMode, Question, Turn, TurnState
 
 MOST_CRASHES = 3
 QUICK_SECONDS = 30
@@ -167,6 +167,8 @@ class Claiming:
             if question.verdict is not None and question.id not in view.answered
         ]
         said: list[Record] = list(answers)
+        if answers:
+            behind = self._let_wait(tx, tx.questions.of_turn(turn.id), behind)
         stop = turn.stop is not None or interrupts(behind)
         if turn.crashes >= MOST_CRASHES and not stop:
             said += [*cut_off(view, ""), Failed(reason=GIVEN_UP)]
@@ -194,14 +196,28 @@ class Claiming:
         return [Finished(note=new_session_words(turn.input.text or None, self.session))]
 
     def _called_back(self, tx: Tx, turn: Turn, behind: list[Turn]) -> bool:
-        """Whether a waiting turn has to go on: it is to stop, or other words withdraw its question."""
+        """Whether a waiting turn has to go on: it is to stop, or other words of who was asked withdraw its
+        question. Words of anybody else wait."""
         if turn.stop is not None:
             return True
-        if not (interrupts(behind) or steered(behind)):
+        questions = [question for question in tx.questions.of_turn(turn.id) if question.open]
+        behind = self._let_wait(tx, questions, behind)
+        if not (interrupts(behind) or any(steers(one) and _was_asked(one, questions) for one in behind)):
             return False
-        for question in tx.questions.of_turn(turn.id):
+        for question in questions:
             close_question(tx, Answer(question=question.id, verdict=Verdict.WITHDRAWN), self.now)
         return True
+
+    def _let_wait(self, tx: Tx, questions: Sequence[Question], behind: list[Turn]) -> list[Turn]:
+        """What interrupts, but comes from somebody who was not asked, waits its turn from now on: else it
+        would stop the turn as soon as its question is answered."""
+        left: list[Turn] = []
+        for turn in behind:
+            if interrupts([turn]) and not _was_asked(turn, questions):
+                turn = replace(turn, busy=BusyMode.QUEUE)
+                tx.turns.save(turn, attempt=turn.attempt)
+            left.append(turn)
+        return left
 
     def _opening(self, turn: Turn) -> list[Record]:
         given = turn.input
@@ -316,6 +332,12 @@ def _client_left(view: TurnView, answered: Answered) -> bool:
     """A client that was asked for a result and brought none in time will not read an answer either."""
     asked = view.questions[answered.question]
     return asked.kind is QuestionKind.CLIENT_TOOL and answered.verdict is Verdict.EXPIRED
+
+
+def _was_asked(turn: Turn, questions: Sequence[Question]) -> bool:
+    """Whether a turn comes from who may answer; a question that nobody may answer stands in nobody's way."""
+    person = None if turn.source is None else turn.source.person
+    return all(not question.may_answer or person in question.may_answer for question in questions)
 
 
 def interrupts(behind: Sequence[Turn]) -> bool:

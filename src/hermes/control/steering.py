@@ -93,7 +93,7 @@ class AbsorbSteering:
             return
         told = Entry(seq=1, turn=turn.id, at=self.now, record=Failed(reason=reason))
         self.conclude(tx, turn, [told])
-        tx.turns.save(replace(turn, stop=REFUSED, reply=None), attempt=turn.attempt)
+        tx.turns.save(replace(turn, stop=REFUSED), attempt=turn.attempt)
 
 
 def _steering(tx: Tx, session: SessionId) -> list[Turn]:
