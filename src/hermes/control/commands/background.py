@@ -10,6 +10,7 @@ from dataclasses import replace
 from hermes.control.commands.information import DOING
 from hermes.control.commands.registry import Call, Reply, command
 from hermes.control.commands.session import name_of, new_turn, owns, spoken
+from hermes.control.grants import yolo_counts
 from hermes.domain.ids import SessionId, new_session_id
 from hermes.domain.session import BACKGROUND, Session, owner_of
 from hermes.domain.text import one_line
@@ -32,7 +33,7 @@ def background(call: Call) -> Reply:
         place=call.session.place,
         parent=call.session.id,
         model=call.session.model,
-        yolo=call.session.yolo,
+        yolo=call.session.yolo and yolo_counts(call.tx, call.session, call.source),
     )
     call.tx.sessions.add(session)
     new_turn(replace(call, session=session), words, BusyMode.QUEUE, Cause.COMMAND)

@@ -132,9 +132,8 @@ def branch(call: Call) -> Reply:
         raise UserError("There is nothing to branch from yet.", hint="Say something first.")
     wanted = _title(call.args) if call.args else None
     made = branch_session(call.tx, call.session.id, None, call.now)
-    if wanted is not None:
-        made = replace(made, title=wanted)
-        call.tx.sessions.save(made)
+    made = replace(made, title=wanted or made.title, yolo=made.yolo and not call.key.shared)
+    call.tx.sessions.save(made)
     call.tx.bindings.bind(call.key, made.id, call.source, call.now)
     return Reply(text=f"You are in {name_of(made)} now, a copy. /resume {call.session.id} goes back.")
 
@@ -168,7 +167,9 @@ def resume(call: Call) -> Reply:
     wanted = _pick(call, word, everybody)
     if wanted.id == call.session.id:
         return Reply(text="You are in that session already.")
-    call.tx.sessions.save(replace(wanted, ended=None, updated_at=call.now))
+    # What one person may do without being asked is not for everybody in a shared place.
+    yolo = wanted.yolo and not call.key.shared
+    call.tx.sessions.save(replace(wanted, ended=None, updated_at=call.now, yolo=yolo))
     call.tx.bindings.bind(call.key, wanted.id, call.source, call.now)
     said = sum(isinstance(entry.record, UserSaid) for entry in visible(call.tx.journal.read(wanted.id)))
     return Reply(text=f"Back in {name_of(wanted)}, {said} {'message' if said == 1 else 'messages'} long.")
