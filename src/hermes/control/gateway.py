@@ -38,7 +38,7 @@ from hermes.control.fetching import Fetching
 from hermes.control.handoff import Carriers, handoff_words
 from hermes.control.intake import Intake, IntakeWorld
 from hermes.control.job_targets import named_targets
-from hermes.control.jobs import JobDesk
+from hermes.control.jobs import JobDesk, is_own
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
 from hermes.control.parts import Bells
@@ -434,6 +434,11 @@ class Gateway:
         """The jobs of an agent, to look at and to change."""
         self._runtime(agent)
         return self.cron.desk(agent)
+
+    def jobs_of(self, agent: AgentId, source: Source | None) -> JobDesk:
+        """The jobs of an agent for who speaks here: their own, or all if they are an admin."""
+        admin = source is not None and self._parts.around.is_admin(source)
+        return replace(self.jobs(agent), sees=lambda job: admin or is_own(job, source))
 
     def _actor(self, key: ActorKey) -> SessionActor:
         agent, session = key

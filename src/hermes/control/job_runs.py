@@ -6,6 +6,7 @@ run again. The end of a run is one commit too: what is delivered, how it went, w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
@@ -38,12 +39,13 @@ _KEPT_OUTPUT = 8000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """When a unit runs and by which rules."""
+    """When a unit runs and by which rules; `sees` says which jobs are there for who asks."""
 
     now: datetime
     zone: tzinfo
     settings: Settings
     targets: ResolveTargets = resolve_targets
+    sees: Callable[[Job], bool] = lambda job: True
 
 
 def plan_of(job: Job, zone: tzinfo) -> Schedule:
