@@ -33,7 +33,7 @@ from hermes.control.edits import (
     reword,
     take_deletion,
 )
-from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_command
+from hermes.control.gates import CommandCase, CommandRuling, Unruled, find_ruling, rule_command
 from hermes.control.hook_context import Told, session_began, session_replaced
 from hermes.control.hooks import Hooks
 from hermes.control.moves import move_chat, words_on_settings
@@ -146,7 +146,7 @@ class Intake:
         queue = self._queues[chat]
         try:
             while queue:
-                edits = edits_of(queue[0], queue[1:])
+                edits = edits_of(queue[0], queue[1:], self._is_command)
                 await self._take(queue[0], edits)
                 taken = {queue[0].n, *(edit.n for edit in edits)}
                 queue[:] = [row for row in queue if row.n not in taken]
@@ -160,6 +160,10 @@ class Intake:
             # A row that broke stays in the inbox for the next start; those behind it go on.
             for row in queue[1:] if not self._closing else ():
                 self._queue(row)
+
+    def _is_command(self, inbound: Inbound) -> bool:
+        prefix = self._world.capabilities(inbound.source.address).command_prefix
+        return read_command(inbound.text, prefix) is not None
 
     async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...]) -> None:
         world = self._world
@@ -344,7 +348,8 @@ class Taking:
 
     def _command(self, tx: Tx, key: SessionKey, line: tuple[str, str], told: Preparing) -> Taken:
         source, hooks, session = self.inbound.source, self.world.hooks, told.session
-        ruling = self.ruling or find_ruling(hooks, source, session, key, line)
+        asked = CommandCase(source=source, session=session, key=key, line=line)
+        ruling = self.ruling or find_ruling(hooks, self.world.settings, asked)
         if ruling.line is None:
             taken = Taken(outcome=f"command: {line[0]}, {ruling.outcome}", session=session.id)
             return self._say(tx, taken, ruling.text)

@@ -20,7 +20,12 @@ _RUNS: dict[str, Callable[[QuickCommand, Call], Reply]] = {}
 
 def quick_commands(settings: Settings) -> list[SlashCommand]:
     return [
-        SlashCommand(name=name, run=partial(_RUNS[quick.type], quick), summary=_summary(quick))
+        SlashCommand(
+            name=name,
+            run=partial(_RUNS[quick.type], quick),
+            summary=_summary(quick),
+            target=quick.target if quick.type == "alias" else "",
+        )
         for name, quick in settings.quick_commands.items()
         if quick.type in _RUNS
     ]
