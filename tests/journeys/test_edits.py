@@ -57,6 +57,34 @@ async def test_a_message_that_waits_gets_its_new_words_and_one_that_is_answered_
         assert await ends(chat, "d1") == ["turn", "ignored: edit, its turn has begun"]
 
 
+@pytest.mark.parametrize("also", [(), ("hi there",)])
+async def test_an_edit_makes_no_command_of_a_message_that_was_none(
+    tmp_path: Path, also: tuple[str, ...]
+) -> None:
+    """Also if both wait together: what was said is said, as its last words that are no command have it."""
+    async with Journey(folder=tmp_path, settings=QUEUE) as chat:
+        await chat.disconnect()
+        message = chat.world.write("hello there")
+        for text in ("/yolo", *also, "/title Mine"):
+            chat.world.write(text, edits=message.delivery)
+        chat.connect()
+        await chat.until_seen(f"You said: {also[0] if also else 'hello there'}")
+        await chat.until_idle()
+        assert len(chat.world.seen()) == 1
+        session = (await chat.database.read(lambda tx: tx.sessions.find("")))[0]
+        assert not session.yolo and session.title is None
+
+
+async def test_a_command_is_taken_as_its_last_edit_has_it(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path, settings=QUEUE) as chat:
+        await chat.disconnect()
+        message = chat.world.write("/tilte Mine")
+        chat.world.write("/title Mine", edits=message.delivery)
+        chat.connect()
+        await chat.until_seen("now called “Mine”")
+        await chat.until_idle()
+
+
 async def test_what_was_edited_while_nobody_was_there_is_read_as_it_is_now(tmp_path: Path) -> None:
     chat = Journey(folder=tmp_path, settings=QUEUE)
     typo = chat.world.write("helo")

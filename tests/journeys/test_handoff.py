@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hermes.agent.context import Role, messages
 from hermes.control.doors import Replied
 from hermes.control.handoff import LEASE_SECONDS, MOST_ATTEMPTS, cancel_handoff, retry_handoff
 from hermes.domain.address import Address
@@ -96,6 +97,37 @@ async def test_a_conversation_goes_to_a_thread_and_comes_back(tmp_path: Path) ->
         assert "Back in “plan the garden”" in back.text
         assert (await terminal.say("here again")).session == turn.session
         assert (await spoken(chat, turn.session))[-1] == "here again"
+
+
+async def test_people_have_names_where_the_conversation_went(tmp_path: Path) -> None:
+    """It was begun by one person at the terminal; in a thread several speak, and the model is told who."""
+    world = World()
+    async with journey(tmp_path, world=world) as chat:
+        await set_home(chat, kind="channel")
+        terminal = Terminal(chat)
+        await terminal.say("plan the garden")
+        await terminal.command("/handoff fake")
+        await chat.until(lambda: any("handed over" in one for one in world.seen("9", "t1")))
+        for name in ("Ann", "Bob"):
+            world.write(f"{name} was here", chat="9", thread="t1", kind="thread", user=name, name=name)
+            await chat.until_seen(f"{name} was here", chat="9")
+        await chat.until_idle()
+        request = chat.model.requests[-1]
+        told = [one.text for one in messages(request.entries, shared=request.shared) if one.role is Role.USER]
+        assert any("[Ann] Ann was here" in one for one in told)
+        assert "[Bob] Bob was here" in told[-1]
+        assert "plan the garden" in told[0] and not told[0].startswith("[")
+
+
+async def test_no_thread_is_opened_where_nobody_would_share_it(tmp_path: Path) -> None:
+    settings = open_settings(platforms={"fake": owned()}, thread_sessions_per_user=True)
+    async with journey(tmp_path, settings=settings) as chat:
+        await set_home(chat, kind="channel")
+        terminal = Terminal(chat)
+        await terminal.say("plan the garden")
+        replied = await terminal.command("/handoff fake")
+        assert "everybody has a conversation of their own (thread_sessions_per_user)" in replied.text
+        assert not chat.world.did(Deed.OPENED)
 
 
 @pytest.mark.parametrize("account", ["fake", "fake@work"])

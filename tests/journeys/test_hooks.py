@@ -16,7 +16,7 @@ from hermes.control.hooks import Hooks
 from hermes.domain.event import ToolFinished
 from hermes.domain.ids import AgentId
 from hermes.domain.ports import ModelRequest
-from hermes.domain.settings import ApprovalSettings, ResetMode, ResetSettings
+from hermes.domain.settings import ApprovalSettings, PlatformSettings, QuickCommand, ResetMode, ResetSettings
 from hermes.execution.hook_processes import HookProcesses
 from hermes.state.hook_files import read_hooks
 from hermes.testing.clock import FakeClock
@@ -214,6 +214,25 @@ async def test_a_command_is_decided(tmp_path: Path, words: str, sees: str) -> No
         await chat.hooks.close()
 
 
+@pytest.mark.parametrize("written", ["/deploy", "/dep", "/DEP", "/ship", "/sh"])
+async def test_a_quick_command_is_asked_about_by_its_own_name(tmp_path: Path, written: str) -> None:
+    """In full, in short, and by an alias that leads to it."""
+    code = "def handle(event, context): return {'decision': 'deny', 'message': 'No ' + context['command']}"
+    home = home_with(tmp_path, gate=("'command:deploy'", code))
+    settings = open_settings(
+        quick_commands={
+            "deploy": QuickCommand(type="exec", command="make deploy"),
+            "ship": QuickCommand(type="alias", target="/dep"),
+        }
+    )
+    async with Journey(folder=tmp_path, settings=settings, hooks=hooks_of(home)) as chat:
+        chat.world.write(written)
+        await chat.until_seen("No deploy")
+        await chat.until_idle()
+        assert not await chat.database.read(lambda tx: tx.journal.read(tx.sessions.find("")[0].id))
+        await chat.hooks.close()
+
+
 async def test_a_gate_that_hangs_delays_only_what_it_gates(tmp_path: Path) -> None:
     home = home_with(tmp_path, gate=("'command:title'", DECIDES))
     async with Journey(folder=tmp_path, hooks=hooks_of(home)) as chat:
@@ -228,9 +247,6 @@ async def test_a_gate_that_hangs_delays_only_what_it_gates(tmp_path: Path) -> No
 
 
 async def test_nobody_is_asked_about_who_may_not_speak(tmp_path: Path) -> None:
-    from hermes.domain.settings import PlatformSettings
-    from hermes.testing.harness import open_settings
-
     home = home_with(tmp_path, notes=("'command:*'", NOTES))
     closed = open_settings(platforms={"fake": PlatformSettings()})
     async with Journey(folder=tmp_path, settings=closed, hooks=hooks_of(home)) as chat:

@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     made = add("create", "Make a job.", _create)
     made.add_argument("schedule", help="30m, 'every 2h', '0 9 * * MON-FRI' or 2026-05-01T09:00")
     made.add_argument("prompt", nargs="?", help="what the agent is to do")
-    made.add_argument("--agent", metavar="NAME", help="whose job it is (main)")
+    made.add_argument("--agent", metavar="NAME", help="whose job it is (as the routes say)")
     _options(made)
     edited = add("edit", "Change a job.", _edit)
     edited.add_argument("job", help="its id or name")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar, get_type_hints
 
@@ -17,9 +18,12 @@ from hermes.control.courier import Courier
 from hermes.control.job_targets import named_targets
 from hermes.control.jobs import JobDesk
 from hermes.control.library import remove_session
+from hermes.control.routing import route
+from hermes.domain.address import Source
 from hermes.domain.capabilities import Capabilities, Manifest
 from hermes.domain.clock import SystemClock, zone_named
-from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
+from hermes.domain.ids import MAIN_AGENT, AgentId, DeliveryId, SessionId
+from hermes.domain.message import Inbound
 from hermes.domain.settings import Settings
 from hermes.entry.desk import OPERATIONS, Desk
 from hermes.state.aliases import ChannelAliases
@@ -118,6 +122,7 @@ class Place:
         return Desk(
             agents=agents_of(loaded.settings),
             default=loaded.settings.default_agent,
+            route=partial(_route, loaded.settings),
             courier=courier,
             jobs=lambda agent: self._jobs(courier, agent),
             delete=delete,
@@ -138,6 +143,12 @@ class Place:
             world=HomeJobs(agent_home(self.command.home, agent, settings), self.command.environ, None),
             targets=named_targets(courier.aliases, courier.accounts()),
         )
+
+
+async def _route(settings: Settings, source: Source, text: str) -> AgentId:
+    """By the routes alone: hooks are asked by a gateway that runs."""
+    inbound = Inbound(delivery=DeliveryId("-"), source=source, text=text, at=SystemClock().now())
+    return (await route(inbound, settings, agents_of(settings))).agent
 
 
 def _accounts(manifests: Sequence[Manifest], loaded: Loaded) -> list[str]:

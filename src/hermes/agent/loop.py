@@ -17,7 +17,7 @@ from hermes.agent.progress import Progress, read_progress
 from hermes.agent.repair import repair_calls
 from hermes.agent.speech import Patience, Speech
 from hermes.domain.clock import Clock
-from hermes.domain.event import AgentEvent, Ending, Failed, Finished, ModelSaid, Record
+from hermes.domain.event import AgentEvent, Ending, Entry, Failed, Finished, ModelSaid, Record, UserSaid
 from hermes.domain.ports import ModelRequest, Provider, Run
 from hermes.domain.session import Session
 from hermes.domain.tool import Tool
@@ -166,12 +166,13 @@ class AgentLoop:
         words behind the session's own prompt, its messages before the transcript."""
         guidance = run.turn.input.guidance
         system = (self.system_prompt(run.session), guidance.instructions)
+        entries = visible(run.transcript)
         return ModelRequest(
             model=guidance.model or run.session.model or self._model,
             system="\n\n".join(words for words in system if words.strip()),
-            entries=visible(run.transcript),
+            entries=entries,
             tools=tools,
-            shared=run.session.owner is None,
+            shared=run.session.owner is None or _several_spoke(entries),
             memory=run.memory,
             history=guidance.history,
         )
@@ -227,3 +228,10 @@ def _note(view: TurnView, *, cut: bool) -> str:
         names = ", ".join(dict.fromkeys(view.unknown))
         notes.append(f"{INTERRUPTED}: {names}.")
     return "\n".join(notes)
+
+
+def _several_spoke(entries: Sequence[Entry]) -> bool:
+    """Whether words of several people stand in a transcript, though it was begun by one of them."""
+    names = (entry.record.author for entry in entries if isinstance(entry.record, UserSaid))
+    first = next(filter(None, names), None)
+    return first is not None and any(name and name != first for name in names)

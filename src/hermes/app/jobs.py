@@ -101,11 +101,11 @@ def job_tool(gateway: Callable[[], Gateway | None]) -> JobTool:
         running = gateway()
         if running is None:
             raise UserError("Jobs cannot be reached now.")
-        desk = running.jobs(context.agent)
+        origin = await running.read(context.agent, partial(_origin, context))
+        desk = running.jobs_of(context.agent, origin)
         job, wish = str(said.get("job") or ""), wish_of(said)
         match action:
             case "create":
-                origin = await running.read(context.agent, partial(_origin, context))
                 return f"Made: {job_line(await desk.create(wish, origin), desk.zone)}"
             case "list":
                 lines = [job_line(one, desk.zone) for one in await desk.all()]

@@ -38,7 +38,7 @@ from hermes.domain.ports import Tx
 from hermes.domain.session import Session, SessionKey, begin_session
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
-from hermes.domain.turn import CLIENT_GONE, WITHDRAWN, Action, Answer, BusyMode, Turn, TurnState
+from hermes.domain.turn import CLIENT_GONE, UNHEARD, Action, Answer, BusyMode, Question, Turn, TurnState
 
 QUICK_SECONDS = 30
 UNKNOWN_OUTCOME = "Interrupted while it ran: its outcome is unknown and it was not repeated."
@@ -124,7 +124,7 @@ class Claiming:
         said: list[Record]
         if denied:
             said = [Failed(reason=denied)]
-        elif turn.stop == WITHDRAWN:
+        elif turn.stop in UNHEARD:
             said = []
         else:
             said = [_confirmation(turn)] if turn.input.confirm else self._opening(turn)
@@ -174,6 +174,8 @@ class Claiming:
         ]
         said: list[Record] = list(answers)
         news: tuple[Told, ...] = ()
+        if answers:
+            behind = self._let_wait(tx, tx.questions.of_turn(turn.id), behind)
         stop = turn.stop is not None or interrupts(behind)
         if turn.poison and not stop:
             said += [*cut_off(view, ""), Failed(reason=GIVEN_UP)]
@@ -204,19 +206,33 @@ class Claiming:
         return [Finished(note=new_session_words(turn.input.text or None, self.session))], news
 
     def _called_back(self, tx: Tx, turn: Turn, behind: list[Turn]) -> bool:
-        """Whether a waiting turn has to go on: it is to stop, or other words withdraw its question."""
+        """Whether a waiting turn has to go on: it is to stop, or other words of who was asked withdraw its
+        question. Words of anybody else wait."""
         if turn.stop is not None:
             return True
-        if not (interrupts(behind) or steered(behind)):
+        questions = [question for question in tx.questions.of_turn(turn.id) if question.open]
+        behind = self._let_wait(tx, questions, behind)
+        if not (interrupts(behind) or any(steers(one) and _was_asked(one, questions) for one in behind)):
             return False
-        for question in tx.questions.of_turn(turn.id):
+        for question in questions:
             close_question(tx, Answer(question=question.id, verdict=Verdict.WITHDRAWN), self.now)
         return True
+
+    def _let_wait(self, tx: Tx, questions: Sequence[Question], behind: list[Turn]) -> list[Turn]:
+        """What interrupts, but comes from somebody who was not asked, waits its turn from now on: else it
+        would stop the turn as soon as its question is answered."""
+        left: list[Turn] = []
+        for turn in behind:
+            if interrupts([turn]) and not _was_asked(turn, questions):
+                turn = replace(turn, busy=BusyMode.QUEUE)
+                tx.turns.save(turn, attempt=turn.attempt)
+            left.append(turn)
+        return left
 
     def _opening(self, turn: Turn) -> list[Record]:
         given = turn.input
         if given.action is Action.SAY:
-            return [_said(turn)]
+            return [said_in(turn)]
         if given.action is Action.RELAY:
             return [Finished(note=given.text)]
         if given.action is Action.RUN:
@@ -238,17 +254,18 @@ class Claiming:
 def claim_first(session: Session, turn: Turn, now: datetime) -> Claim:
     """The claim on a turn whose words begin their session and do nothing but say something: nothing is
     before it and nothing behind it. Whoever adds the turn, as one that is running, writes its record too."""
-    new = number((), turn.id, [_said(turn)], now)
+    new = number((), turn.id, [said_in(turn)], now)
     return Claim(next=Next.RUN, turn=turn, session=session, new=new)
 
 
-def _said(turn: Turn) -> UserSaid:
+def said_in(turn: Turn, *, steering: bool = False) -> UserSaid:
     given = turn.input
     return UserSaid(
         text=given.text,
         author=given.author,
         attachments=tuple(map(_settled, given.attachments)),
         context=given.context,
+        steering=steering,
     )
 
 
@@ -327,6 +344,12 @@ def _client_left(view: TurnView, answered: Answered) -> bool:
     return asked.kind is QuestionKind.CLIENT_TOOL and answered.verdict is Verdict.EXPIRED
 
 
+def _was_asked(turn: Turn, questions: Sequence[Question]) -> bool:
+    """Whether a turn comes from who may answer; a question that nobody may answer stands in nobody's way."""
+    person = None if turn.source is None else turn.source.person
+    return all(not question.may_answer or person in question.may_answer for question in questions)
+
+
 def interrupts(behind: Sequence[Turn]) -> bool:
     return any(turn.busy is BusyMode.INTERRUPT and turn.stop is None for turn in behind)
 
@@ -379,30 +402,3 @@ def give_up_turn(
         return failed, new
 
     return give_up
-
-
-def absorb_steering(
-    session: SessionId, into: Turn, transcript: Sequence[Entry], now: datetime
-) -> Callable[[Tx], tuple[tuple[Entry, ...], tuple[TurnId, ...]]]:
-    """A unit that takes the words of waiting `steer` turns into the running one."""
-
-    def absorb(tx: Tx) -> tuple[tuple[Entry, ...], tuple[TurnId, ...]]:
-        steering = [turn for turn in tx.turns.open_of(session)[1:] if steers(turn)]
-        said = [
-            UserSaid(
-                text=turn.input.text,
-                author=turn.input.author,
-                attachments=turn.input.attachments,
-                steering=True,
-            )
-            for turn in steering
-        ]
-        new = number(transcript, into.id, said, now)
-        tx.turns.advance(into.id, attempt=into.attempt, records=len(new), state=TurnState.RUNNING)
-        tx.journal.append(session, new)
-        for turn in steering:
-            done = replace(turn, state=TurnState.DONE, absorbed_by=into.id)
-            tx.turns.save(done, attempt=turn.attempt)
-        return new, tuple(turn.id for turn in steering)
-
-    return absorb

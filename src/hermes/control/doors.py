@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from hermes.control.commands.registry import MOST_TURNS, NOTHING_AROUND, Around, Call, perform, read_command
-from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_command
+from hermes.control.gates import CommandCase, CommandRuling, Unruled, find_ruling, rule_command
 from hermes.control.hook_context import Told, session_began, session_replaced
 from hermes.control.hooks import Hooks
 from hermes.domain.address import LOCAL_DOOR, Source
@@ -165,7 +165,8 @@ def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
     known = _bound(tx, caller, about.now)
     session = known or _begin(tx, caller, about.now)
     news: tuple[Told, ...] = () if known is not None else (session_began(caller.source, session, caller.key),)
-    ruling = about.ruling or find_ruling(about.hooks, caller.source, session, caller.key, line)
+    asked = CommandCase(source=caller.source, session=session, key=caller.key, line=line)
+    ruling = about.ruling or find_ruling(about.hooks, about.settings, asked)
     if ruling.line is None:
         return Replied(text=ruling.text, session=session.id, before=session.id, news=news)
     name, args = ruling.line

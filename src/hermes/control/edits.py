@@ -27,11 +27,17 @@ _MOST = 200
 """Messages of other chats can have the same ref."""
 
 
-def edits_of(row: InboxRow, behind: Iterable[InboxRow]) -> tuple[InboxRow, ...]:
-    """The edits of a message among the rows that wait behind it."""
+def edits_of(
+    row: InboxRow, behind: Iterable[InboxRow], is_command: Callable[[Inbound], bool]
+) -> tuple[InboxRow, ...]:
+    """The edits of a message among the rows that wait behind it, but for those that would make a command of
+    one that is none: they are left behind, and come to nothing."""
     if row.inbound.what is not What.MESSAGE:
         return ()
-    return tuple(one for one in behind if one.inbound.what is What.EDIT and _same(one.inbound, row.inbound))
+    edits = [one for one in behind if one.inbound.what is What.EDIT and _same(one.inbound, row.inbound)]
+    if not edits or is_command(row.inbound):
+        return tuple(edits)
+    return tuple(one for one in edits if not is_command(one.inbound))
 
 
 def amended(row: InboxRow, edits: tuple[InboxRow, ...]) -> InboxRow:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hermes.control.commands.registry import known_name
+from hermes.control.commands.registry import meant_names
 from hermes.control.hook_context import about_chat, about_command, about_inbound
-from hermes.control.hooks import Context, Decision, Hooks, Ruling, no_answer
+from hermes.control.hooks import ALLOWED, Context, Decision, Hooks, Ruling, no_answer
 from hermes.control.routing import SelectAgent
 from hermes.domain.address import Source
 from hermes.domain.capabilities import Capabilities
@@ -16,6 +16,7 @@ from hermes.domain.hooks import COMMAND, GATE_SEND, GATE_TOOL, GATE_TURN, SELECT
 from hermes.domain.message import Body, Inbound
 from hermes.domain.rows import OutboxRow
 from hermes.domain.session import Session, SessionKey
+from hermes.domain.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.domain.turn import Action, Turn
@@ -36,26 +37,40 @@ class Unruled(Exception):
     """Raised inside a transaction, which is undone by it: hooks have to be asked about this command first,
     and then the transaction runs again with what they said."""
 
-    def __init__(self, line: tuple[str, str], context: Context) -> None:
+    def __init__(self, line: tuple[str, str], contexts: Sequence[Context]) -> None:
         super().__init__(line[0])
         self.line = line
-        self.context = context
+        self.contexts = contexts
 
 
-def find_ruling(
-    hooks: Hooks, source: Source, session: Session, key: SessionKey, line: tuple[str, str]
-) -> CommandRuling:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandCase:
+    """A command as somebody wrote it: its first word and the rest."""
+
+    source: Source
+    session: Session
+    key: SessionKey
+    line: tuple[str, str]
+
+
+def find_ruling(hooks: Hooks, settings: Settings, case: CommandCase) -> CommandRuling:
     """The ruling on a command that nobody was asked about yet. By now it is known that its author may
-    speak, so hooks hear of nobody else."""
-    known = known_name(line[0])
-    if not hooks.follows(f"{COMMAND}:{known}"):
-        return CommandRuling(line=line)
-    raise Unruled(line, about_command(source, session, key, (known, *line)))
+    speak, so hooks hear of nobody else. They are asked by the name of what would run, however it is written,
+    and where one command stands for another, by both."""
+    followed = [name for name in meant_names(case.line[0], settings) if hooks.follows(f"{COMMAND}:{name}")]
+    if not followed:
+        return CommandRuling(line=case.line)
+    names = ((name, *case.line) for name in followed)
+    raise Unruled(case.line, [about_command(case.source, case.session, case.key, one) for one in names])
 
 
 async def rule_command(hooks: Hooks, case: Unruled) -> CommandRuling:
-    name, line = case.context["command"], case.line
-    ruling = await hooks.ask(f"{COMMAND}:{name}", case.context)
+    line, ruling, name = case.line, ALLOWED, ""
+    for context in case.contexts:
+        name = str(context["command"])
+        ruling = await hooks.ask(f"{COMMAND}:{name}", context)
+        if ruling.decision is not Decision.ALLOW:
+            break
     match ruling.decision:
         case Decision.ALLOW:
             return CommandRuling(line=line)

@@ -39,7 +39,7 @@ from hermes.control.fetching import Fetching
 from hermes.control.handoff import Carriers, handoff_words
 from hermes.control.intake import Intake, IntakeWorld
 from hermes.control.job_targets import named_targets
-from hermes.control.jobs import JobDesk
+from hermes.control.jobs import JobDesk, is_own
 from hermes.control.library import remove_session, stop_turn, stop_turns
 from hermes.control.outcome import Outcomes
 from hermes.control.parts import Bells
@@ -48,6 +48,7 @@ from hermes.control.prepare import place_prompt
 from hermes.control.questions import Expiry, Outcome, answer, settled_of
 from hermes.control.restart import begin_life, tell_unfinished
 from hermes.control.resting import Resting
+from hermes.control.routing import route
 from hermes.control.runtime import Runtime
 from hermes.control.session import SessionActor, Surroundings
 from hermes.control.submission import Submission, Submitted, check_size
@@ -56,11 +57,11 @@ from hermes.control.upkeep import Chores, forgetting, tidying
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.watching import watch_turn
 from hermes.control.workers import Workers
-from hermes.domain.address import DEFAULT_ACCOUNT, Address
+from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Seen
-from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
+from hermes.domain.ids import AgentId, DeliveryId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, Inbound
 from hermes.domain.ports import Platform, Tx
 from hermes.domain.rows import OpenWork
@@ -266,6 +267,12 @@ class Gateway:
         """Names that a turn may give as its model, and the models behind them."""
         return self._parts.aliases
 
+    async def route(self, source: Source, text: str = "", maker: Source | None = None) -> AgentId:
+        """The agent that words from there belong to, which name none. Hooks may be asked."""
+        parts = self._parts
+        inbound = Inbound(delivery=DeliveryId("-"), source=source, text=text, at=parts.clock.now())
+        return (await route(inbound, parts.settings, parts.runtimes, parts.select, maker)).agent
+
     async def keep_media(self, agent: AgentId, data: bytes, mime: str) -> Attachment:
         """Store a file that a door was given; what this returns can go with a message."""
         media = self._runtime(agent).media
@@ -448,6 +455,11 @@ class Gateway:
         """The jobs of an agent, to look at and to change."""
         self._runtime(agent)
         return self.cron.desk(agent)
+
+    def jobs_of(self, agent: AgentId, source: Source | None) -> JobDesk:
+        """The jobs of an agent for who speaks here: their own, or all if they are an admin."""
+        admin = source is not None and self._parts.around.is_admin(source)
+        return replace(self.jobs(agent), sees=lambda job: admin or is_own(job, source))
 
     def _actor(self, key: ActorKey) -> SessionActor:
         agent, session = key

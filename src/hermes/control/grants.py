@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from hermes.domain.address import Kind, Source
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.grants import NO_STANDING, Grant, Standing
 from hermes.domain.ports import Tx
-from hermes.domain.session import owner_of
+from hermes.domain.session import SHARED_KINDS, Session, owner_of
 from hermes.domain.turn import Answer, Question, Turn
 
 
@@ -44,4 +45,19 @@ def standing_of(turn: Turn, tx: Tx) -> Standing:
         return NO_STANDING
     person = None if turn.source is None else owner_of(turn.source)
     granted = [] if person is None else tx.grants.list(person)
-    return Standing(everything=session.yolo, digests=frozenset(grant.digest for grant in granted))
+    everything = session.yolo and yolo_counts(tx, session, turn.source)
+    return Standing(everything=everything, digests=frozenset(grant.digest for grant in granted))
+
+
+def yolo_counts(tx: Tx, session: Session, source: Source | None) -> bool:
+    """Whether `/yolo` of a session counts for who speaks from here. What one person said in private does not
+    count where several people speak; a place's own sessions are another matter: there an admin said it."""
+    if source is None or source.kind is Kind.PRIVATE:
+        return True
+    if source.kind in SHARED_KINDS:
+        here = [key for key, bound in tx.bindings.of(session.id) if bound.address == source.address]
+        if session.owner is None:
+            return True
+        if here:
+            return not any(key.shared for key in here)
+    return session.owner == owner_of(source)

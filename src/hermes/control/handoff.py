@@ -289,10 +289,16 @@ class Carriers:
             raise Refused("the conversation was deleted")
         kind = None if known is None else known.kind
         source = Source(address=home, kind=kind or Kind.PRIVATE, guild=(known and known.guild) or None)
-        opened = await self._open_thread(handoff.account, home, session)
+        inside = replace(
+            source, kind=Kind.PRIVATE if kind is Kind.PRIVATE else Kind.THREAD, parent_chat=home.chat
+        )
+        threads = self._threads(handoff.account)
+        if threads is not None:
+            # Before anything is opened that would be left empty.
+            _check_shared(inside, parts.settings)
+        opened = None if threads is None else await _open_thread(threads, home, session)
         if opened is not None:
-            inside = Kind.PRIVATE if kind is Kind.PRIVATE else Kind.THREAD
-            source = replace(source, address=opened, kind=inside, parent_chat=home.chat)
+            source = replace(inside, address=opened)
         elif kind is None:
             raise UserError(
                 f"Nobody has written from {home} yet, so it is not known what sort of chat it is.",
@@ -308,22 +314,26 @@ class Carriers:
             )
         return source
 
-    async def _open_thread(self, account: str, home: Address, session: Session) -> Address | None:
-        """A fresh thread in the home channel; None where there are none, or not here."""
+    def _threads(self, account: str) -> Threads | None:
+        """Who opens threads there; None where there are none."""
         platform = self.platform(account)
         if platform is None:
             raise Unreachable(f"{account} is not connected")
-        if platform.capabilities.threads is Grade.NONE or not isinstance(platform, Threads):
-            return None
-        name = session.title or f"Hermes {session.id}"
-        try:
-            async with asyncio.timeout(OPEN_SECONDS):
-                return await platform.open_thread(replace(home, thread=None), name)
-        except TimeoutError:
-            raise Unreachable("no thread was opened in time", maybe_done=True) from None
-        except Refused as error:
-            log.info("handoff.no_thread home=%s why=%s", home, error)
-            return None
+        able = platform.capabilities.threads is not Grade.NONE
+        return platform if able and isinstance(platform, Threads) else None
+
+
+async def _open_thread(threads: Threads, home: Address, session: Session) -> Address | None:
+    """A fresh thread in the home channel; None where that is refused."""
+    name = session.title or f"Hermes {session.id}"
+    try:
+        async with asyncio.timeout(OPEN_SECONDS):
+            return await threads.open_thread(replace(home, thread=None), name)
+    except TimeoutError:
+        raise Unreachable("no thread was opened in time", maybe_done=True) from None
+    except Refused as error:
+        log.info("handoff.no_thread home=%s why=%s", home, error)
+        return None
 
 
 def _home_and_channel(account: str, settings: Settings, tx: Tx) -> tuple[Address, Channel | None]:

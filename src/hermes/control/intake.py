@@ -33,11 +33,12 @@ from hermes.control.edits import (
     reword,
     take_deletion,
 )
-from hermes.control.gates import CommandRuling, Unruled, find_ruling, rule_command
+from hermes.control.gates import CommandCase, CommandRuling, Unruled, find_ruling, rule_command
 from hermes.control.hook_context import Told, session_began, session_renewed, session_replaced
 from hermes.control.hooks import Hooks
 from hermes.control.moves import move_chat, words_on_settings
 from hermes.control.pairing import is_paired, meet
+from hermes.control.pieces import join_pieces, unfinished_piece
 from hermes.control.prepare import Preparing, as_pending, busy_mode, overhear, speaker
 from hermes.control.questions import answer, as_answer, pressed, questions_here, was_asked_at
 from hermes.control.resets import Renewing, policy_of
@@ -56,7 +57,7 @@ from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import InboxRow, OutboxRow, UnreadableRow
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import ResetMode, Settings
-from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
+from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput
 from hermes.stream.split import split
 
 _PAGE = 256
@@ -147,7 +148,7 @@ class Intake:
         tries = RowTries(store=world.store, loops=world.loops, ring_lane=world.ring_lane)
         try:
             while queue:
-                row, edits = queue[0], edits_of(queue[0], queue[1:])
+                row, edits = queue[0], edits_of(queue[0], queue[1:], self._is_command)
                 if not await tries.take((row, *edits), partial(self._take, row, edits)):
                     continue
                 taken = {row.n, *(edit.n for edit in edits)}
@@ -159,6 +160,10 @@ class Intake:
             # Deciding to leave and leaving are one step: no row can be queued behind a task that is over.
             del self._chats[chat], self._queues[chat]
             self._ahead -= len(queue)
+
+    def _is_command(self, inbound: Inbound) -> bool:
+        prefix = self._world.capabilities(inbound.source.address).command_prefix
+        return read_command(inbound.text, prefix) is not None
 
     async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...]) -> None:
         world = self._world
@@ -276,7 +281,7 @@ class Taking:
     def _goes_on(self, tx: Tx) -> bool:
         bound = tx.bindings.get(self.key)
         session = None if bound is None else tx.sessions.get(bound)
-        return session is not None and self._unfinished_piece(tx, session) is not None
+        return session is not None and unfinished_piece(tx, session, self.inbound) is not None
 
     def _turn_away(self, tx: Tx, verdict: Verdict) -> Taken:
         """Nobody hears of it, but a stranger in a private chat, who may be given a code or bring one."""
@@ -306,7 +311,7 @@ class Taking:
         prefix = self.world.capabilities(self.inbound.source.address).command_prefix
         line = read_command(self.inbound.text, prefix)
         if line is not None:
-            taken = self._command(tx, key, session, line)
+            taken = self._command(tx, key, line, self._preparing(session, fresh))
             return replace(taken, fresh=fresh, news=began + taken.news)
         answered = None if fresh else self._answer(tx, session)
         if answered is not None:
@@ -340,9 +345,10 @@ class Taking:
 
     # --- the ends a row can have ---
 
-    def _command(self, tx: Tx, key: SessionKey, session: Session, line: tuple[str, str]) -> Taken:
-        source, hooks = self.inbound.source, self.world.hooks
-        ruling = self.ruling or find_ruling(hooks, source, session, key, line)
+    def _command(self, tx: Tx, key: SessionKey, line: tuple[str, str], told: Preparing) -> Taken:
+        source, hooks, session = self.inbound.source, self.world.hooks, told.session
+        asked = CommandCase(source=source, session=session, key=key, line=line)
+        ruling = self.ruling or find_ruling(hooks, self.world.settings, asked)
         if ruling.line is None:
             taken = Taken(outcome=f"command: {line[0]}, {ruling.outcome}", session=session.id)
             return self._say(tx, taken, ruling.text)
@@ -360,6 +366,7 @@ class Taking:
             model=self.world.runtimes[self.agent].model,
             around=self.world.around,
             reply_place=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
+            context=lambda: told.context(tx),
         )
         reply = perform(call)
         turn = None if reply.turn is None else reply.turn.id
@@ -411,30 +418,27 @@ class Taking:
 
     def _turn(self, tx: Tx, session: Session, fresh: bool, note: str = "") -> Taken:
         """A turn of its own, or, for the next piece of a message, more of the turn before."""
-        before = None if fresh else self._unfinished_piece(tx, session)
+        before = None if fresh else unfinished_piece(tx, session, self.inbound)
         piece = self._input()
         now = self.world.clock.now()
         more = piece.cut or piece.group is not None
         ready = now + timedelta(seconds=self.world.settings.gateway.gather_seconds) if more else None
         if before is not None:
-            joined = replace(
-                before.input,
-                text=_join(before.input, piece),
-                attachments=before.input.attachments + piece.attachments,
-                cut=piece.cut,
-            )
-            tx.turns.save(replace(before, input=joined, ready_at=ready), attempt=before.attempt)
+            joined = replace(before, input=join_pieces(before.input, piece), ready_at=ready)
+            tx.turns.save(joined, attempt=before.attempt)
             turn_id = before.id
         else:
-            told = Preparing(
-                inbound=self.inbound, session=session, settings=self.world.settings, fresh=fresh, note=note
-            )
+            told = self._preparing(session, fresh, note)
             piece = replace(piece, context=told.context(tx), guidance=told.guidance)
             turn = self._new_turn(session, piece)
             tx.turns.add(replace(turn, ready_at=ready))
             turn_id = turn.id
         tx.inbox.finish(self.row.n, TURN, turn_id)
         return Taken(outcome="", session=session.id, fresh=fresh)
+
+    def _preparing(self, session: Session, fresh: bool, note: str = "") -> Preparing:
+        settings = self.world.settings
+        return Preparing(inbound=self.inbound, session=session, settings=settings, fresh=fresh, note=note)
 
     def _new_turn(self, session: Session, piece: TurnInput) -> Turn:
         busy = session.busy_mode or self.world.settings.display.busy_input_mode
@@ -449,17 +453,6 @@ class Taking:
             reply=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
             busy=busy_mode(BusyMode(busy), piece.attachments),
         )
-
-    def _unfinished_piece(self, tx: Tx, session: Session) -> Turn | None:
-        """The turn this row goes on with: not begun, same person, cut at the limit or of the same album."""
-        turns = tx.turns.open_of(session.id)
-        last = turns[-1] if turns else None
-        if last is None or last.state is not TurnState.ACCEPTED or last.ready_at is None:
-            return None
-        if last.source is None or last.source.person != self.inbound.source.person:
-            return None
-        same_album = self.inbound.group is not None and self.inbound.group == last.input.group
-        return last if same_album or last.input.cut else None
 
     def _input(self) -> TurnInput:
         able = self.world.capabilities(self.inbound.source.address)
@@ -488,10 +481,3 @@ class Taking:
                 )
             )
         return replace(taken, replied=True)
-
-
-def _join(before: TurnInput, piece: TurnInput) -> str:
-    """A cut text goes on where it stopped; captions of an album stand on lines of their own."""
-    if before.cut:
-        return before.text + piece.text
-    return "\n".join(text for text in (before.text, piece.text) if text)

@@ -6,6 +6,7 @@ run again. The end of a run is one commit too: what is delivered, how it went, w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
@@ -14,6 +15,7 @@ from hermes.control.job_targets import ResolveTargets, resolve_targets
 from hermes.control.job_words import Context, ended, prompt_words, title, wakes
 from hermes.control.library import stop_turn
 from hermes.control.outcome import Outcomes
+from hermes.control.routing import JOBS
 from hermes.control.schedule import Schedule, grace, read_schedule
 from hermes.control.topics import lane_of, real_place
 from hermes.domain.address import Address, Kind, Source
@@ -28,7 +30,6 @@ from hermes.domain.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.turn import Action, Cause, Guidance, ReplyPlace, Turn, TurnInput, TurnState
 
-PLATFORM = "cron"
 WITHHELD = ("cronjob", "clarify", "messaging", "send_message")
 MISSED = "Its time passed while it could not be run, and it is told to skip what it missed."
 REMOVED = "The job was removed."
@@ -38,12 +39,13 @@ _KEPT_OUTPUT = 8000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """When a unit runs and by which rules."""
+    """When a unit runs and by which rules; `sees` says which jobs are there for who asks."""
 
     now: datetime
     zone: tzinfo
     settings: Settings
     targets: ResolveTargets = resolve_targets
+    sees: Callable[[Job], bool] = lambda job: True
 
 
 def plan_of(job: Job, zone: tzinfo) -> Schedule:
@@ -221,7 +223,7 @@ def _contexts(tx: Tx, job: Job) -> list[Job]:
 
 
 def _turn(tx: Tx, run: JobRun, job: Job, moment: Moment, given: TurnInput) -> JobRun:
-    source = Source(address=Address(platform=PLATFORM, chat=job.id), kind=Kind.JOB, chat_name=title(job))
+    source = Source(address=Address(platform=JOBS, chat=job.id), kind=Kind.JOB, chat_name=title(job))
     session = SessionId(session_name(run))
     tx.sessions.add(
         Session(

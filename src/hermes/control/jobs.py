@@ -12,12 +12,13 @@ from hermes.control.job_targets import LOCAL, ORIGIN, ResolveTargets, resolve_ta
 from hermes.control.job_words import title
 from hermes.control.schedule import EXAMPLES, Once, Schedule, read_schedule
 from hermes.control.submission import Unknown
-from hermes.domain.address import Source
+from hermes.domain.address import Kind, Source
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, JobId, new_job_id
 from hermes.domain.job import CatchUp, Job, JobRun, JobState, JobWorld
 from hermes.domain.ports import Store, Tx
+from hermes.domain.session import owner_of
 from hermes.domain.settings import Settings
 from hermes.domain.text import one_line, storable
 
@@ -48,8 +49,25 @@ class JobWish:
 # --- units -----------------------------------------------------------------------------------------
 
 
-def find_job(tx: Tx, word: str) -> Job:
-    return pick_job(tx.jobs.list(), word)
+def is_own(job: Job, source: Source | None) -> bool:
+    """Whether a job is of who speaks here: it is theirs who made it. One that was made by nobody we know is
+    the operator's, but for one from a chat in which one person is alone, or nobody has an id: that chat's."""
+    made = job.origin
+    if made is None or source is None:
+        return False
+    if made.person is not None:
+        return owner_of(made) == owner_of(source)
+    alone = source.kind is Kind.PRIVATE or source.person is None
+    return alone and made.address == source.address
+
+
+def list_jobs(tx: Tx, moment: Moment) -> list[Job]:
+    """The jobs that are there for who asks."""
+    return [job for job in tx.jobs.list() if moment.sees(job)]
+
+
+def find_job(tx: Tx, word: str, moment: Moment) -> Job:
+    return pick_job(list_jobs(tx, moment), word)
 
 
 def pick_job(jobs: Sequence[Job], word: str) -> Job:
@@ -82,7 +100,7 @@ def create_job(tx: Tx, agent: AgentId, wish: JobWish, origin: Source | None, mom
     if not (wish.schedule or "").strip():
         raise UserError("A job needs a schedule.", hint=f"For example: {EXAMPLES}.")
     if wish.name is None and (wish.prompt or wish.script):
-        wish = replace(wish, name=_free_name(tx, one_line(wish.prompt or wish.script or "", 50)))
+        wish = replace(wish, name=_free_name(tx, one_line(wish.prompt or wish.script or "", 50), moment))
     return update_job(tx, job, wish, moment)
 
 
@@ -118,12 +136,14 @@ def update_job(tx: Tx, job: Job, wish: JobWish, moment: Moment) -> Job:
     job = replace(
         job,
         prompt=_text("prompt", wish.prompt, LONGEST_PROMPT, job.prompt),
-        name=_name(tx, job, wish.name),
+        name=_name(tx, job, wish.name, moment),
         deliver_to=_deliver(tx, wish.deliver, job, moment),
         catch_up=job.catch_up if wish.catch_up is None else _catch_up(wish.catch_up),
         script=job.script if wish.script is None else wish.script.strip(),
         no_agent=job.no_agent if wish.no_agent is None else wish.no_agent,
-        context_from=job.context_from if wish.context_from is None else _others(tx, wish.context_from),
+        context_from=(
+            job.context_from if wish.context_from is None else _others(tx, wish.context_from, moment)
+        ),
         model=job.model if wish.model is None else one_line(wish.model, 200),
         toolsets=job.toolsets if wish.toolsets is None else tuple(wish.toolsets),
         workdir=job.workdir if wish.workdir is None else wish.workdir.strip(),
@@ -184,19 +204,20 @@ def _text(what: str, text: str | None, most: int, known: str) -> str:
     return storable(text.strip())
 
 
-def _name(tx: Tx, job: Job, wanted: str | None) -> str:
+def _name(tx: Tx, job: Job, wanted: str | None, moment: Moment) -> str:
     if wanted is None:
         return job.name
     name = one_line(_text("name", wanted, LONGEST_NAME, ""), LONGEST_NAME)
     if not name:
         raise UserError("A name needs at least one visible character.")
-    if any(other.id != job.id and other.name.casefold() == name.casefold() for other in tx.jobs.list()):
+    others = (other for other in list_jobs(tx, moment) if other.id != job.id)
+    if any(other.name.casefold() == name.casefold() for other in others):
         raise UserError(f"Another job is called “{one_line(name, 60)}”.", hint="Choose another name.")
     return name
 
 
-def _free_name(tx: Tx, name: str) -> str:
-    taken = {job.name.casefold() for job in tx.jobs.list()}
+def _free_name(tx: Tx, name: str, moment: Moment) -> str:
+    taken = {job.name.casefold() for job in list_jobs(tx, moment)}
     number, free = 2, name
     while free.casefold() in taken:
         free, number = f"{name} ({number})", number + 1
@@ -219,8 +240,8 @@ def _catch_up(word: str) -> CatchUp:
         ) from None
 
 
-def _others(tx: Tx, words: Sequence[str]) -> tuple[JobId, ...]:
-    return tuple(find_job(tx, word).id for word in words)
+def _others(tx: Tx, words: Sequence[str], moment: Moment) -> tuple[JobId, ...]:
+    return tuple(find_job(tx, word, moment).id for word in words)
 
 
 # --- the desk --------------------------------------------------------------------------------------
@@ -228,7 +249,8 @@ def _others(tx: Tx, words: Sequence[str]) -> tuple[JobId, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDesk:
-    """The jobs of one agent, for whoever is outside of a transaction. `changed` is told after each change."""
+    """The jobs of one agent, for whoever is outside of a transaction, as far as they may see them (`sees`).
+    `changed` is told after each change."""
 
     agent: AgentId
     store: Store
@@ -238,23 +260,33 @@ class JobDesk:
     world: JobWorld | None = None
     targets: ResolveTargets = resolve_targets
     changed: Callable[[], None] = lambda: None
+    sees: Callable[[Job], bool] = lambda job: True
 
     @property
     def moment(self) -> Moment:
-        return Moment(now=self.clock.now(), zone=self.zone, settings=self.settings, targets=self.targets)
+        return Moment(
+            now=self.clock.now(),
+            zone=self.zone,
+            settings=self.settings,
+            targets=self.targets,
+            sees=self.sees,
+        )
 
     async def all(self) -> list[Job]:
-        return await self.store.read(lambda tx: tx.jobs.list())
+        return await self.store.read(lambda tx: list_jobs(tx, self.moment))
 
     async def get(self, ident: JobId) -> Job | None:
-        return await self.store.read(lambda tx: tx.jobs.get(ident))
+        job = await self.store.read(lambda tx: tx.jobs.get(ident))
+        return job if job is not None and self.sees(job) else None
 
     async def find(self, word: str) -> Job:
-        return await self.store.read(lambda tx: find_job(tx, word))
+        return await self.store.read(lambda tx: self._find(tx, word))
 
     async def runs(self, word: str, limit: int) -> list[JobRun]:
+        """Those of one job; without a word those of all, which is for who may see all."""
+
         def look(tx: Tx) -> list[JobRun]:
-            return tx.job_runs.of(find_job(tx, word).id if word else None, limit)
+            return tx.job_runs.of(self._find(tx, word).id if word else None, limit)
 
         return await self.store.read(look)
 
@@ -264,17 +296,17 @@ class JobDesk:
 
     async def update(self, word: str, wish: JobWish) -> Job:
         await self._check(wish)
-        return await self._change(lambda tx: update_job(tx, find_job(tx, word), wish, self.moment))
+        return await self._change(lambda tx: update_job(tx, self._find(tx, word), wish, self.moment))
 
     async def pause(self, word: str) -> Job:
-        return await self._change(lambda tx: pause_job(tx, find_job(tx, word), self.clock.now()))
+        return await self._change(lambda tx: pause_job(tx, self._find(tx, word), self.clock.now()))
 
     async def resume(self, word: str) -> Job:
-        return await self._change(lambda tx: resume_job(tx, find_job(tx, word), self.moment))
+        return await self._change(lambda tx: resume_job(tx, self._find(tx, word), self.moment))
 
     async def run(self, word: str) -> Job:
         def begin(tx: Tx) -> Job:
-            job = find_job(tx, word)
+            job = self._find(tx, word)
             run_now(tx, job, self.moment)
             return job
 
@@ -282,11 +314,14 @@ class JobDesk:
 
     async def remove(self, word: str) -> Job:
         def remove(tx: Tx) -> Job:
-            job = find_job(tx, word)
+            job = self._find(tx, word)
             tx.jobs.remove(job.id)
             return job
 
         return await self._change(remove)
+
+    def _find(self, tx: Tx, word: str) -> Job:
+        return find_job(tx, word, self.moment)
 
     async def _check(self, wish: JobWish) -> None:
         if self.world is not None:

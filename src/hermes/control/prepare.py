@@ -84,6 +84,11 @@ def speaker(source: Source) -> str:
     return next(filter(None, names), "somebody").replace("[", "(").replace("]", ")")
 
 
+def author_of(source: Source) -> str | None:
+    """Whose name may stand before words: that of somebody in a chat."""
+    return speaker(source) if is_chat(source) else None
+
+
 def _told(text: str) -> str:
     return json.dumps(one_line(text, MOST_NAME), ensure_ascii=False)
 

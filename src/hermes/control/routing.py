@@ -1,14 +1,18 @@
-"""Routing: which agent a chat belongs to. Declared routes in order, then a hook's word, then the default."""
+"""Routing: which agent words belong to that name none. Declared routes in order, then a hook's word, then the
+default: the same for chats, API clients, webhooks and jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
-from hermes.domain.address import Source
+from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Inbound
 from hermes.domain.settings import Route, RouteMatch, Settings
+
+JOBS = "cron"
+"""The platform that jobs come from, as routes and addresses name it."""
 
 SelectAgent = Callable[[Inbound], Awaitable[str | None]]
 """A hook that may name an agent; it has its own deadline and answers None when it does not care."""
@@ -44,13 +48,25 @@ def matches(source: Source, wanted: RouteMatch) -> bool:
     return all(want is None or want == have for want, have in pairs)
 
 
+def job_source(name: str | None, maker: Source | None = None) -> Source:
+    """A job that is to be made, as routes see it: its name is the chat, who makes it is the person."""
+    person = None if maker is None else maker.person
+    return Source(address=Address(platform=JOBS, chat=name or "-"), kind=Kind.JOB, user=person)
+
+
 async def route(
-    inbound: Inbound, settings: Settings, known: Collection[AgentId], select: SelectAgent | None = None
+    inbound: Inbound,
+    settings: Settings,
+    known: Collection[AgentId],
+    select: SelectAgent | None = None,
+    maker: Source | None = None,
 ) -> Routed:
-    """A name that no hosted agent has is passed over, so that a message always finds somebody."""
-    agent = declared(inbound.source, settings.routes)
-    if agent is not None and agent in known:
-        return Routed(agent=agent, by="a declared route")
+    """A name that no hosted agent has is passed over, so that a message always finds somebody. Where no route
+    is declared for what somebody makes, those for its maker count."""
+    for source in (inbound.source, maker) if settings.routes else ():
+        agent = None if source is None else declared(source, settings.routes)
+        if agent is not None and agent in known:
+            return Routed(agent=agent, by="a declared route")
     if select is not None:
         chosen = await select(inbound)
         if chosen and AgentId(chosen) in known:

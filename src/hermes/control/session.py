@@ -24,7 +24,6 @@ from hermes.control.claim import (
     Claim,
     Claiming,
     Next,
-    absorb_steering,
     cut_off,
     ended_by,
     interrupts,
@@ -41,6 +40,7 @@ from hermes.control.outcome import Outcomes, closing_words
 from hermes.control.quarantine import Quarantine
 from hermes.control.runtime import Runtime
 from hermes.control.scope import RunScope
+from hermes.control.steering import AbsorbSteering, rule_steering
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
@@ -379,11 +379,21 @@ class SessionActor:
 
     async def _absorb(self, turn: Turn, feed: Feed) -> None:
         self._steered = False
-        unit = absorb_steering(self._id, turn, self._warm.records, self._around.clock.now())
-        new, absorbed = await self._runtime.store.write(unit)
-        self._keep(turn, feed, new)
-        for other in absorbed:
-            self._around.feeds.end(other, follow=turn.id)
+        store, around = self._runtime.store, self._around
+        absorbing = AbsorbSteering(
+            into=turn,
+            transcript=self._warm.records,
+            now=around.clock.now(),
+            conclude=around.outcomes.write,
+            rulings=await rule_steering(around.hooks, store, self._id),
+        )
+        absorbed = await store.write(absorbing.unit)
+        self._steered = self._steered or absorbed.later
+        self._keep(turn, feed, absorbed.new)
+        for other in absorbed.turns:
+            around.feeds.end(other, follow=turn.id)
+        for refused in absorbed.refused:
+            around.outcomes.ring(refused)
 
     async def _stop(self, turn: Turn, feed: Feed, reason: str) -> None:
         view = view_turn(self._warm.records, turn.id)

@@ -28,8 +28,10 @@ def tier_of(source: Source, settings: Settings) -> Tier:
         return Tier(name="admin", reason="it is this machine's terminal", owner=True)
     account, block = source.address.credential, settings.block(source.address)
     private = source.kind is Kind.PRIVATE
-    key = "allow_admin_from" if private else "group_allow_admin_from"
-    admins = block.allow_admin_from if private else block.group_allow_admin_from
+    lists = [(name, getattr(block, name)) for name in ("allow_admin_from", "group_allow_admin_from")]
+    own, other = lists if private else lists[::-1]
+    # Whoever names admins for one sort of chats means that nobody else is one in the other.
+    key, admins = own if own[1] or not other[1] else other
     if not admins:
         owner = bool(ids_of(source) & _named(block, settings))
         why = "; the operator named you" if owner else ""

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from hermes.domain.address import Source
 from hermes.domain.event import Entry, ModelSaid, ToolFinished, ToolStarted, UserSaid
-from hermes.domain.ids import TurnId
+from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.ports import Tx
 from hermes.domain.text import one_line
 
+_LOOKED_AT = 200
+"""Messages of other chats can have the same id."""
+_SHOWN = 20
 
-def trace_message(tx: Tx, wanted: str) -> list[str]:
-    """By the platform's message id, the delivery id, or a turn's id. Empty if nothing is known of it."""
+Sees = Callable[[Source | None, SessionId | None], bool]
+"""Whether somebody may see what came from there, or became a turn of this session."""
+
+
+def trace_message(tx: Tx, wanted: str, sees: Sees = lambda source, session: True) -> list[str]:
+    """By the platform's message id, the delivery id, or a turn's id. Empty if nothing is known of it, or if
+    it is nothing for who asks."""
     lines: list[str] = []
     turns: list[TurnId] = []
-    for row in tx.inbox.find(wanted):
+    rows = [row for row in tx.inbox.find(wanted, _LOOKED_AT) if sees(row.inbound.source, None)]
+    for row in rows[:_SHOWN]:
         outcome = row.outcome or "waiting"
         lines.append(f"inbox   {row.accepted_at:%H:%M:%S}  {row.account} {row.inbound.delivery}: {outcome}")
         if row.turn is not None and row.turn not in turns:
             turns.append(row.turn)
-    if not turns and tx.turns.get(TurnId(wanted)) is not None:
-        turns = [TurnId(wanted)]
+    named = None if turns else tx.turns.get(TurnId(wanted))
+    if named is not None and sees(named.source, named.session):
+        turns = [named.id]
     for turn in turns:
         lines += _trace_turn(tx, turn)
     return lines

@@ -208,7 +208,7 @@ class PlatformSettings:
         metadata=closed(
             NONE_LISTED,
             about(
-                "Who may use every command in private chats; empty = everybody.",
+                "Who may use every command in private chats; empty = who may in groups, or everybody.",
                 env=("<P>_ALLOW_ADMIN_FROM",),
             ),
         ),
@@ -225,7 +225,7 @@ class PlatformSettings:
         metadata=closed(
             NONE_LISTED,
             about(
-                "Who may use every command in groups; empty = everybody.",
+                "Who may use every command in groups; empty = who may in private chats, or everybody.",
                 env=("<P>_GROUP_ALLOW_ADMIN_FROM",),
             ),
         ),

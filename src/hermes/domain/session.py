@@ -10,6 +10,7 @@ from hermes.domain.address import LOCAL_DOOR, Kind, Source, read_platform, spell
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id
 
+SHARED_KINDS = (Kind.GROUP, Kind.CHANNEL, Kind.THREAD)
 _IMPORTED_KINDS = {"dm": Kind.PRIVATE, "forum": Kind.THREAD}
 
 
@@ -24,6 +25,11 @@ class SessionKey:
     chat: str
     thread: str | None = None
     user: str | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether several people speak under it."""
+        return self.kind in SHARED_KINDS and self.user is None
 
     def __str__(self) -> str:
         parts = ["agent", spell(self.agent), spell_platform(self.platform, self.account), self.kind.value]
@@ -128,13 +134,12 @@ def owner_of(source: Source) -> str | None:
 
 def begin_session(key: SessionKey, source: Source, now: datetime) -> Session:
     """A new session for a key. In a place that is shared it belongs to the place, else to the person."""
-    shared = source.kind in (Kind.GROUP, Kind.CHANNEL, Kind.THREAD) and key.user is None
     return Session(
         id=new_session_id(now),
         agent=key.agent,
         created_at=now,
         updated_at=now,
-        owner=None if shared else owner_of(source),
+        owner=None if key.shared else owner_of(source),
         place=str(source.address),
     )
 

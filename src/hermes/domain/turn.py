@@ -15,6 +15,9 @@ from hermes.domain.tool import ToolCall
 CLIENT_GONE = "client gone"
 """Why a turn is stopped whose client no longer waits for it; nobody is told."""
 WITHDRAWN = "its message was deleted"
+REFUSED = "a hook did not allow it"
+UNHEARD = (WITHDRAWN, REFUSED)
+"""Why a turn is stopped whose words nobody may hear any more."""
 """Why a turn is stopped that had not begun; what was said in it is not written down."""
 
 

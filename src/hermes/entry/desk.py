@@ -19,9 +19,10 @@ from hermes.control.job_words import job_facts, run_facts
 from hermes.control.jobs import JobDesk, JobWish, pick_job
 from hermes.control.outbox import drop_messages, list_outbox, retry_messages
 from hermes.control.pairing import Approval, Overview, approve, clear_pending, overview, revoke
+from hermes.control.routing import job_source
 from hermes.control.submission import Unknown
 from hermes.control.trace import trace_message
-from hermes.domain.address import Address
+from hermes.domain.address import Address, Source
 from hermes.domain.directory import Channel
 from hermes.domain.errors import UserError
 from hermes.domain.grants import Grant
@@ -44,11 +45,12 @@ JobAct = Literal["pause", "resume", "run", "remove"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """A home in the hands of its operator. `sends` tells whether somebody sends to a chat now, `carry` wakes
-    who hands conversations over."""
+    """A home in the hands of its operator. `route` says whose something is that names no agent, `sends`
+    whether somebody sends to a chat now; `carry` wakes who hands conversations over."""
 
     agents: Sequence[AgentId]
     default: AgentId
+    route: Callable[[Source, str], Awaitable[AgentId]]
     courier: Courier
     jobs: Callable[[AgentId], JobDesk]
     delete: Callable[[AgentId, SessionId], Awaitable[None]]
@@ -220,11 +222,12 @@ async def list_jobs(desk: Desk) -> list[dict[str, Any]]:
 
 @operation("POST", "jobs", "Make a job, or change one.")
 async def save_job(desk: Desk, wish: JobWish, job: str | None = None, agent: str = "") -> dict[str, Any]:
-    """The job of this id or name is changed; without one a job is made, for this agent."""
+    """The job of this id or name is changed; without one a job is made, for this agent or the one that it
+    is routed to."""
     if job is not None:
         jobs, known = await _find_job(desk, job)
         return job_facts(await jobs.update(known.id, wish), jobs.zone)
-    whose = AgentId(agent) or desk.default
+    whose = AgentId(agent) or await desk.route(job_source(wish.name), wish.prompt or "")
     if whose not in desk.agents:
         raise UserError(f"There is no agent “{one_line(whose, 60)}”.")
     jobs = desk.jobs(whose)

@@ -15,7 +15,7 @@ from hermes.state.columns import Columns
 from hermes.state.db import Row, ScopedTable
 
 _TURN = Columns(Turn, "turns")
-_CHANGED = ("state", "input", "attempt", "progress", "crashes", "ready_at", "stop", "absorbed_by")
+_CHANGED = ("state", "input", "busy", "attempt", "progress", "crashes", "ready_at", "stop", "absorbed_by")
 _CHANGES = _TURN.settings(*_CHANGED)
 _READ = f"SELECT {_TURN.names}, (SELECT body FROM guidance WHERE turn = turns.id) FROM turns"
 _OPEN = "state IN ('accepted', 'running', 'waiting')"

@@ -10,6 +10,7 @@ import pytest
 
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import ScriptedModel
+from tests.entry.http.talking import TWO_KEYS
 
 PHONE = {"Authorization": "Bearer another long secret 1"}
 KEYS = """
@@ -102,3 +103,16 @@ async def test_who_sees_what(tmp_path: Path) -> None:
         assert refused.status == 403
         assert (await api.get("/api/jobs/xyz")).status == 400
         assert (await api.get(f"/api/jobs/{'0' * 12}")).status == 404
+
+
+async def test_a_job_reads_only_what_its_key_may_see(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home", config=TWO_KEYS) as api:
+        made = await api.post("/api/jobs", {"schedule": "every 2h", "prompt": "mine", "name": "Mine"})
+        for named in (made.json["job"]["id"], "Mine"):
+            job = {"schedule": "every 2h", "prompt": "tell me", "context_from": [named]}
+            heard = await api.post("/api/jobs", job, headers=PHONE)
+            assert heard.status == 404, heard.data
+        own = await api.post("/api/jobs", {"schedule": "every 2h", "prompt": "x"}, headers=PHONE)
+        path = f"/api/jobs/{own.json['job']['id']}"
+        heard = await api.ask("PATCH", path, json={"context_from": ["Mine"]}, headers=PHONE)
+        assert heard.status == 404, heard.data

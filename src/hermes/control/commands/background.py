@@ -9,11 +9,12 @@ from dataclasses import replace
 
 from hermes.control.commands.information import DOING
 from hermes.control.commands.registry import Call, Reply, command
-from hermes.control.commands.session import name_of, new_turn, owns, said_text
+from hermes.control.commands.session import name_of, new_turn, owns, spoken
+from hermes.control.grants import yolo_counts
 from hermes.domain.ids import SessionId, new_session_id
 from hermes.domain.session import BACKGROUND, Session, owner_of
 from hermes.domain.text import one_line
-from hermes.domain.turn import BusyMode, Cause, Turn, TurnInput
+from hermes.domain.turn import BusyMode, Cause, Turn
 
 _LOOKED_AT = 200
 _LISTED = 20
@@ -21,7 +22,7 @@ _LISTED = 20
 
 @command("background", "work on this beside the conversation", usage="<text>", aliases=("bg", "btw"))
 def background(call: Call) -> Reply:
-    words = TurnInput(text=said_text(call), author=call.source.user_name)
+    words = spoken(call)
     session = Session(
         id=SessionId(f"{BACKGROUND}{new_session_id(call.now)}"),
         agent=call.session.agent,
@@ -32,7 +33,7 @@ def background(call: Call) -> Reply:
         place=call.session.place,
         parent=call.session.id,
         model=call.session.model,
-        yolo=call.session.yolo,
+        yolo=call.session.yolo and yolo_counts(call.tx, call.session, call.source),
     )
     call.tx.sessions.add(session)
     new_turn(replace(call, session=session), words, BusyMode.QUEUE, Cause.COMMAND)

@@ -55,10 +55,21 @@ def busy(call: Call) -> Reply:
 
 @command("yolo", "switch approvals off or on again for this session")
 def yolo(call: Call) -> Reply:
-    if call.session.owner is None and not call.is_admin:
-        raise UserError("Several people speak in this session, so only an admin may switch approvals off.")
     changed = replace(call.session, yolo=not call.session.yolo)
+    if changed.yolo:
+        _check_place(call)
     call.tx.sessions.save(changed)
     if changed.yolo:
         return Reply(text="⚠️ Nothing is asked in this session from now on. /yolo again asks first.")
     return Reply(text="Dangerous actions are asked first again.")
+
+
+def _check_place(call: Call) -> None:
+    """What is not asked any more is not asked of anybody who speaks here."""
+    if (call.key.shared or call.session.owner is None) and not call.is_admin:
+        raise UserError("Several people speak in this session, so only an admin may switch approvals off.")
+    if call.key.shared and call.session.owner is not None:
+        raise UserError(
+            "This conversation was begun elsewhere, by one person, so approvals stay on here.",
+            hint="/new begins one of this place, where an admin may switch them off.",
+        )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hermes.control.access import Knock, decide
 from hermes.control.commands.registry import Call, Reply, command, resolve, usable
 from hermes.control.pairing import is_paired
 from hermes.control.tiers import tier_of
 from hermes.control.trace import trace_message
+from hermes.domain.address import Source
 from hermes.domain.errors import UserError
+from hermes.domain.ids import SessionId
+from hermes.domain.session import owner_of
 from hermes.domain.text import one_line
 from hermes.domain.turn import TurnState
 
@@ -116,5 +121,15 @@ def trace(call: Call) -> Reply:
     else:
         entries = call.tx.journal.read(call.session.id, most=1, newest=True)
         wanted = entries[-1].turn if entries else ""
-    lines = trace_message(call.tx, wanted) if wanted else []
+    lines = trace_message(call.tx, wanted, partial(_sees, call)) if wanted else []
     return Reply(text="\n".join(lines) or "There is no such message or turn.")
+
+
+def _sees(call: Call, source: Source | None, session: SessionId | None) -> bool:
+    """What was said in this chat and session, and by who asks, wherever; an admin sees everything."""
+    if call.is_admin or session == call.session.id:
+        return True
+    if source is None:
+        return False
+    mine = owner_of(source) is not None and owner_of(source) == owner_of(call.source)
+    return mine or source.address == call.source.address

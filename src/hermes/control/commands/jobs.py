@@ -1,38 +1,45 @@
-"""`/cron`: look after the jobs of this agent."""
+"""`/cron`: look after one's jobs; an admin looks after all of this agent's."""
 
 from __future__ import annotations
 
 from hermes.control.commands.registry import Call, Reply, command
 from hermes.control.job_runs import Moment, run_now
 from hermes.control.job_words import job_line, title
-from hermes.control.jobs import JobWish, create_job, find_job, pause_job, resume_job
+from hermes.control.jobs import JobWish, create_job, find_job, is_own, list_jobs, pause_job, resume_job
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import UserError
 
 _USAGE = "Write /cron list, or /cron pause|resume|run|remove <job>, or /cron add <schedule> | <prompt>."
 
 
-@command("cron", "look after scheduled jobs", usage="[list | add … | pause|resume|run|remove <job>]")
+@command("cron", "look after your scheduled jobs", usage="[list | add … | pause|resume|run|remove <job>]")
 def cron(call: Call) -> Reply:
     action, _, rest = call.args.partition(" ")
     zone = zone_named(call.settings.timezone)
-    moment = Moment(now=call.now, zone=zone, settings=call.settings, targets=call.around.targets)
+    moment = Moment(
+        now=call.now,
+        zone=zone,
+        settings=call.settings,
+        targets=call.around.targets,
+        sees=lambda job: call.is_admin or is_own(job, call.source),
+    )
     match action.lower() or "list":
         case "list":
-            lines = [f"- {job_line(job, zone)}" for job in call.tx.jobs.list()]
+            lines = [f"- {job_line(job, zone)}" for job in list_jobs(call.tx, moment)]
             return Reply(text="\n".join(lines) or "There are no jobs yet.")
         case "add":
             return _add(call, rest, moment)
         case "pause":
-            return Reply(text=f"Paused: “{title(pause_job(call.tx, find_job(call.tx, rest), call.now))}”.")
+            paused = pause_job(call.tx, find_job(call.tx, rest, moment), call.now)
+            return Reply(text=f"Paused: “{title(paused)}”.")
         case "resume":
-            return Reply(text=job_line(resume_job(call.tx, find_job(call.tx, rest), moment), zone))
+            return Reply(text=job_line(resume_job(call.tx, find_job(call.tx, rest, moment), moment), zone))
         case "run":
-            job = find_job(call.tx, rest)
+            job = find_job(call.tx, rest, moment)
             run_now(call.tx, job, moment)
             return Reply(text=f"“{title(job)}” runs now; its answer goes to {job.deliver_to}.")
         case "remove":
-            job = find_job(call.tx, rest)
+            job = find_job(call.tx, rest, moment)
             call.tx.jobs.remove(job.id)
             return Reply(text=f"Removed: “{title(job)}”.")
         case _:

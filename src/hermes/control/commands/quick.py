@@ -9,6 +9,7 @@ from functools import partial
 
 from hermes.control.commands.registry import FURTHER, Call, Reply, SlashCommand, perform, read_command
 from hermes.control.commands.session import new_turn
+from hermes.control.prepare import author_of
 from hermes.domain.errors import UserError
 from hermes.domain.settings import QuickCommand, Settings
 from hermes.domain.text import one_line
@@ -19,7 +20,12 @@ _RUNS: dict[str, Callable[[QuickCommand, Call], Reply]] = {}
 
 def quick_commands(settings: Settings) -> list[SlashCommand]:
     return [
-        SlashCommand(name=name, run=partial(_RUNS[quick.type], quick), summary=_summary(quick))
+        SlashCommand(
+            name=name,
+            run=partial(_RUNS[quick.type], quick),
+            summary=_summary(quick),
+            target=quick.target if quick.type == "alias" else "",
+        )
         for name, quick in settings.quick_commands.items()
         if quick.type in _RUNS
     ]
@@ -51,7 +57,7 @@ def _exec(quick: QuickCommand, call: Call) -> Reply:
     if call.args:
         raise UserError(f"/{call.name} takes no arguments.", hint=f"Write /{call.name} alone.")
     given = TurnInput(
-        text=f"/{call.name}", author=call.source.user_name, action=Action.RUN, command=quick.command
+        text=f"/{call.name}", author=author_of(call.source), action=Action.RUN, command=quick.command
     )
     ahead = f"Queued behind {len(call.turns)}." if call.turns else ""
     return Reply(text=ahead, turn=new_turn(call, given, BusyMode.QUEUE, Cause.COMMAND))

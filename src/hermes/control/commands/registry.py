@@ -69,6 +69,8 @@ class Call:
     reply_place: ReplyPlace | None = None
     platforms: Collection[str] = ()
     around: Around = field(default_factory=lambda: NOTHING_AROUND)
+    context: Callable[[], str] = lambda: ""
+    """What the model is to be told before words that a command says."""
 
     @property
     def is_admin(self) -> bool:
@@ -107,6 +109,8 @@ class SlashCommand:
     gate: str = ""
     terminal: bool = False
     """Not for chats."""
+    target: str = ""
+    """The line of another command that it stands for."""
 
     def is_there(self, settings: Settings | None) -> bool:
         if not self.gate or settings is None:
@@ -202,12 +206,19 @@ def resolve(name: str, settings: Settings | None = None) -> SlashCommand:
     )
 
 
-def known_name(name: str) -> str:
-    """The name of the command that is meant; as it is written if there is none."""
+def meant_names(name: str, settings: Settings) -> tuple[str, ...]:
+    """The name of the command that is meant, and of the one it stands for, if it does; as it is written if
+    there is none."""
+    names = [name]
     try:
-        return resolve(name).name
+        known = resolve(name, settings)
+        names = [known.name]
+        target = read_command(f"/{known.target.lstrip('/')}") if known.target else None
+        if target is not None:
+            names.append(resolve(target[0], settings).name)
     except UserError:
-        return name
+        pass
+    return tuple(names)
 
 
 def perform(call: Call) -> Reply:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hermes.control.claim import new_session_words, next_session
 from hermes.control.commands.registry import Call, Reply, command
 from hermes.control.library import branch_session, search_sessions, stop_turns
+from hermes.control.prepare import author_of
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import new_turn_id
@@ -92,14 +93,14 @@ def _stop_task(call: Call) -> Reply:
 
 @command("queue", "say this after what is running now", usage="<text>", aliases=("q",))
 def queue(call: Call) -> Reply:
-    turn = new_turn(call, TurnInput(text=said_text(call), author=call.source.user_name), BusyMode.QUEUE)
+    turn = new_turn(call, spoken(call), BusyMode.QUEUE)
     ahead = len(call.turns)
     return Reply(text=f"Queued behind {ahead}." if ahead else "", turn=turn)
 
 
 @command("steer", "say this to the running turn", usage="<text>")
 def steer(call: Call) -> Reply:
-    turn = new_turn(call, TurnInput(text=said_text(call), author=call.source.user_name), BusyMode.STEER)
+    turn = new_turn(call, spoken(call), BusyMode.STEER)
     return Reply(text="It will hear this after its next step." if call.turns else "", turn=turn)
 
 
@@ -132,9 +133,8 @@ def branch(call: Call) -> Reply:
         raise UserError("There is nothing to branch from yet.", hint="Say something first.")
     wanted = _title(call.args) if call.args else None
     made = branch_session(call.tx, call.session.id, None, call.now)
-    if wanted is not None:
-        made = replace(made, title=wanted)
-        call.tx.sessions.save(made)
+    made = replace(made, title=wanted or made.title, yolo=made.yolo and not call.key.shared)
+    call.tx.sessions.save(made)
     call.tx.bindings.bind(call.key, made.id, call.source, call.now)
     return Reply(text=f"You are in {name_of(made)} now, a copy. /resume {call.session.id} goes back.")
 
@@ -168,7 +168,9 @@ def resume(call: Call) -> Reply:
     wanted = _pick(call, word, everybody)
     if wanted.id == call.session.id:
         return Reply(text="You are in that session already.")
-    call.tx.sessions.save(replace(wanted, ended=None, updated_at=call.now))
+    # What one person may do without being asked is not for everybody in a shared place.
+    yolo = wanted.yolo and not call.key.shared
+    call.tx.sessions.save(replace(wanted, ended=None, updated_at=call.now, yolo=yolo))
     call.tx.bindings.bind(call.key, wanted.id, call.source, call.now)
     return Reply(text=f"Back in {name_of(wanted)}, {_length(call, wanted)} long.")
 
@@ -230,10 +232,11 @@ def name_of(session: Session) -> str:
     return f"“{session.title}” ({session.id})" if session.title else session.id
 
 
-def said_text(call: Call) -> str:
+def spoken(call: Call) -> TurnInput:
+    """The words behind a command as a message with them would come."""
     if not call.args:
         raise UserError(f"/{call.name} needs a text.", hint=f"Write /{call.name} <what you want to say>.")
-    return call.args
+    return TurnInput(text=call.args, author=author_of(call.source), context=call.context())
 
 
 def _title(text: str) -> str:

@@ -21,7 +21,7 @@ from hermes.control.submission import (
     id_for,
 )
 from hermes.domain.errors import Unreachable
-from hermes.domain.ids import AgentId, TurnId, question_of_call
+from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
 from hermes.entry.http.answering import RUN_PREFIX, unbroken
 from hermes.entry.http.door import Call, Wire, session_name
@@ -121,9 +121,7 @@ async def go_on(call: Call, picked: Picked, said: Conversation, wish: Wish) -> G
     that answer its question. None if nothing waits for it."""
     place = _place(call, wish)
     own = place.own
-    results = {
-        question: result.text for result in said.results if (question := question_of_call(result.call))
-    }
+    results = said.asked
     if own and not results:
         return None
     request = await named(call, wish)

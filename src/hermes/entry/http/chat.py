@@ -18,6 +18,7 @@ from hermes.control.submission import id_for
 from hermes.domain.event import Asked, Ending, Entry, Failed, ModelSaid, QuestionKind, Stopped, usage_of
 from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line
+from hermes.entry.http.addressee import Asking, find_addressee
 from hermes.entry.http.answering import RUN_PREFIX, Found, PendingQuestion
 from hermes.entry.http.asking import ASKS, Going, Wish, ask, go_on, turn_headers, while_connected
 from hermes.entry.http.door import Call, as_json, route
@@ -25,7 +26,7 @@ from hermes.entry.http.errors import ApiError, bad_request
 from hermes.entry.http.functions import ToolOffer, read_tools
 from hermes.entry.http.headers import COMPLETED, ERROR, PARTIAL
 from hermes.entry.http.messages import CallMade, FunctionCall, Message, read_messages
-from hermes.entry.http.models import Picked, pick
+from hermes.entry.http.models import Picked
 from hermes.entry.http.watching import PEOPLE, Watching
 from hermes.stream.fold import answer_text, asked_of_client, question_text
 from hermes.stream.sse import ChatChunks
@@ -111,10 +112,10 @@ class ChatCompletion(msgspec.Struct, kw_only=True, omit_defaults=False):
     wire=replace(ASKS, example=EXAMPLE),
 )
 async def complete(call: Call, body: ChatRequest) -> ChatCompletion | web.StreamResponse:
-    picked = pick(call, body.model)
     if body.n not in (None, 1):
         raise bad_request("An agent gives one answer: n must be 1.", param="n")
     said = replace(read_messages(body.messages), tools=read_tools(body.tools, body.tool_choice))
+    picked = await find_addressee(call, body.model, Asking(text=said.text, results=said.asked))
     wish = Wish(prefix=PREFIX)
     going = await go_on(call, picked, said, wish)
     if going is None:

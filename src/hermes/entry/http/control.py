@@ -124,6 +124,7 @@ def _desk(door: Door) -> Desk:
     return Desk(
         agents=list(door.agents),
         default=door.default,
+        route=gateway.route,
         courier=gateway.courier,
         jobs=gateway.jobs,
         delete=gateway.delete_session,

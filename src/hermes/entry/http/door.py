@@ -68,7 +68,8 @@ class AgentFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """What resources work with. `facts` tells how the process is, `aliases` are further names of models."""
+    """What resources work with. `named`: the path named the default agent, so nothing is routed. `facts`
+    tells how the process is, `aliases` are further names of models."""
 
     gateway: Gateway
     clock: Clock
@@ -76,6 +77,7 @@ class Door:
     default: AgentId
     agents: Mapping[AgentId, AgentFacts]
     version: str
+    named: bool = False
     facts: Callable[[], Mapping[str, Any]]
     aliases: Mapping[str, str] = field(default_factory=dict)
     streams: Streams = field(default_factory=Streams)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Any
 
 import msgspec
 
 from hermes.control.job_words import job_facts, run_facts
 from hermes.control.jobs import LONGEST_NAME, LONGEST_PROMPT, JobDesk, JobWish
+from hermes.control.routing import job_source
 from hermes.domain.ids import AgentId, JobId
 from hermes.domain.job import Job, JobState
+from hermes.entry.http.addressee import route_call
 from hermes.entry.http.door import Call, Wire, route
 from hermes.entry.http.errors import ApiError, bad_request, not_found
 from hermes.entry.http.keys import Scope
@@ -148,19 +150,22 @@ async def list_jobs(call: Call, include_disabled: bool = False) -> JobList:
     shown: list[JobFacts] = []
     for desk in _desks(call):
         for job in await desk.all():
-            if call.may_see(job.origin) and (include_disabled or job.state is JobState.SCHEDULED):
+            if include_disabled or job.state is JobState.SCHEDULED:
                 shown.append(_facts(desk, job))
     return JobList(jobs=shown)
 
 
 @route("POST", "/api/jobs", "Make a job.", wire=MAKES)
 async def make_job(call: Call, body: NewJob) -> OneJob:
-    agent = AgentId(body.agent) if body.agent else call.door.default
+    wish, maker = _wish(call, body, body.skills), call.source("jobs")
+    if body.agent:
+        agent = AgentId(body.agent)
+    else:
+        agent = await route_call(call, job_source(body.name, maker), body.prompt, maker)
     if agent not in call.agents:
         raise bad_request(f"There is no agent “{agent[:80]}”.", param="agent")
-    desk = call.door.gateway.jobs(agent)
-    wish = _wish(call, body, body.skills)
-    return OneJob(job=_facts(desk, await desk.create(wish, call.source("jobs"))))
+    desk = _desk(call, agent)
+    return OneJob(job=_facts(desk, await desk.create(wish, maker)))
 
 
 @route("GET", "/api/jobs/{id}", "One job.")
@@ -214,8 +219,12 @@ async def list_runs(call: Call, limit: Annotated[int, msgspec.Meta(ge=1, le=1000
     return RunList(runs=[msgspec.convert(run_facts(run, desk.zone), RunFacts) for run in runs])
 
 
+def _desk(call: Call, agent: AgentId) -> JobDesk:
+    return replace(call.door.gateway.jobs(agent), sees=lambda job: call.may_see(job.origin))
+
+
 def _desks(call: Call) -> list[JobDesk]:
-    return [call.door.gateway.jobs(agent) for agent in call.agents]
+    return [_desk(call, agent) for agent in call.agents]
 
 
 async def _find(call: Call) -> tuple[JobDesk, Job]:
@@ -224,7 +233,7 @@ async def _find(call: Call) -> tuple[JobDesk, Job]:
         raise bad_request("The id of a job is 12 hexadecimal digits.", param="id")
     for desk in _desks(call):
         found = await desk.get(JobId(ident))
-        if found is not None and call.may_see(found.origin):
+        if found is not None:
             return desk, found
     raise not_found("job", ident, "job_not_found")
 

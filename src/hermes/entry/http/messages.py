@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hermes.domain.ids import CallId
+from hermes.domain.ids import CallId, QuestionId, question_of_call
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import ClientTool, Earlier, Speaker
@@ -75,6 +75,12 @@ class Conversation:
     images: tuple[Attachment, ...] = ()
     results: tuple[Result, ...] = ()
     tools: tuple[ClientTool, ...] = ()
+
+    @property
+    def asked(self) -> dict[QuestionId, str]:
+        """The results that were asked for by a turn of ours."""
+        found = ((question_of_call(result.call), result.text) for result in self.results)
+        return {question: text for question, text in found if question is not None}
 
 
 def read_messages(messages: Sequence[Message]) -> Conversation:

@@ -31,11 +31,13 @@ class ModelList(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picked:
-    """Who answers: the agent, the name the client used for it, and another model if it asked for one."""
+    """Who answers: the agent, the name the client used for it, and another model if it asked for one. Unless
+    the agent was `named`, it is the default one as long as nothing else decides."""
 
     agent: AgentId
     name: str
     model: str = ""
+    named: bool = True
 
 
 def default_name(door: Door) -> str:
@@ -43,20 +45,22 @@ def default_name(door: Door) -> str:
 
 
 def pick(call: Call, wanted: str | None) -> Picked:
-    """The agent that a request's `model` means."""
+    """What a request's `model` means: an agent, or a model, which names no agent."""
     door, name = call.door, wanted or ""
-    own = {"", default_name(door), OWN_NAME, door.agents[door.default].model}
-    if name in own and call.principal.sees(door.default):
-        return Picked(agent=door.default, name=name or default_name(door))
-    if name in door.aliases and call.principal.sees(door.default):
-        return Picked(agent=door.default, name=name, model=name)
+    if name in {"", default_name(door), OWN_NAME, door.agents[door.default].model}:
+        return Picked(agent=door.default, name=name or default_name(door), named=False)
+    if name in door.aliases:
+        return Picked(agent=door.default, name=name, model=name, named=False)
     agent = AgentId(name)
     if agent in door.agents and call.principal.sees(agent):
         return Picked(agent=agent, name=name)
+    raise no_model(call, name)
+
+
+def no_model(call: Call, name: str) -> ApiError:
     known = ", ".join(model.id for model in _models(call))
-    raise ApiError(
-        404, "model_not_found", f"There is no model “{name[:80]}” here. There are: {known}.", param="model"
-    )
+    told = f"There is no model “{name[:80]}” here. There are: {known}."
+    return ApiError(404, "model_not_found", told, param="model")
 
 
 def _models(call: Call) -> list[Model]:
@@ -85,6 +89,7 @@ async def list_models(call: Call) -> ModelList:
 @route("GET", "/v1/models/{model}", "One of them.")
 async def read_model(call: Call) -> Model:
     name = call.part("model")
-    pick(call, name)
+    if not call.principal.sees(pick(call, name).agent):
+        raise no_model(call, name)
     known = {model.id: model for model in _models(call)}
     return known.get(name) or next(iter(known.values()))

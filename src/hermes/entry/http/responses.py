@@ -22,6 +22,7 @@ from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, client_call_id, question_of_call
 from hermes.domain.ports import Tx
 from hermes.domain.turn import Turn
+from hermes.entry.http.addressee import Asking, find_addressee
 from hermes.entry.http.answering import unbroken
 from hermes.entry.http.asking import (
     ASKS,
@@ -116,9 +117,9 @@ class Deleted(msgspec.Struct, kw_only=True):
 async def respond(call: Call, body: ResponseRequest) -> ResponseObject | web.StreamResponse:
     _check(body)
     before = None if body.previous_response_id is None else await find(call, body.previous_response_id)
-    picked = _pick(call, body, before)
     said = read_input(body.input, body.conversation_history or (), cut=body.truncation == "auto")
     chain = _conversation_name(body)
+    picked = await _pick(call, body, before, said)
     terms = await _terms(call, body, picked, chain, before)
     said = _with_terms(said, terms)
     submitted = await _bring(call, picked.agent, said, terms, before) if said.results else None
@@ -172,15 +173,19 @@ def _check(body: ResponseRequest) -> None:
         )
 
 
-def _pick(call: Call, body: ResponseRequest, before: Kept | None) -> Picked:
+async def _pick(call: Call, body: ResponseRequest, before: Kept | None, said: Conversation) -> Picked:
     if before is None:
-        return pick(call, body.model)
-    if body.model is None:
-        return replace(pick(call, before.terms.model), agent=before.agent)
-    picked = pick(call, body.model)
-    if picked.agent != before.agent:
+        chain = _conversation_name(body)
+
+        def session(agent: AgentId) -> str | None:
+            return None if chain is None else _session_of(call, agent, chain)
+
+        asking = Asking(text=said.text, session=session, results=said.asked)
+        return await find_addressee(call, body.model, asking)
+    picked = pick(call, before.terms.model if body.model is None else body.model)
+    if picked.named and body.model is not None and picked.agent != before.agent:
         raise bad_request("The previous response is another agent's.", param="model")
-    return picked
+    return replace(picked, agent=before.agent)
 
 
 def _conversation_name(body: ResponseRequest) -> str | None:

@@ -16,6 +16,7 @@ from hermes.domain.event import Entry, QuestionKind, usage_of
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.ports import Tx
 from hermes.domain.turn import Turn
+from hermes.entry.http.addressee import Asking, find_addressee
 from hermes.entry.http.answering import (
     DECISIONS,
     RUN_PREFIX,
@@ -31,7 +32,7 @@ from hermes.entry.http.door import Call, Wire, route
 from hermes.entry.http.errors import ApiError, bad_request, not_found
 from hermes.entry.http.headers import LAST_EVENT
 from hermes.entry.http.messages import Conversation, Message, read_messages
-from hermes.entry.http.models import default_name, pick
+from hermes.entry.http.models import default_name
 from hermes.stream.fold import answer_text
 from hermes.stream.run_facts import last_event
 from hermes.stream.sse import RunEvents
@@ -146,14 +147,16 @@ class RunStopped(msgspec.Struct, kw_only=True):
 
 @route("POST", "/v1/runs", "Begin a run; it goes on without its client.", status=202, wire=BEGINS)
 async def start(call: Call, body: RunRequest) -> RunStarted:
-    picked = pick(call, body.model)
     said = _read(body)
+    after = None if body.previous_response_id is None else _previous(body.previous_response_id)
+    asking = Asking(text=said.text, session=lambda agent: body.session_id, after=after)
+    picked = await find_addressee(call, body.model, asking)
     facts = msgspec.json.encode({"model": picked.name}).decode()
     wish = Wish(
         prefix=RUN_PREFIX,
         lasting=True,
         named=True,
-        after=None if body.previous_response_id is None else _previous(body.previous_response_id),
+        after=after,
         session=body.session_id,
         facts=facts,
     )

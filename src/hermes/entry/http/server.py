@@ -202,7 +202,7 @@ class HttpServer:
         agent = AgentId(name)
         if agent not in self._door.agents or not (principal is NOBODY or principal.sees(agent)):
             raise not_found("profile", name, "unknown_profile")
-        return replace(self._door, default=agent)
+        return replace(self._door, default=agent, named=True)
 
 
 def _by_path(routes: Sequence[Route]) -> dict[str, list[Route]]:

@@ -27,11 +27,11 @@ from hermes.domain.ids import AgentId, SessionId, new_session_id
 from hermes.domain.ports import Tx
 from hermes.domain.session import Among, Session, begin_session, session_key
 from hermes.domain.transcript import visible
+from hermes.entry.http.addressee import Asking, find_addressee
 from hermes.entry.http.answering import RUN_PREFIX, unbroken
 from hermes.entry.http.door import Call, Wire, route, session_name
 from hermes.entry.http.errors import bad_request, not_found
 from hermes.entry.http.messages import CallMade
-from hermes.entry.http.models import pick
 
 Title = Annotated[str, msgspec.Meta(max_length=LONGEST_TITLE)]
 
@@ -152,8 +152,9 @@ async def list_sessions(
 
 @route("POST", "/api/sessions", "Begin a conversation.", status=201, wire=BEGINS)
 async def create(call: Call, body: NewSession) -> SessionFacts:
-    picked, now = pick(call, body.model), call.door.clock.now()
+    now = call.door.clock.now()
     ident = SessionId(f"api_{new_session_id(now)}") if body.id is None else session_name(body.id)
+    picked = await find_addressee(call, body.model, Asking(text="", session=lambda agent: ident))
     source = call.source(ident)
     session = replace(
         begin_session(session_key(source, picked.agent), source, now),

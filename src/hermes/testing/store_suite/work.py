@@ -62,6 +62,9 @@ async def check_a_turn_is_kept_whole(open_store: OpenStore) -> None:
 
         await store.write(add)
         assert await store.read(lambda tx: tx.turns.get(T1)) == whole
+        patient = replace(whole, busy=BusyMode.QUEUE, ready_at=None, stop="enough")
+        await store.write(lambda tx: tx.turns.save(patient, attempt=0))
+        assert await store.read(lambda tx: tx.turns.get(T1)) == patient
         assert await store.read(lambda tx: tx.turns.get(TurnId("t9"))) is None
         await raises(HermesError, store.write(lambda tx: tx.turns.add(turn("t1"))))
 

@@ -50,6 +50,7 @@ class Webhooks:
     run_script: RunScript
     rates: Rates
     warned: set[str] = field(default_factory=set)
+    storing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def find(self, name: str) -> WebhookRoute:
         """The route of this name, if it takes events."""

@@ -8,6 +8,7 @@ is acknowledged, so what is answered with 202 happens, and happens once, also af
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 from dataclasses import dataclass, replace
@@ -16,13 +17,13 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from hermes.control.submission import Conflict, Named, Submission, find_request
+from hermes.control.submission import Conflict, Named, Submission, Submitted, find_request
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
-from hermes.domain.turn import Action, Cause, Guidance, ReplyPlace, TurnInput
+from hermes.domain.turn import Action, Cause, Guidance, ReplyPlace, Turn, TurnInput
 from hermes.entry.http.door import Call, as_json, signed_route
 from hermes.entry.http.errors import ApiError
 from hermes.entry.http.webhooks.delivery import Delivery, event_name, identify
@@ -36,6 +37,8 @@ log = logging.getLogger("hermes.webhooks")
 PLATFORM = "webhook"
 LEAST_SECRET = 8
 """Characters of a secret that guards more than this machine's own programs."""
+ROUTED = '{"routed": true}'
+"""Noted with an event whose sender named no agent."""
 _DELIVERY_SECONDS = 8.0
 _LOOK_SECONDS = 0.02
 
@@ -53,9 +56,9 @@ class WebhookAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event that proved itself, on its way to become a turn."""
+    """An event that proved itself, on its way to become a turn. `agent` is the one that its sender named."""
 
-    agent: AgentId
+    agent: AgentId | None
     route: WebhookRoute
     facts: Facts
     delivery: Delivery
@@ -84,7 +87,7 @@ class Event:
 
 @signed_route("POST", "/webhooks/{route}", "Hand an event to a webhook route.", status=202)
 async def receive(call: Call) -> WebhookAnswer | web.Response:
-    return await _receive(call, call.door.default)
+    return await _receive(call, None)
 
 
 @signed_route("POST", "/p/{agent}/webhooks/{route}", "Hand an event to a route, for this agent.", status=202)
@@ -95,7 +98,7 @@ async def receive_for(call: Call) -> WebhookAnswer | web.Response:
     return await _receive(call, agent)
 
 
-async def _receive(call: Call, agent: AgentId) -> web.Response:
+async def _receive(call: Call, agent: AgentId | None) -> web.Response:
     hooks = call.door.webhooks
     if hooks is None:
         raise ApiError(404, "unknown_route", "Webhooks are switched off.")
@@ -155,36 +158,56 @@ async def _take(call: Call, hooks: Webhooks, event: Event) -> web.Response:
         return event.answer(200, "duplicate")
     facts = await hooks.through_script(event.route, event.facts)
     to = await _target(call, event.route, facts)
+    source, text = _source(event), render(event.route, facts)
     words = Submission(
-        agent=event.agent,
-        source=_source(event),
+        agent=event.agent or await call.door.gateway.route(source, text),
+        source=source,
         input=TurnInput(
-            text=render(event.route, facts),
+            text=text,
             action=Action.RELAY if event.route.deliver_only else Action.SAY,
             guidance=Guidance(toolsets=event.route.toolsets),
         ),
         cause=Cause.WEBHOOK,
         reply=None if to is None else ReplyPlace(to=to),
         request=Named(
-            prefix="hook_", owner=event.owner, key=event.delivery.keys[0], also=event.delivery.keys[1:]
+            prefix="hook_",
+            owner=event.owner,
+            key=event.delivery.keys[0],
+            also=event.delivery.keys[1:],
+            facts=ROUTED if event.agent is None else "{}",
         ),
     )
-    try:
-        submitted = await call.door.gateway.ask(words)
-    except Conflict:  # it is known, and its session was deleted since
-        return event.answer(200, "duplicate")
-    if not submitted.fresh:
+    submitted = await _submit(call, hooks, event, words)
+    if submitted is None:
         return event.answer(200, "duplicate")
     if event.route.deliver_only and to is not None:
-        return await _delivered(call, event, submitted.turn.id, to)
+        return await _delivered(call, event, submitted.turn, to)
     return event.answer(202, "accepted")
+
+
+async def _submit(call: Call, hooks: Webhooks, event: Event, words: Submission) -> Submitted | None:
+    """Store the words; None if they were stored before. A repeat may be given to another agent by a hook, and
+    an agent's store knows only its own: then one event after the other is looked for and stored."""
+    several = event.agent is None and len(call.door.agents) > 1
+    async with hooks.storing if several else contextlib.nullcontext():
+        if several and await _is_known(call, event):
+            return None
+        try:
+            submitted = await call.door.gateway.ask(words)
+        except Conflict:  # it is known, and its session was deleted since
+            return None
+    return submitted if submitted.fresh else None
 
 
 async def _is_known(call: Call, event: Event) -> bool:
     """Before the script runs, so that a repeat starts nothing; the commit decides once more."""
-    keys = event.delivery.keys
-    known = await call.door.gateway.read(event.agent, lambda tx: find_request(tx, event.owner, keys))
-    return known is not None
+    owner, keys = event.owner, event.delivery.keys
+    for agent in call.door.agents if event.agent is None else (event.agent,):
+        known = await call.door.gateway.read(agent, lambda tx: find_request(tx, owner, keys))
+        # What was sent to another agent by name is an event of its own.
+        if known is not None and (agent in (event.agent, call.door.default) or known.facts == ROUTED):
+            return True
+    return False
 
 
 async def _target(call: Call, route: WebhookRoute, facts: Facts) -> Address | None:
@@ -216,11 +239,11 @@ def _source(event: Event) -> Source:
 # --- without an agent ---
 
 
-async def _delivered(call: Call, event: Event, turn: TurnId, to: Address) -> web.Response:
+async def _delivered(call: Call, event: Event, turn: Turn, to: Address) -> web.Response:
     """Tell the sender whether it is there; what takes longer than it should wait for is on its way."""
     state = OutState.DUE
     if call.door.gateway.reaches(to):
-        state = await _settled(call, event.agent, turn)
+        state = await _settled(call, turn.agent, turn.id)
     if state is OutState.DEAD:
         raise ApiError(502, "not_delivered", f"{to.platform} did not take the message.")
     if state is OutState.SENT:

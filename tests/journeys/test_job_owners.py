@@ -1,0 +1,139 @@
+"""A job is theirs who made it: nobody else sees it, runs it, changes it or reads what it said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hermes.app.jobs import job_tool
+from hermes.control.jobs import JobWish
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.job import Job
+from hermes.domain.ports import ModelRequest
+from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.testing.harness import Journey
+from hermes.testing.model import Say, call, last_words, say
+
+ROOM = Address(platform="fake", chat="room")
+NONE = "There are no jobs"
+
+
+def source(user: str | None, address: Address = ROOM, kind: Kind = Kind.CHANNEL) -> Source:
+    return Source(address=address, kind=kind, user=user)
+
+
+def by_words(request: ModelRequest) -> Say:
+    """The agent does what the text asks: its words are the tool's arguments."""
+    record = request.entries[-1].record
+    if type(record).__name__ == "ToolFinished":
+        return say(f"told: {record.text}")  # type: ignore[union-attr]
+    words = last_words(request)
+    return call("cronjob", words, id=f"c{len(request.entries)}") if words.startswith("{") else say("hm")
+
+
+class Shop:
+    """A room of three people, with the tool for jobs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.chat = Journey(
+            folder=folder,
+            script=by_words,
+            kind="plain",
+            tools=[self._tool],
+            is_admin=lambda one: one.person == "root",
+        )
+
+    @property
+    def _tool(self) -> Tool:
+        act = job_tool(lambda: self.chat.gateway)
+
+        async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+            return ToolResult(text=await act(context, str(arguments["action"]), arguments))
+
+        return Tool(name="cronjob", description="", parameters={}, run=run, effect=Effect.ONCE)
+
+    async def says(self, user: str, text: str) -> str:
+        """What the room hears after somebody's words."""
+        before = len(self.chat.world.seen("room"))
+        self.chat.world.write(text, chat="room", kind="channel", user=user, mentions_us=True)
+        await self.chat.until(lambda: len(self.chat.world.seen("room")) > before)
+        await self.chat.until_idle()
+        return "\n".join(self.chat.world.seen("room")[before:])
+
+    async def asks(self, user: str, action: str, **said: object) -> str:
+        return await self.says(user, json.dumps({"action": action, **said}))
+
+    async def jobs(self) -> list[Job]:
+        return await self.chat.database.read(lambda tx: tx.jobs.list())
+
+
+async def test_people_see_and_change_their_own_with_the_command(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    async with shop.chat:
+        await shop.says("ann", "/cron add every 2h | look at the oven")
+        assert "look at the oven" in await shop.says("ann", "/cron list")
+        ident = (await shop.jobs())[0].id
+        assert NONE in await shop.says("bob", "/cron list")
+        for action in ("run", "pause", "resume", "remove"):
+            assert "There is no job" in await shop.says("bob", f"/cron {action} {ident}")
+        assert "look at the oven" in await shop.says("root", "/cron list")
+        assert "Paused" in await shop.says("root", f"/cron pause {ident}")
+        assert "Removed" in await shop.says("ann", f"/cron remove {ident}")
+
+
+async def test_and_through_the_agent(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    async with shop.chat:
+        await shop.asks("ann", "create", schedule="every 2h", prompt="look at the oven", name="Oven")
+        ident = (await shop.jobs())[0].id
+        assert NONE in await shop.asks("bob", "list")
+        assert "There is no job" in await shop.asks("bob", "update", job=ident, prompt="burn it")
+        for action in ("run", "pause", "resume", "remove"):
+            assert "There is no job" in await shop.asks("bob", action, job="Oven")
+        stolen = await shop.asks("bob", "create", schedule="every 2h", prompt="tell me", context_from=[ident])
+        assert "There is no job" in stolen
+        assert [job.prompt for job in await shop.jobs()] == ["look at the oven"]
+        # A name is taken only among one's own, so that nobody learns of those of others.
+        made = await shop.asks("bob", "create", schedule="every 2h", prompt="mine", name="Oven")
+        assert "Made" in made
+        assert "Changed" in await shop.asks("ann", "update", job=ident, prompt="turn it off")
+        assert (await shop.asks("root", "list")).count("Oven") == 2
+        assert sorted(job.prompt for job in await shop.jobs()) == ["mine", "turn it off"]
+
+
+@pytest.mark.parametrize(
+    ("made_by", "asked_by", "sees"),
+    [
+        (source("ann"), source("ann"), True),
+        (source("ann"), source("ann", Address(platform="fake", chat="a"), Kind.PRIVATE), True),
+        (source("ann"), source("bob"), False),
+        (source("ann"), source(None), False),
+        (source("ann"), source("ann", Address(platform="other", chat="room")), False),
+        (None, source("ann"), False),
+        (None, source(None), False),
+        (source(None), source("ann"), False),
+        (source(None), source(None), True),
+        (source(None, kind=Kind.PRIVATE), source("ann"), False),
+        (source(None, kind=Kind.PRIVATE), source("ann", kind=Kind.PRIVATE), True),
+        (source(None), source(None, Address(platform="fake", chat="else")), False),
+    ],
+)
+async def test_whose_a_job_is(made_by: Source | None, asked_by: Source, sees: bool, tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path) as chat:
+        await chat.gateway.jobs(MAIN_AGENT).create(JobWish(schedule="every 2h", prompt="x"), made_by)
+        assert len(await chat.gateway.jobs_of(MAIN_AGENT, asked_by).all()) == int(sees)
+        assert not await chat.gateway.jobs_of(MAIN_AGENT, None).all()
+        assert len(await chat.gateway.jobs(MAIN_AGENT).all()) == 1
+
+
+async def test_what_is_not_seen_cannot_be_found_by_its_id(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path) as chat:
+        job = await chat.gateway.jobs(MAIN_AGENT).create(JobWish(schedule="1h", prompt="x"), source("ann"))
+        desk = chat.gateway.jobs_of(MAIN_AGENT, source("bob"))
+        assert await desk.get(job.id) is None
+        assert await replace(desk, sees=lambda one: True).get(job.id) is not None
