@@ -10,14 +10,16 @@ import contextlib
 import hashlib
 import json
 import os
+import re
+import shlex
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hermes.agent.danger import programs
 from hermes.agent.danger.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
-from hermes.agent.danger.names import PRELOADS
-from hermes.agent.danger.paths import Place, is_secret, resolve, write_fault
+from hermes.agent.danger.names import PRELOADS, SILENT
+from hermes.agent.danger.paths import Place, read_fault, resolve, write_fault
 from hermes.agent.danger.shell import read_shell
 from hermes.agent.danger.syntax import (
     BRACKET,
@@ -41,6 +43,9 @@ _DEEPEST = 12
 _LONGEST_SHOWN = 120
 _MOST_STEPS = 5000
 _FULL_WIDTH = range(0xFF01, 0xFF5F)
+_OTHERS_PROCESS = re.compile(r"/proc/.*/(environ|mem|maps|root|cwd|fd)\b")
+_SHELLS_OWN = re.compile(r"\d{3,}")
+"""Descriptors by which the shell tells the gateway where it stands: nothing else is written there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,11 @@ class Judge:
     depth: int = 0
     findings: list[Finding] = field(default_factory=list)
     functions: dict[str, bool] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
+    ran: set[str] = field(default_factory=set)
+    readers: set[str] = field(default_factory=set)
+    """Shells and interpreters that run what will come on their standard input."""
     certain: bool = True
     steps: int = 0
     outputs: dict[int, tuple[Sub, str]] = field(default_factory=dict)
@@ -218,12 +227,18 @@ class Judge:
             self.find("text.unreadable", "too many commands inside commands")
             return
         name = to_plain(name) if name == BRACKET else name
+        meant = self.aliases.pop(name, None)
+        if meant is not None:
+            self.read(" ".join([meant, *map(shlex.quote, map(to_plain, args))]), feed)
+            self.aliases[name] = meant
+            return
         if UNKNOWN in name or has_glob(name):
             self.find("run.unknown", shown)
         elif not name.isascii():
             self.find("text.hidden", shown)
-        self._secrets(args)
         call = Call(judge=self, name=os.path.basename(name), args=args, feed=feed, shown=shown)
+        self.ran.add(call.name)
+        self._reads(call)
         if self.is_written(name):
             self.find("run.fresh", shown)
         self.depth += 1
@@ -253,12 +268,22 @@ class Judge:
         path = self.path(name) if "/" in name else None
         return path is not None and path in self.written
 
-    def _secrets(self, args: list[str]) -> None:
-        for arg in args:
-            for text in {arg, arg.partition("=")[2], arg.partition("@")[2], arg.partition(":")[2]}:
-                path = self.path(text) if text else None
-                if path is not None and is_secret(path, self.place):
-                    self.find("read.secret", to_plain(path))
+    def _reads(self, call: Call) -> None:
+        """What the words of a program name, and where it runs: programs read the folder they stand in."""
+        silent = call.name in SILENT
+        if self.cwd is not None and not silent and read_fault(self.cwd, self.place) == "read.home":
+            self.find("read.home", f"{call.shown} in {self.cwd}")
+        for text in (text for arg in call.args for text in _named_in(arg) if text):
+            fault = self.read_fault(text)
+            if fault == "read.secret" or (fault and not silent):
+                self.find(fault, to_plain(text))
+
+    def read_fault(self, text: str) -> str:
+        """The rule that reading what is named so breaks, as far as that can be told."""
+        path = self.path(text)
+        if path is None:
+            return "read.secret" if _OTHERS_PROCESS.search(text) else ""
+        return read_fault(path, self.place)
 
     # --- words that come from elsewhere ---
 
@@ -275,14 +300,17 @@ class Judge:
         return feed
 
     def _redirect(self, op: str, target: str) -> Feed | None:
+        if op in (">&", "<&") and _SHELLS_OWN.match(target):
+            self.find("write.agent", op + target)
         if op in (">&", "<&") and (target.isdigit() or target == "-"):
             return None
         path = self.path(target)
         if path is not None and path.startswith(("/dev/tcp/", "/dev/udp/")):
             self.find("net.socket", target)
         if op in ("<", "<>", "<&"):
-            if path is not None and is_secret(path, self.place):
-                self.find("read.secret", to_plain(path))
+            fault = self.read_fault(target)
+            if fault:
+                self.find(fault, to_plain(target))
             return Feed(None, "file")
         self.check_write(target)
         return None
@@ -341,6 +369,12 @@ class Judge:
         return next((one for one in ("download", "decoder") if one in sources), "command")
 
 
+def _named_in(arg: str) -> set[str]:
+    """What may be a path in a word: `file`, `--option=file`, `-Ifile`, `@file`, `host:file`."""
+    glued = arg[arg.index("/") :] if arg.startswith("-") and "/" in arg else ""
+    return {arg, arg.partition("=")[2], arg.partition("@")[2], arg.partition(":")[2], glued}
+
+
 def _is_ambiguous(word: Word, variables: Variables) -> bool:
     return any(isinstance(part, Var) and len(variables.get(part.name)) > 1 for part in word)
 
@@ -378,16 +412,19 @@ def _calls_itself(name: str, node: Node, *, aside: bool = False) -> bool:
 
 def judge_command(command: str, place: Place) -> Verdict:
     """What a person should know before this command runs there."""
-    judge = Judge(
-        place=place,
-        cwd=place.cwd,
-        variables=Variables(home=place.home, values={"PWD": (place.cwd,), "TMPDIR": ("/tmp",)}),
-    )
+    return Verdict(findings=tuple(follow(command, place, place.cwd).findings))
+
+
+def follow(command: str, place: Place, cwd: str | None) -> Judge:
+    """A judge that has read a command in this folder, None = nobody knows which."""
+    folder = {"PWD": (cwd,)} if cwd is not None else {}
+    variables = Variables(home=place.home, values={**folder, "TMPDIR": ("/tmp",)})
+    judge = Judge(place=place, cwd=cwd, variables=variables)
     hidden = hidden_characters(command)
     if hidden:
         judge.find("text.hidden", hidden)
     judge.read(command)
-    return Verdict(findings=tuple(judge.findings))
+    return judge
 
 
 def hidden_characters(text: str) -> str:

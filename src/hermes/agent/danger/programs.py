@@ -24,6 +24,7 @@ from hermes.agent.danger.names import (
     WRAPPERS,
     names,
 )
+from hermes.agent.danger.paths import holds_home
 from hermes.agent.danger.words import unescaped
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 _RUNS = {"download": "run.download", "decoder": "run.decoded"}
 """The rule that running something breaks, by where it comes from."""
+_MODULE = re.compile(r"-[bBdEhiIOPqRsSuvVx]*m(.*)", re.DOTALL)
+_OWN_MODULE = re.compile(r"hermes(\.(cli|__main__))?")
+_OWN_SCRIPT = re.compile(r"(.*/)?hermes(/(cli|__main__)\.py)?/?", re.DOTALL)
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?|pypy3?|ipython3?")
 
 
@@ -61,7 +65,7 @@ def _shell(call: Call) -> bool:
             _run_feed(call)
             return True
         elif not arg.startswith(("-", "+")):
-            _script_file(call, arg)
+            _script_file(call, arg, rest)
             return True
     if not any(arg in ("--version", "--help", "-n") for arg in call.args):
         _run_feed(call)
@@ -88,6 +92,7 @@ def _run_feed(call: Call) -> None:
     """A shell or an interpreter that runs what it is fed."""
     feed = call.feed
     if feed is None:
+        call.judge.readers.add(call.name)
         return
     if feed.text is not None:
         if call.name in SHELLS:
@@ -98,7 +103,9 @@ def _run_feed(call: Call) -> None:
         call.find(_RUNS.get(feed.source, "run.unknown"))
 
 
-def _script_file(call: Call, path: str) -> None:
+def _script_file(call: Call, path: str, args: Sequence[str] = ()) -> None:
+    if _OWN_SCRIPT.fullmatch(to_plain(path)):
+        call.judge.run(["hermes", *args], call.feed)
     if path.startswith("/dev/fd/"):
         found = re.search("download|decoder", path)
         call.find(_RUNS[found[0]] if found else "run.unknown")
@@ -125,19 +132,28 @@ def _language(call: Call) -> bool:
             inline = arg[2:] if arg.startswith(short) and len(short) == 2 and arg != short and python else ""
             _judge_code(call, to_plain(inline or (rest[0] if rest else "")))
             return True
-        if arg == "-m" and python:
-            module = rest[0] if rest else ""
-            call.judge.run([{"pip": "pip"}.get(module, f"python-{module}"), *rest[1:]], call.feed)
+        module = _MODULE.fullmatch(arg) if python else None
+        if module:
+            _run_module(call, [module[1], *rest] if module[1] else rest)
             return True
         if arg in ("-", "/dev/stdin"):
             _run_feed(call)
             return True
         if not arg.startswith("-"):
-            _script_file(call, arg)
+            _script_file(call, arg, rest)
             return True
     if not any(arg in ("--version", "-V", "-v", "--help", "-h") for arg in call.args):
         _run_feed(call)
     return True
+
+
+def _run_module(call: Call, words: list[str]) -> None:
+    """`python -m`: this program's own module is found behind those that run others, too."""
+    at = next((i for i, word in enumerate(words) if _OWN_MODULE.fullmatch(to_plain(word))), None)
+    if at is not None:
+        call.judge.run(["hermes", *words[at + 1 :]], call.feed)
+    elif words:
+        call.judge.run(["pip" if words[0] == "pip" else f"python-{words[0]}", *words[1:]], call.feed)
 
 
 def _takes_code(arg: str, flag: str) -> bool:
@@ -162,6 +178,8 @@ def _judge_code(call: Call, text: str) -> None:
             for path in call.args:
                 if not path.startswith("-") and path != text:
                     call.judge.check_write(path)
+        if call.judge.place.mentions_home(text):
+            call.find("read.home")
         harmless = code.is_harmless_python if _PYTHON.fullmatch(call.name) else code.is_harmless_code
         if not harmless(text):
             call.find("run.code")
@@ -176,6 +194,8 @@ def _awk(call: Call) -> bool:
             known = UNKNOWN not in arg or "'" in call.shown
             if known and not code.is_harmless_awk(to_plain(arg)):
                 call.find("run.code")
+            if call.judge.place.mentions_home(arg):
+                call.find("read.home")
             break
     return True
 
@@ -293,6 +313,8 @@ def _run_found(call: Call, inner: list[str], starts: list[str], junk: bool) -> N
         if not junk:
             effects.find_deletes(call, starts)
         return
+    if any(holds_home(call.judge.path(start), call.judge.place) for start in starts or ["."]):
+        call.find("read.home")
     reading = name in READERS
     folder = starts[0] if starts else "."
     found = f"{folder.rstrip('/')}/found" if reading or name not in CHANGERS else UNKNOWN
@@ -353,7 +375,9 @@ def _builtin(call: Call) -> bool:
     elif name == "alias":
         for arg in args:
             if "=" in arg:
-                call.judge.read(to_plain(arg.partition("=")[2]))
+                alias, _, meant = to_plain(arg).partition("=")
+                call.judge.aliases[alias] = meant
+                call.judge.read(meant)
     elif name in ("cd", "pushd"):
         target = next((arg for arg in args if not arg.startswith("-") or arg == "-"), None)
         where = call.judge.place.home if target is None else target
