@@ -15,6 +15,7 @@ import shlex
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from hermes.agent.danger import programs
 from hermes.agent.danger.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
@@ -23,6 +24,7 @@ from hermes.agent.danger.paths import Place, read_fault, resolve, write_fault
 from hermes.agent.danger.shell import read_shell
 from hermes.agent.danger.syntax import (
     BRACKET,
+    MOST_WORDS,
     Background,
     Chained,
     Function,
@@ -41,9 +43,8 @@ from hermes.agent.danger.verdict import Finding, Verdict
 
 _DEEPEST = 12
 _LONGEST_SHOWN = 120
-_MOST_STEPS = 5000
 _FULL_WIDTH = range(0xFF01, 0xFF5F)
-_OTHERS_PROCESS = re.compile(r"/proc/.*/(environ|mem|maps|root|cwd|fd)\b")
+_OF_A_PROCESS = re.compile(r"/(environ|mem|maps|root|cwd|fd)\b")
 _SHELLS_OWN = re.compile(r"\d{3,}")
 """Descriptors by which the shell tells the gateway where it stands: nothing else is written there."""
 
@@ -73,14 +74,19 @@ class Call:
     def plain_args(self) -> list[str]:
         return [to_plain(arg) for arg in self.args]
 
-    def walk(self, valued: str) -> Iterator[tuple[str, list[str]]]:
-        """Each word with those behind it; the values of these options are passed over."""
-        rest = self.args
-        while rest:
-            word, rest = rest[0], rest[1:]
-            yield word, rest
-            if word in valued.split():
-                rest = rest[1:]
+    def walk(self, valued: str) -> Iterator[tuple[str, int]]:
+        """Each word with the place of the one behind it; the values of these options are passed over."""
+        options = frozenset(valued.split())
+        at = 0
+        while at < len(self.args):
+            word, at = self.args[at], at + 1
+            yield word, at
+            if word in options:
+                at += 1
+
+    def after(self, place: int) -> str:
+        """The word at this place, if there is one."""
+        return self.args[place] if place < len(self.args) else ""
 
 
 @dataclass(slots=True)
@@ -91,7 +97,7 @@ class Judge:
     cwd: str | None
     variables: Variables
     depth: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: dict[Finding, None] = field(default_factory=dict)
     functions: dict[str, bool] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
@@ -105,9 +111,7 @@ class Judge:
     def find(self, rule: str, what: str) -> None:
         shown = what.replace(UNKNOWN, "…")
         short = shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + "…"
-        finding = Finding(rule=rule, what=short)
-        if finding not in self.findings:
-            self.findings.append(finding)
+        self.findings[Finding(rule=rule, what=short)] = None
 
     # --- walking ---
 
@@ -132,9 +136,7 @@ class Judge:
             self._node(node, feed)
 
     def _node(self, node: Node, feed: Feed | None = None) -> None:
-        self.steps += 1
-        if self.steps > _MOST_STEPS:
-            raise Unreadable("too much to follow")
+        self._step()
         match node:
             case Simple():
                 self._simple(node, feed)
@@ -151,6 +153,11 @@ class Judge:
                 self._group(node, feed)
             case Function(name=name, body=body):
                 self._function(name, body)
+
+    def _step(self, words: int = 1) -> None:
+        self.steps += words
+        if self.steps > MOST_WORDS:
+            raise Unreadable("too much to follow")
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:
@@ -221,6 +228,7 @@ class Judge:
 
     def run(self, fields: list[str], feed: Feed | None = None) -> None:
         """Judge one program with its words."""
+        self._step(len(fields))
         name, args = fields[0], fields[1:]
         shown = " ".join(to_plain(field) for field in fields)
         if self.depth >= _DEEPEST:
@@ -282,7 +290,8 @@ class Judge:
         """The rule that reading what is named so breaks, as far as that can be told."""
         path = self.path(text)
         if path is None:
-            return "read.secret" if _OTHERS_PROCESS.search(text) else ""
+            behind = text.partition("/proc/")[2]
+            return "read.secret" if _OF_A_PROCESS.search(behind) else ""
         return read_fault(path, self.place)
 
     # --- words that come from elsewhere ---
@@ -410,6 +419,7 @@ def _calls_itself(name: str, node: Node, *, aside: bool = False) -> bool:
             return False
 
 
+@lru_cache(maxsize=32)
 def judge_command(command: str, place: Place) -> Verdict:
     """What a person should know before this command runs there."""
     return Verdict(findings=tuple(follow(command, place, place.cwd).findings))

@@ -26,10 +26,15 @@ _SECRET = re.compile(
     | /etc/(shadow|gshadow|sudoers|master\.passwd)(-|\.d(/.*)?)? | /etc/ssh/ssh_host_.*_key
     | /etc/ssl/private(/.*)? | /proc/(?!self/fd/)[^/]+/(task/[^/]+/)?(environ|mem|maps|(root|cwd|fd)(/.*)?)
     | /proc/kcore | /dev/(mem|kmem|port)
-    | /(var/)?run/secrets(/.*)? | /var/lib/docker(/.*)? | /root/\.ssh(/.*)?
-    | .*/(id_(rsa|dsa|ecdsa|ed25519)|.*\.(pem|p12|pfx|keystore|jks|kdbx)|credentials\.json|\.htpasswd)
-    | .*/\.env(?!\.(example|sample|template|dist)$)(\..*|rc)?
-    | .*/(secrets?|service[-_]account.*)\.(ya?ml|json|toml)
+    | /(var/)?run/secrets(/.*)? | /var/lib/docker(/.*)? | /root/\.ssh(/.*)? | .*/\.env\.[^/]*/.*
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_SECRET_NAME = re.compile(
+    r"""
+    id_(rsa|dsa|ecdsa|ed25519) | .*\.(pem|p12|pfx|keystore|jks|kdbx) | credentials\.json | \.htpasswd
+    | \.env(?!\.(example|sample|template|dist)$)(\..*|rc)?
+    | (secrets?|service[-_]account.*)\.(ya?ml|json|toml)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -58,6 +63,7 @@ _DEVICE = re.compile(
 _HARMLESS_DEVICE = re.compile(
     r"/dev/(null|zero|full|stdin|stdout|stderr|tty|random|urandom|fd/\d\d?|shm/.+|pts/.*)"
 )
+_LONGEST_PATH = 4096
 _ROOTS = re.compile(
     r"/|/(etc|usr|bin|sbin|lib|lib32|lib64|boot|dev|home|opt|proc|root|run|srv|sys|var|tmp|mnt|media|Users|System"
     r"|Library|Applications|Volumes|nix|snap)|/(home|Users)/[^/]+|/usr/(bin|lib|local|share|sbin)|/var/(lib|log)"
@@ -123,6 +129,17 @@ def _could_be(pattern: re.Pattern[str], path: str, place: Place) -> bool:
     return any(pattern.fullmatch(f"{folder}/{one}") and _glob(name, one) for one in _TEMPTING)
 
 
+def _is_secret(path: str, place: Place) -> bool:
+    if has_glob(path) and len(path) > _LONGEST_PATH:
+        return True
+    if _could_be(_SECRET, path, place):
+        return True
+    name = path.rpartition("/")[2]
+    if not has_glob(name):
+        return _SECRET_NAME.fullmatch(name) is not None
+    return any(_SECRET_NAME.fullmatch(one) and _glob(to_plain(name), one) for one in _TEMPTING)
+
+
 _TEMPTING = names("id_rsa id_ed25519 .env shadow sudoers environ .bashrc .netrc credentials.json")
 
 
@@ -135,7 +152,7 @@ def _glob(pattern: str, name: str) -> bool:
 
 def read_fault(path: str, place: Place) -> str:
     """The id of the rule that reading this breaks, or nothing."""
-    if _could_be(_SECRET, path, place):
+    if _is_secret(path, place):
         return "read.secret"
     return "read.home" if is_closed(path, place.homes, writing=False) else ""
 
@@ -155,7 +172,7 @@ def write_fault(path: str, place: Place) -> str:
         return "write.startup"
     if _could_be(_SCHEDULE, path, place):
         return "write.schedule"
-    if _could_be(_SECRET, path, place):
+    if _is_secret(path, place):
         return "write.secret"
     return _system_fault(path, place)
 

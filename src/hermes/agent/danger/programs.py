@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import dropwhile, islice, takewhile
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import code, effects, remote
@@ -55,17 +56,17 @@ def look(call: Call) -> None:
 def _shell(call: Call) -> bool:
     if call.name not in SHELLS:
         return False
-    for arg, rest in call.walk("-o +o -O --rcfile --init-file"):
+    for arg, next_ in call.walk("-o +o -O --rcfile --init-file"):
         if re.fullmatch(r"[-+][a-zA-Z]*c[a-zA-Z]*", arg):
-            _run_text(call, rest[0] if rest else "", rest[1:])
+            _run_text(call, call.after(next_), call.args[next_ + 1 :])
             return True
-        if arg in ("--rcfile", "--init-file") and rest:
-            _script_file(call, rest[0])
+        if arg in ("--rcfile", "--init-file") and call.after(next_):
+            _script_file(call, call.after(next_))
         elif arg in ("-s", "-"):
             _run_feed(call)
             return True
         elif not arg.startswith(("-", "+")):
-            _script_file(call, arg, rest)
+            _script_file(call, arg, call.args[next_:])
             return True
     if not any(arg in ("--version", "--help", "-n") for arg in call.args):
         _run_feed(call)
@@ -126,21 +127,21 @@ def _language(call: Call) -> bool:
     if call.name in ("osascript", "pwsh") and call.args:
         call.find("run.code")
     flags = ["-c"] if python else sorted(LANGUAGES[call.name])
-    for arg, rest in call.walk("-W -X -r --require -I -M"):
+    for arg, next_ in call.walk("-W -X -r --require -I -M"):
         short = next((flag for flag in flags if _takes_code(arg, flag)), "")
         if short:
             inline = arg[2:] if arg.startswith(short) and len(short) == 2 and arg != short and python else ""
-            _judge_code(call, to_plain(inline or (rest[0] if rest else "")))
+            _judge_code(call, to_plain(inline or call.after(next_)))
             return True
         module = _MODULE.fullmatch(arg) if python else None
         if module:
-            _run_module(call, [module[1], *rest] if module[1] else rest)
+            _run_module(call, [*([module[1]] if module[1] else []), *call.args[next_:]])
             return True
         if arg in ("-", "/dev/stdin"):
             _run_feed(call)
             return True
         if not arg.startswith("-"):
-            _script_file(call, arg, rest)
+            _script_file(call, arg, call.args[next_:])
             return True
     if not any(arg in ("--version", "-V", "-v", "--help", "-h") for arg in call.args):
         _run_feed(call)
@@ -186,9 +187,9 @@ def _judge_code(call: Call, text: str) -> None:
 
 
 def _awk(call: Call) -> bool:
-    for arg, rest in call.walk("-F -v"):
+    for arg, next_ in call.walk("-F -v"):
         if arg == "-f":
-            _script_file(call, rest[0] if rest else "")
+            _script_file(call, call.after(next_))
             break
         if not arg.startswith("-"):
             known = UNKNOWN not in arg or "'" in call.shown
@@ -236,28 +237,27 @@ def _run_rest(call: Call, args: Sequence[str], valued: frozenset[str] = frozense
 
 def _behind_options(args: Sequence[str], valued: frozenset[str]) -> list[str]:
     """The words behind the options; those named here have a value."""
-    rest = list(args)
-    while rest and rest[0].startswith("-") and rest[0] != "-":
-        option = rest.pop(0)
+    at = 0
+    while at < len(args) and args[at].startswith("-") and args[at] != "-":
+        option = args[at]
+        at += 2 if option in valued else 1
         if option == "--":
             break
-        if option in valued and rest:
-            rest.pop(0)
-    return rest
+    return list(args[at:])
 
 
 def _env(call: Call) -> None:
-    for arg, rest in call.walk("-u --unset -C --chdir"):
+    for arg, next_ in call.walk("-u --unset -C --chdir"):
         if arg == "--split-string" or arg.startswith("-S"):
-            call.judge.read(" ".join([arg[2:], *rest]).strip(), call.feed)
+            call.judge.read(" ".join([arg[2:], *call.args[next_:]]).strip(), call.feed)
             return
         if arg in ("-C", "--chdir"):
-            call.judge.cwd = call.judge.path(rest[0]) if rest else None
+            call.judge.cwd = call.judge.path(call.after(next_)) if call.after(next_) else None
         elif re.match(r"[A-Za-z_]\w*=", arg):
             name, _, value = arg.partition("=")
             call.judge.assign(name, (value,), lasting=False)
         elif not arg.startswith("-"):
-            call.judge.run([arg, *rest], call.feed)
+            call.judge.run([arg, *call.args[next_:]], call.feed)
             return
 
 
@@ -270,10 +270,10 @@ def _timeout(call: Call) -> None:
 def _xargs(call: Call) -> None:
     """What comes on its input becomes words nobody knows yet."""
     replace = ""
-    for arg, rest in call.walk("-I -n -P -L -d -a -s -E -j"):
+    for arg, next_ in call.walk("-I -n -P -L -d -a -s -E -j"):
         if not arg.startswith("-"):
             known = call.feed.text.split() if call.feed is not None and call.feed.text is not None else None
-            words, command = known or [UNKNOWN], [arg, *rest]
+            words, command = known or [UNKNOWN], [arg, *call.args[next_:]]
             if replace:
                 call.judge.run([field.replace(replace, words[0]) for field in command])
             else:
@@ -281,7 +281,7 @@ def _xargs(call: Call) -> None:
             return
         if arg.startswith(("-I", "-i", "--replace")):
             glued = arg[2:] if arg[1] != "-" else arg.partition("=")[2]
-            replace = glued or (rest[0] if arg == "-I" and rest else "{}")
+            replace = glued or (arg == "-I" and call.after(next_)) or "{}"
 
 
 def _find(call: Call) -> None:
@@ -297,9 +297,7 @@ def _find(call: Call) -> None:
         if arg == "-delete" and not junk:
             effects.find_deletes(call, starts)
         elif arg in ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec"):
-            inner = args[i + 1 :]
-            ends = [j for j, word in enumerate(inner) if word in (";", "+")]
-            inner = inner[: ends[0]] if ends else inner
+            inner = list(takewhile(lambda word: word not in (";", "+"), islice(args, i + 1, None)))
             _run_found(call, inner, starts, junk)
         elif arg in ("-fprint", "-fprintf", "-fls") and i + 1 < len(args):
             call.judge.check_write(args[i + 1])
@@ -358,9 +356,7 @@ def _root(call: Call) -> None:
         if call.name != "chroot":
             return
         args = args[1:]
-    while args and re.match(r"[A-Za-z_]\w*=", args[0]):
-        args = args[1:]
-    _run_rest(call, args, ROOT_VALUES)
+    _run_rest(call, list(dropwhile(re.compile(r"[A-Za-z_]\w*=").match, args)), ROOT_VALUES)
 
 
 def _builtin(call: Call) -> bool:

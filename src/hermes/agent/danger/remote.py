@@ -191,10 +191,9 @@ def ssh(call: Call) -> None:
     if set(call.args) & {"-V", "-G", "-Q"}:
         return
     call.find("run.remote")
-    for arg, rest in call.walk("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"):
+    for arg, next_ in call.walk("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"):
         if not arg.startswith("-"):
-            if rest:
-                call.judge.read(" ".join(to_plain(word) for word in rest))
+            call.judge.read(" ".join(map(to_plain, call.args[next_:])))
             return
 
 
