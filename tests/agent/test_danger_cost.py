@@ -56,8 +56,14 @@ def test_there_is_an_end_to_it(form: str) -> None:
     assert judge_command(FORMS[form](_LONGEST), PLACE).asks
 
 
+def test_much_to_say_costs_no_more_than_little() -> None:
+    assert grows_evenly(verdict, FORMS["deletes"](30), FORMS["deletes"](450))
+
+
 def test_what_is_too_much_is_asked_for() -> None:
-    for command in ("ls; " * 3000, "cat " + "a " * 3000, "echo '" + "a" * _LONGEST + "'"):
+    within = "sh -c 'cat " + "a " * 500 + "'; "
+    assert not judge_command(within * 3, PLACE).asks
+    for command in (within * 5, "ls; " * 3000, "cat " + "a " * 3000, "echo '" + "a" * _LONGEST + "'"):
         assert {finding.rule for finding in judge_command(command, PLACE).findings} == {"text.unreadable"}
 
 

@@ -32,6 +32,7 @@ def rules(command: str, place: Place = PLACE) -> set[str]:
         "cat ~/.herme?/config.yaml",
         "cat ~/.[h]ermes/config.yaml",
         "cat ~/bots/*/MEMORY.md",
+        "cat ~/**/gateway.db",
         "ls ~/.hermes/sessions",
         "cd ~/.hermes && cat config.yaml",
         "cd ~/.hermes && ls",
@@ -107,6 +108,7 @@ def test_changing_a_home_is_asked_for(command: str) -> None:
         "ls ~/*/",
         "cat ~/.hermesrc",
         "rm -rf /tmp/other",
+        "rmdir /tmp/x",
         "rm -rf /tmp/xy",
         "git commit -m 'Look into ~/.hermes'",
         "echo hi >&2",
@@ -133,6 +135,12 @@ def test_what_is_too_wide_is_no_free_workspace(workspace: str) -> None:
     assert rules("echo x > /etc/hosts", place) == {"write.system"}
     assert "write.agent" in rules("rm -rf ~/.hermes", place)
     assert not is_free_workspace(workspace, "/home/ann")
+
+
+def test_a_user_at_home_everywhere_owns_nothing_of_the_system() -> None:
+    place = replace(PLACE, cwd="/data/x", workspace="/data/x", home="/")
+    assert rules("echo x > /etc/hosts", place) == {"write.system"}
+    assert rules("rm -rf old", place) == set()
 
 
 def test_a_workspace_may_be_wide_for_other_reasons() -> None:
