@@ -6,9 +6,17 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from hermes.app.messaging import Messaging
+from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
+from hermes.domain.settings import Profile, Settings
 from hermes.domain.tool import Tool
+from hermes.state.media import MediaFiles
+from hermes.state.sqlite import SqliteStore
 from hermes.testing.api import ApiWorld
+from hermes.testing.clock import FakeClock
 from tests.cli.command import gateway, hermes
 
 AGENTS = "agents: {bee: {}, wasp: {home_dir: ../wasp}}\n"
@@ -105,3 +113,19 @@ async def test_each_agent_works_freely_in_its_own_workspace_alone(tmp_path: Path
                 assert done == (
                     {"read", "searched", "write", "patched", "deleted", "moved"} if owner == agent else set()
                 )
+
+
+async def test_nothing_is_sent_from_a_workspace_that_is_too_wide(tmp_path: Path) -> None:
+    home, letter = tmp_path / ".hermes", tmp_path / "letter.txt"
+    (tmp_path / "project").mkdir()
+    for path in (letter, tmp_path / "project" / "letter.txt"):
+        path.write_text("dear")
+    messaging = Messaging(home, {"HOME": str(tmp_path)}, lambda: pytest.fail("nothing is sent"))
+    profile = Profile(agent=MAIN_AGENT, home=home, settings=Settings())
+    async with SqliteStore(None) as store:
+        media = MediaFiles(home / "media", store.scoped(MAIN_AGENT), FakeClock())
+        wide = messaging.files(profile, tmp_path, media, home / "media")
+        with pytest.raises(UserError, match="outside of the folders"):
+            await wide(str(letter))
+        own = messaging.files(profile, tmp_path / "project", media, home / "media")
+        assert (await own("letter.txt")).name == "letter.txt"
