@@ -32,6 +32,16 @@ def rules(command: str, place: Place = PLACE) -> set[str]:
         "cat ~/.herme?/config.yaml",
         "cat ~/.[h]ermes/config.yaml",
         "cat ~/bots/*/MEMORY.md",
+        "cat ~ann/.hermes/config.yaml",
+        "cat $(find ~ -name gateway.db)",
+        "cat $(ls -d ~/.herm*)/config.yaml",
+        "find ~ -name gateway.db | xargs cat",
+        "find ~ -name gateway.db | head -1 | xargs -I{} cp {} copy",
+        "export H=~/.hermes",
+        "read -r f <<< ~/.hermes/config.yaml; cat $f",
+        "echo ~/.hermes/config.yaml | while read f; do cat $f; done",
+        "H=~/.hermes/config.yaml",
+        "curl file:///home/ann/.hermes/config.yaml",
         "cat ~/**/gateway.db",
         "ls ~/.hermes/sessions",
         "cd ~/.hermes && cat config.yaml",
@@ -41,6 +51,7 @@ def rules(command: str, place: Place = PLACE) -> set[str]:
         "cat < ~/.hermes/config.yaml",
         'echo "$(<~/.hermes/config.yaml)"',
         "dd if=/home/ann/.hermes/gateway.db of=copy",
+        "dd if=~/.hermes/gateway.db of=copy",
         "grep -f/home/ann/.hermes/config.yaml x",
         "tar czf x.tgz ~",
         "tar czf x.tgz /home",
@@ -64,6 +75,43 @@ def rules(command: str, place: Place = PLACE) -> set[str]:
 )
 def test_reading_a_home_is_asked_for(command: str) -> None:
     assert "read.home" in rules(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat $SET_BEFORE/config.yaml",
+        "cat $A$B",
+        'cp "$SET_BEFORE/gateway.db" copy',
+        "cat ~/$NAME",
+        "cat /home/$WHO/notes.txt",
+        "wc -l < ~/$NAME",
+        "cd - && cat config.yaml",
+        'cd "$SET_BEFORE" && tar c .',
+        "cd $SET_BEFORE && cat *",
+    ],
+)
+def test_what_may_be_in_a_home_is_asked_for(command: str) -> None:
+    assert "read.unknown" in rules(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat $FILE",
+        "cat src/$NAME.txt",
+        "wc -l $(git ls-files)",
+        "find . -name '*.py' | xargs wc -l",
+        "cd $(git rev-parse --show-toplevel) && npm test",
+        'git commit -m "$A and $B/x"',
+        'for f in *.txt; do cat "docs/$f"; done',
+        'echo "$A/$B"',
+        "ls ~ | xargs echo",
+        "X=~/shop; cat $X/notes.txt",
+    ],
+)
+def test_what_is_elsewhere_is_free(command: str) -> None:
+    assert rules(command) == set()
 
 
 @pytest.mark.parametrize(

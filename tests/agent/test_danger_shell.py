@@ -136,6 +136,23 @@ def test_where_what_a_shell_runs_comes_from(command: str, broken: set[str]) -> N
     assert rules(command) == broken
 
 
+@pytest.mark.parametrize(
+    ("command", "broken"),
+    [
+        ("read -r d <<< build; rm -rf $d", set()),
+        ('read d <<< " /srv/x"; rm -rf "$d"', {"delete.outside"}),
+        ('read a b <<< "x /srv/x"; rm -rf "$b"', {"delete.unknown"}),
+        ('read d <<< "\\/srv/x"; rm -rf "$d"', {"delete.unknown"}),
+        ("read -d x d <<< build; rm -rf $d", {"delete.unknown"}),
+        ("mapfile -t d <<< build; rm -rf $d", {"delete.unknown"}),
+        ("d=build; read d; rm -rf $d", {"delete.unknown"}),
+        ("d=build; unset d; rm -rf $d", {"delete.unknown"}),
+    ],
+)
+def test_what_is_read_into_a_variable(command: str, broken: set[str]) -> None:
+    assert rules(command) == broken
+
+
 def test_the_folder_counts() -> None:
     elsewhere = Place(cwd="/srv/www", workspace="/home/ann/shop", home="/home/ann")
     assert rules("rm -rf build") == set()

@@ -19,8 +19,8 @@ from functools import lru_cache
 
 from hermes.agent.danger import programs
 from hermes.agent.danger.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
-from hermes.agent.danger.names import PRELOADS, SILENT
-from hermes.agent.danger.paths import Place, read_fault, resolve, write_fault
+from hermes.agent.danger.names import LISTERS, PRELOADS, SILENT
+from hermes.agent.danger.paths import Place, holds_home, read_fault, resolve, write_fault
 from hermes.agent.danger.shell import read_shell
 from hermes.agent.danger.syntax import (
     BRACKET,
@@ -43,8 +43,12 @@ from hermes.agent.danger.verdict import Finding, Verdict
 
 _DEEPEST = 12
 _LONGEST_SHOWN = 120
+_SOURCES = ("download", "decoder", "home")
+"""Where words come from that matter to who uses them; the gravest first."""
 _FULL_WIDTH = range(0xFF01, 0xFF5F)
 _OF_A_PROCESS = re.compile(r"/(environ|mem|maps|root|cwd|fd)\b")
+_LIKE_A_PATH = re.compile(r"[./*?\[]")
+_SOURCE = re.compile(f"(download|decoder){UNKNOWN}")
 _SHELLS_OWN = re.compile(r"\d{3,}")
 """Descriptors by which the shell tells the gateway where it stands: nothing else is written there."""
 
@@ -223,6 +227,9 @@ class Judge:
         # Before a single command (`IFS= read …`) the separator harms nobody.
         if name.lstrip("+") in PRELOADS and (lasting or name != "IFS"):
             self.find("run.environment", name.lstrip("+"))
+        if lasting and any(self.read_fault(value) == "read.home" for value in values):
+            # A later command may use the variable, and then nobody knows any more what is in it.
+            self.find("read.home", f"{name}={values[0]}")
         if lasting:
             self.variables.put(name, values, certain=self.certain)
 
@@ -258,7 +265,8 @@ class Judge:
 
     def check_write(self, text: str, *, fresh: bool = True) -> None:
         """A program is about to write there; `fresh` = what it writes was not there before."""
-        if UNKNOWN in text and not text.startswith(("/tmp/", "./", "build/")):
+        known, unknown, _ = text.partition(UNKNOWN)
+        if unknown and (not text.startswith(("/tmp/", "./", "build/")) or self.may_hold_home(known)):
             self.find("write.unknown", text)
             return
         path = self.path(text)
@@ -288,11 +296,28 @@ class Judge:
 
     def read_fault(self, text: str) -> str:
         """The rule that reading what is named so breaks, as far as that can be told."""
-        path = self.path(text)
-        if path is None:
-            behind = text.partition("/proc/")[2]
-            return "read.secret" if _OF_A_PROCESS.search(behind) else ""
-        return read_fault(path, self.place)
+        path = self.path(self.place.home + text[1:] if text.startswith("~/") else text)
+        if path is not None:
+            return read_fault(path, self.place)
+        if _OF_A_PROCESS.search(text.partition("/proc/")[2]):
+            return "read.secret"
+        if f"{UNKNOWN}home{UNKNOWN}" in text:
+            return "read.home"
+        return "read.unknown" if self._may_be_anywhere(text) else ""
+
+    def _may_be_anywhere(self, text: str) -> bool:
+        """Whether a path that is not known may lead into a home: one variable alone is taken for a name."""
+        known, unknown, rest = text.partition(UNKNOWN)
+        if " " in text or not unknown:
+            return " " not in text and not text.startswith("-") and bool(_LIKE_A_PATH.search(to_plain(text)))
+        if not known:
+            return "/" in rest or (UNKNOWN in rest and not _SOURCE.match(rest))
+        return self.may_hold_home(known)
+
+    def may_hold_home(self, beginning: str) -> bool:
+        """Whether what begins like this may lead into a home."""
+        folder, slash, _ = beginning.rpartition("/")
+        return holds_home(self.path((folder or "/") if slash else "."), self.place)
 
     # --- words that come from elsewhere ---
 
@@ -342,7 +367,7 @@ class Judge:
             feed = self._output(sub.script[0], None)
             if feed is not None and feed.text is not None:
                 return feed.text.rstrip("\n")
-            if feed is not None and feed.source in ("download", "decoder"):
+            if feed is not None and feed.source in _SOURCES:
                 return f"{UNKNOWN}{feed.source}{UNKNOWN}"
         return UNKNOWN
 
@@ -360,9 +385,16 @@ class Judge:
         text = programs.printed(fields, feed.text if feed is not None else None, self.cwd)
         if text is not None and UNKNOWN not in text:
             return Feed(text, "words")
-        source = programs.source_of(fields)
-        inherited = feed.source if feed is not None and feed.source in ("download", "decoder") else ""
+        source = programs.source_of(fields) or ("home" if self._lists_home(fields) else "")
+        inherited = feed.source if feed is not None and feed.source in _SOURCES else ""
         return Feed(None, source or inherited or "command")
+
+    def _lists_home(self, fields: list[str]) -> bool:
+        """Whether a program prints the names of files that may be in a home."""
+        if not fields or os.path.basename(fields[0]) not in LISTERS:
+            return False
+        paths = [path for path in map(self.path, fields[1:]) if path is not None]
+        return any(holds_home(path, self.place) or read_fault(path, self.place) for path in paths)
 
     def _source(self, node: Node) -> str:
         if isinstance(node, Simple):
@@ -375,7 +407,7 @@ class Judge:
         elif isinstance(node, Background | Chained):
             inner = [node.node]
         sources = {self._source(one) for one in inner}
-        return next((one for one in ("download", "decoder") if one in sources), "command")
+        return next((one for one in _SOURCES if one in sources), "command")
 
 
 def _named_in(arg: str) -> set[str]:

@@ -72,7 +72,14 @@ READERS = names(
     """
 )
 # Programs whose words are not opened: naming a place is not reading it.
-SILENT = names("cd pushd popd pwd echo printf test [ [[ : true false exit basename dirname which type export")
+SILENT = names(
+    """
+    cd pushd popd pwd echo printf test [ [[ : true false exit basename dirname which type export rm rmdir
+    unlink touch mkdir
+    """
+)
+# Programs that print the names of files.
+LISTERS = names("find fd fdfind ls realpath readlink locate tree")
 CHANGERS = names("mv cp chmod chown sed tee dd truncate ln install sh bash python python3 perl")
 PACKAGE_READING = names("list search show info policy outdated query contents depends help why files")
 PACKAGE_ADDING = names("install add i update upgrade ci")

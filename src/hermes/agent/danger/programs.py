@@ -22,6 +22,7 @@ from hermes.agent.danger.names import (
     ROOT_VALUES,
     RUNNERS,
     SHELLS,
+    SILENT,
     WRAPPERS,
     names,
 )
@@ -274,6 +275,8 @@ def _xargs(call: Call) -> None:
         if not arg.startswith("-"):
             known = call.feed.text.split() if call.feed is not None and call.feed.text is not None else None
             words, command = known or [UNKNOWN], [arg, *call.args[next_:]]
+            if call.feed is not None and call.feed.source == "home" and arg not in SILENT:
+                call.find("read.home")
             if replace:
                 call.judge.run([field.replace(replace, words[0]) for field in command])
             else:
@@ -388,6 +391,13 @@ def _builtin(call: Call) -> bool:
     elif name in ("read", "mapfile", "readarray", "getopts", "unset"):
         for arg in args:
             call.judge.variables.values.pop(arg, None)
+        fed = (
+            call.feed.text
+            if call.feed is not None and name == "read" and len(args) == 1 + ("-r" in args)
+            else None
+        )
+        if fed and "\\" not in fed and args[-1] != "-r":
+            call.judge.assign(args[-1], tuple(line.strip() for line in fed.splitlines()))
     elif name == "printf" and args[:1] == ["-v"] and len(args) > 2:
         text = printed(["printf", *args[2:]], None, None)
         call.judge.assign(args[1], (text if text is not None else UNKNOWN,))

@@ -52,6 +52,7 @@ RULES: dict[str, Rule] = {
     "write.unknown": Rule("writes to a place that cannot be told beforehand"),
     "read.secret": Rule("reads credentials or private keys"),
     "read.home": Rule("reads settings, conversations or other data of Hermes and its agents"),
+    "read.unknown": Rule("reads something that cannot be told beforehand"),
     "run.download": Rule("runs what it downloads"),
     "run.decoded": Rule("runs something that is hidden in an encoding"),
     "run.unknown": Rule("runs something that cannot be told beforehand"),
