@@ -291,7 +291,7 @@ class Judge:
             self.find("read.home", f"{call.shown} in {self.cwd}")
         for text in (text for arg in call.args for text in _named_in(arg) if text):
             fault = self.read_fault(text)
-            if fault == "read.secret" or (fault and not silent):
+            if fault == "read.secret" or (fault and (not silent or has_glob(text))):
                 self.find(fault, to_plain(text))
 
     def read_fault(self, text: str) -> str:

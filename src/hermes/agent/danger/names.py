@@ -35,7 +35,7 @@ WRAPPERS = {
     **dict.fromkeys(
         names(
             "nohup setsid command builtin entr unbuffer busybox toybox firejail rlwrap dbus-run-session"
-            " poetry pipenv uv"
+            " poetry pipenv uv pipx coverage"
         ),
         names(""),
     ),
@@ -52,8 +52,9 @@ WRAPPERS = {
     "xvfb-run": names("-s -n"),
     "fakeroot": names("-s -i"),
     "npx": names("-p --package -c"),
+    "uvx": names("-p --python --from --with"),
 }
-RUNNERS = names("poetry pipenv uv")
+RUNNERS = names("poetry pipenv uv pipx coverage")
 ROOT = names("sudo su doas pkexec runuser sudoedit gosu su-exec setpriv run0")
 ROOT_VALUES = names("-u -g -U -p -C -h -T -D -R -r -t --user --group")
 DECLARES = names("export declare typeset readonly local")
