@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes.admin.chat import ChatProcess, here, is_terminal
@@ -82,6 +83,7 @@ class Embedded:
 
     def _behind(self) -> Behind:
         lines = [f"Hermes {self.process.command.version}. Model: {self.app.model_line}", _HELP]
+        lines += _warnings(here(), self.process.command.environ)
         problems = len(self.app.loaded.problems)
         if problems:
             lines.append(f"The settings have {problems} problem{'s' * (problems > 1)}: hermes config check")
@@ -126,6 +128,7 @@ class Attached:
             f"Hermes {self.process.command.version}. Model: {facts.get('model', '')}",
             attached + elsewhere,
             _HELP,
+            *_warnings(Path(workspace) if workspace else None, self.process.command.environ),
         ]
         return Behind(
             greeting=lines,
@@ -137,6 +140,15 @@ class Attached:
         tell = self.process.command.console.note
         line.hear = getattr(door, "hear", lambda presence: tell(f"hermes: {presence}"))
         line.follow = getattr(door, "follow", line.follow)
+
+
+def _warnings(workspace: Path | None, environ: Mapping[str, str]) -> list[str]:
+    """What to know of the folder the agent works in, if anything."""
+    from hermes.app.homes import is_wide
+
+    if workspace is None or not is_wide(workspace, environ):
+        return []
+    return [f"{workspace} is no project's folder: whatever the agent deletes in it, it asks for first."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,10 @@ NO_ANSWER = "Nobody answered. Silence is not consent: do not go on as if it had 
 CUT_SHORT = "The arguments of {name} break off before their end. Send the call again, or in smaller steps."
 NOT_JSON = "The arguments of {name} are not one JSON object. Send the call again with arguments that are."
 TOO_MANY = "Not run: {most} calls are the most in one reply. Send it again if it is still needed."
+NOT_ALLOWED = (
+    "Not done: it would not be what was allowed, since the shell now stands elsewhere. "
+    "Send it again with the full path or a workdir, so that it can be asked for."
+)
 CALLS_AT_ONCE = 8
 
 
@@ -92,10 +96,10 @@ def _client_tool(tool: ClientTool) -> Tool:
     return Tool(name=tool.name, description=tool.description, parameters=parameters, run=run)
 
 
-def call_steps(run: Run, said: ModelSaid, bench: Bench) -> tuple[Record, ...]:
+async def call_steps(run: Run, said: ModelSaid, bench: Bench) -> tuple[Record, ...]:
     """What is committed together with a reply that has calls: the opening of its first group."""
     states = [CallState(call=call) for call in said.calls]
-    return tuple(_Group(run=run, bench=bench, states=states).opening())
+    return tuple(await _Group(run=run, bench=bench, states=states).opening())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,7 +112,7 @@ class Settle:
 
     async def steps(self, view: TurnView) -> AsyncIterator[AgentEvent]:
         group = _Group(run=self.run, bench=self.bench, states=list(view.calls.values()))
-        opening = group.opening()
+        opening = await group.opening()
         if opening:
             yield tuple(opening)
             return
@@ -152,10 +156,21 @@ class Settle:
             tool = self.bench.tools.get(call.name)
             if tool is None:
                 raise UserError(f"The tool {call.name} is no longer there.")
-            result = await tool.run(context, read_arguments(call.arguments) or {})
+            arguments = read_arguments(call.arguments) or {}
+            self._check_allowed(state, tool, arguments)
+            result = await tool.run(context, arguments)
         except HermesError as error:
             result = ToolResult(text=str(error), failed=True)
         results.put(ToolFinished(call=call.id, text=storable(result.text), failed=result.failed))
+
+    def _check_allowed(self, state: CallState, tool: Tool, arguments: Mapping[str, object]) -> None:
+        """A call is looked at once more when it starts: the shell may stand elsewhere by now."""
+        ask = _ask(self.run.session.id, tool, arguments)
+        if ask is None or _is_granted(self.run, self.bench, ask):
+            return
+        asked, answered = state.asked, state.answered
+        if asked is None or answered is None or not answered.verdict.allows or asked.digest != ask.digest:
+            raise UserError(NOT_ALLOWED)
 
 
 class _Group:
@@ -172,11 +187,11 @@ class _Group:
         if not self.members:
             self.members = open_states
 
-    def opening(self) -> list[Record]:
+    async def opening(self) -> list[Record]:
         """The records that must be on disk before anything of this group happens; none if all are there."""
         if any(state.started is not None for state in self.members):
             return []
-        return [self._open(state) for state in self.members if state.asked is None or state.answered]
+        return [await self._open(state) for state in self.members if state.asked is None or state.answered]
 
     def _gather(self, open_states: list[CallState]) -> None:
         to_run = 0
@@ -206,7 +221,7 @@ class _Group:
         except UserError:
             return False
 
-    def _open(self, state: CallState) -> Record:
+    async def _open(self, state: CallState) -> Record:
         call = state.call
         fault = self._fault(call)
         if fault:
@@ -217,12 +232,16 @@ class _Group:
         if state.answered is not None:
             return _heard(self._run, state, tool)
         try:
-            return _question(self._run, call, self._bench) or _start(self._run, call, tool)
+            return await _question(self._run, call, self._bench) or _start(self._run, call, tool)
         except UserError as error:
             return ToolFinished(call=call.id, text=str(error), failed=True)
 
 
-def _question(run: Run, call: ToolCall, bench: Bench) -> Asked | None:
+def _is_granted(run: Run, bench: Bench, ask: Ask) -> bool:
+    return bench.standing.allows(ask.digest) or ask.digest in session_grants(run.transcript)
+
+
+async def _question(run: Run, call: ToolCall, bench: Bench) -> Asked | None:
     """What a person must say before this call happens, if anything."""
     tool = bench.tools[call.name]
     arguments = read_arguments(call.arguments) or {}
@@ -236,12 +255,13 @@ def _question(run: Run, call: ToolCall, bench: Bench) -> Asked | None:
             call=call.id,
         )
     ask = _ask(run.session.id, tool, arguments)
-    if ask is None or bench.standing.allows(ask.digest) or ask.digest in session_grants(run.transcript):
+    if ask is None or _is_granted(run, bench, ask):
         return None
+    more = "" if ask.more is None else await ask.more(run.session.id)
     return Asked(
         question=new_question_id(),
         kind=QuestionKind.APPROVAL,
-        text=ask.text,
+        text=f"{ask.text}\n{more}" if more else ask.text,
         options=(Verdict.ONCE.value, Verdict.SESSION.value, Verdict.ALWAYS.value, Verdict.DENY.value),
         call=call.id,
         digest=ask.digest,

@@ -159,7 +159,7 @@ class AgentLoop:
         said = replace(speech.said, calls=calls)
         if speech.said.calls and not calls:
             said = replace(said, ending=Ending.STOP)
-        yield self._after(run, await bench.for_calls(run, calls), said, view, progress)
+        yield await self._after(run, await bench.for_calls(run, calls), said, view, progress)
 
     def _request(self, run: Run, tools: Sequence[Tool]) -> ModelRequest:
         """What the model is asked with. What the turn's client brought along is said in this turn only: its
@@ -197,11 +197,11 @@ class AgentLoop:
             return REPEATING.format(tool=progress.repeated, times=progress.repeats)
         return ""
 
-    def _after(
+    async def _after(
         self, run: Run, bench: Bench, said: ModelSaid, view: TurnView, progress: Progress
     ) -> tuple[Record, ...]:
         if said.calls:
-            return (said, *call_steps(run, said, bench))
+            return (said, *await call_steps(run, said, bench))
         progress.hear(said)
         end = self._end(progress, view)
         return (said,) if end is None else (said, end)

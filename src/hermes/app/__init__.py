@@ -24,6 +24,7 @@ from hermes.agent.pictures import Illustrated
 from hermes.agent.routes import Route, RoutedProvider
 from hermes.agent.tools import Workbench
 from hermes.app.accounts import AccountDesk, told_apart
+from hermes.app.homes import MEDIA, WORKSPACE, closed_homes, homes_for, is_wide, user_home
 from hermes.app.hooks import HookPart
 from hermes.app.http import HttpPart
 from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
@@ -76,8 +77,6 @@ from hermes.state.settings import Loaded, load_settings
 from hermes.state.sqlite import SqliteStore
 
 log = logging.getLogger("hermes.app")
-WORKSPACE = "workspace"
-MEDIA = "media"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,7 +385,7 @@ class App:
         workspace = self._workspace(profile)
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         tools = self._given.tools
-        backend: Backend | None = None
+        backend: LocalBackend | None = None
         if tools is None:
             backend = LocalBackend(
                 home=profile.home,
@@ -432,14 +431,17 @@ class App:
         return self._given.workspace or profile.home / WORKSPACE
 
     def _tools(
-        self, profile: Profile, store: Store, backend: Backend, workspace: Path, added: Sequence[Tool]
+        self, profile: Profile, store: Store, backend: LocalBackend, workspace: Path, added: Sequence[Tool]
     ) -> list[Tool]:
+        closed = closed_homes(self._home, self._environ, profile.settings)
         bench = Workbench(
             backend=backend,
             recall=recall_from(store, zone_named(profile.settings.timezone)),
             workspace=str(workspace),
-            home=self._environ.get("HOME") or str(Path.home()),
-            agent_home=str(profile.home),
+            home=user_home(self._environ),
+            wide=is_wide(workspace, self._environ),
+            homes=homes_for(profile, workspace, closed),
+            find_process=backend.processes.find,
             own_pids=(os.getpid(),),
             asks=profile.settings.approvals.mode != "off",
             ended=self._tell_ended,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hermes.domain.ids import AgentId, CallId, SessionId, TurnId
@@ -51,10 +51,12 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a tool needs decided by a person before it runs."""
+    """What a tool needs decided by a person before it runs. `more` is shown below the text; it is looked up,
+    for a session, only when somebody is really asked."""
 
     text: str
     digest: str
+    more: Callable[[SessionId], Awaitable[str]] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,8 @@ class FileView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSearch:
-    """`pattern` is a regular expression for contents, and a glob for names (`names`)."""
+    """`pattern` is a regular expression for contents, and a glob for names (`names`). Folders that are
+    `closed` are not looked into on the way."""
 
     pattern: str
     under: str = "."
@@ -89,6 +90,7 @@ class FileSearch:
     names: bool = False
     glob: str = ""
     limit: int = 50
+    closed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,6 +107,11 @@ class ProcessTable:
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
 
+    def find(self, process: str) -> ProcessView | None:
+        """Whoever's it is: for judging what is sent to it."""
+        found = self._processes.get(process)
+        return None if found is None else found.view(take=False)
+
     async def list(self, session: str) -> list[ProcessView]:
         self._forget()
         return [one.view(take=False) for one in self._processes.values() if one.session == session]

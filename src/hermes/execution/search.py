@@ -37,7 +37,7 @@ def search_tree(root: str, search: FileSearch) -> Found:
     deadline = time.monotonic() + _SECONDS
     found: list[Match] = []
     files = 0
-    for path in _walk(root, folders=search.names):
+    for path in _walk(root, search):
         files += 1
         if time.monotonic() > deadline:
             return Found(matches=tuple(found), more=True, files=files)
@@ -121,14 +121,14 @@ class _contents:  # noqa: N801
                 return
 
 
-def _walk(root: str, *, folders: bool) -> Iterator[str]:
+def _walk(root: str, search: FileSearch) -> Iterator[str]:
     if os.path.isfile(root):
         yield root
         return
-    yield from _enter(root, (), folders)
+    yield from _enter(root, (), search)
 
 
-def _enter(folder: str, ignored: tuple[_Ignore, ...], folders: bool) -> Iterator[str]:
+def _enter(folder: str, ignored: tuple[_Ignore, ...], search: FileSearch) -> Iterator[str]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
@@ -140,12 +140,12 @@ def _enter(folder: str, ignored: tuple[_Ignore, ...], folders: bool) -> Iterator
         if any(rule.hides(entry.path, is_folder) for rule in ignored):
             continue
         if not is_folder:
-            if entry.is_file(follow_symlinks=False) or folders:
+            if entry.is_file(follow_symlinks=False) or search.names:
                 yield entry.path
-        elif entry.name not in SKIPPED:
-            if folders:
+        elif entry.name not in SKIPPED and entry.path not in search.closed:
+            if search.names:
                 yield entry.path
-            yield from _enter(entry.path, ignored, folders)
+            yield from _enter(entry.path, ignored, search)
 
 
 class _Ignore:

@@ -1,18 +1,27 @@
 """What lasts between the commands of a session: the folder it stands in and what it has exported.
 
 Kept in a file per session, so that a session goes on in the same place after a restart: what a person allowed
-for one folder must not run in another. Only the most recent sessions are also kept in memory."""
+for one folder must not run in another. Only the most recent sessions are also kept in memory. The next shell
+evaluates the exports, so only statements that set a variable to a fixed text are ever taken over."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
+import stat
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
 _KEPT = 256
 _LARGEST = 256_000
+_QUOTED = r"""(?:"(?:[^"\\$`]|\\.)*"|\$'(?:[^'\\]|\\.)*')"""
+_STATEMENT = re.compile(
+    rf"(?:declare -[A-Za-z]+|export) (?:(?P<plain>[A-Za-z_]\w*(?:={_QUOTED})?)"
+    rf"|[A-Za-z_]\w*=\((?:\[(?:[^]\"$`\\]|{_QUOTED})*\]={_QUOTED} ?)*\))\n",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +63,14 @@ class Shells:
 
     def _load(self, session: str) -> ShellState | None:
         try:
-            text = self._path(session).read_text(encoding="utf-8", errors="surrogateescape")
+            with self._path(session).open("rb") as file:
+                if not _is_ours(file.fileno()):
+                    return None
+                text = file.read().decode("utf-8", "surrogateescape")
         except OSError:
             return None
         cwd, cut, exports = text.partition("\0")
-        return ShellState(cwd=cwd, exports=exports) if cut else None
+        return ShellState(cwd=cwd, exports=read_exports(exports)) if cut else None
 
     def _save(self, session: str, state: ShellState) -> None:
         """Best effort: a state that cannot be saved still holds until the gateway stops."""
@@ -82,4 +94,26 @@ def read_dump(dump: bytes) -> ShellState | None:
         return None
     cwd, _, exports = blocks[-1].partition("\0")
     cwd = cwd.removesuffix("\n")
-    return ShellState(cwd=cwd, exports=exports) if cwd.startswith("/") else None
+    return ShellState(cwd=cwd, exports=read_exports(exports)) if cwd.startswith("/") else None
+
+
+def read_exports(listing: str) -> str:
+    """The variables of a shell's listing, each set to its text; none if anything else stands in it. Arrays
+    are left out, and whole numbers become texts: their values are computed, which may run commands."""
+    kept: list[str] = []
+    at = 0
+    while at < len(listing):
+        statement = _STATEMENT.match(listing, at)
+        if statement is None:
+            return ""
+        if statement["plain"]:
+            kept.append(f"export {statement['plain']}\n")
+        at = statement.end()
+    return "".join(kept)
+
+
+def _is_ours(descriptor: int) -> bool:
+    """Whether nobody else could have written the file."""
+    info = os.fstat(descriptor)
+    others = stat.S_IWGRP | stat.S_IWOTH
+    return stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & others

@@ -21,7 +21,8 @@ DATABASE_FILE = "gateway.db"
 """Not `state.db`: a home of the older product has a file of that name, and it is not ours to touch."""
 INSIDE = "_HERMES_GATEWAY"
 """Set for what an agent runs, so that it does not end the gateway that it lives in."""
-HOME_FOLDERS = ("logs", "cache", "memories", "skills", "hooks")
+SKILLS_FOLDER = "skills"
+HOME_FOLDERS = ("logs", "cache", "memories", SKILLS_FOLDER, "hooks")
 
 
 def find_home(environ: Mapping[str, str], profile: str | None = None, *, must_exist: bool = True) -> Path:
@@ -153,7 +154,7 @@ def agent_home(home: Path, agent_id: AgentId, settings: Settings) -> Path:
     if not hosted.home_dir:
         return home / "agents" / agent_id
     try:
-        return home / Path(hosted.home_dir).expanduser()
+        return Path(os.path.abspath(home / Path(hosted.home_dir).expanduser()))
     except RuntimeError as error:
         raise UserError(
             f"The home_dir of the agent {agent_id} names a user that does not exist.",

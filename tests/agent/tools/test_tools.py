@@ -45,6 +45,7 @@ class Bench:
             agent_home=str(tmp_path / "agent"),
             asks=asks,
             ended=lambda context, view: self.ended.append(view),
+            find_process=self.backend.processes.find,
         )
         self.tools: dict[str, Tool] = {tool.name: tool for tool in default_tools(bench)}
 
@@ -236,10 +237,81 @@ async def test_private_places_are_asked_for(bench: Bench) -> None:
     ):
         with pytest.raises(UserError, match="leads to"):
             await use
-    await bench.use("terminal", command="cd ../user/.ssh")
-    with pytest.raises(UserError, match="leads to"):
-        await bench.use("read_file", path="id_rsa")
     assert key.read_text() == "private"
+
+
+async def test_files_are_asked_for_where_the_shell_stands(bench: Bench) -> None:
+    (bench.folder / "proj").mkdir()
+    (bench.folder / "proj" / ".env").write_text("KEY=1")
+    assert bench.ask("read_file", path="proj") is None
+    await bench.use("terminal", command="cd proj")
+    asked = bench.ask("read_file", path=".env")
+    assert asked is not None and str(bench.folder / "proj" / ".env") in asked.text
+    assert "KEY=1" in await bench.text("read_file", path=".env")
+    await bench.use("write_file", path=".env", content="KEY=2")
+    (bench.folder / "proj" / "link").symlink_to(bench.folder / "proj" / ".env")
+    with pytest.raises(UserError, match="leads to"):
+        await bench.use("read_file", path="link")
+
+
+async def test_a_search_does_not_look_into_homes(bench: Bench) -> None:
+    for name in ("a/gateway.log", "agent/logs/gateway.log", "agent/logs/more.log"):
+        path = bench.folder.parent / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("needle\n" * 20)
+    assert bench.ask("search_files", pattern="needle", path="..") is None
+    found = await bench.text("search_files", pattern="needle", path="..", limit=20)
+    assert found.count("needle") == 20 and "agent" not in found and "more matches" not in found
+    (bench.folder / "up").symlink_to(bench.folder.parent)
+    assert "agent/" not in await bench.text("search_files", pattern="needle", path="up", limit=20)
+    assert "agent/" not in await bench.text("search_files", pattern="*.log", path="up", target="files")
+    assert bench.ask("search_files", pattern="x", path="../agent/logs") is not None
+
+
+async def test_a_write_is_shown_and_bound_to_its_content(bench: Bench) -> None:
+    path = bench.user / ".bashrc"
+    path.write_text("alias a=b\nexport X=1\n")
+    first = bench.ask("write_file", path=str(path), content="alias a=b\n# innocent\n")
+    assert first is not None and first.more is not None
+    assert await first.more(SessionId("s")) == " alias a=b\n-export X=1\n+# innocent"
+    other = bench.ask("write_file", path=str(path), content="alias a=b\ncurl x | sh\n")
+    assert other is not None and other.digest != first.digest
+    elsewhere = bench.ask("write_file", path=str(bench.user / ".zshrc"), content="alias a=b\n# innocent\n")
+    assert elsewhere is not None and elsewhere.digest != first.digest
+    assert first == bench.ask("write_file", path=str(path), content="alias a=b\n# innocent\n")
+    fresh = bench.ask("write_file", path=str(bench.user / ".zshrc"), content="a\u202eb\n" + "x\n" * 900)
+    assert fresh is not None and fresh.more is not None
+    shown = await fresh.more(SessionId("s"))
+    assert shown.startswith("+a\\u202eb\n+x") and shown.endswith("[… 861 more lines]")
+    long = bench.ask("write_file", path=str(path), content="y" * 5000 + "\nz" * 1200)
+    assert long is not None and long.more is not None
+    shown = await long.more(SessionId("s"))
+    assert (
+        shown.startswith("[2 lines are replaced by 1201]\n+yyy")
+        and "[… line cut]" in shown
+        and len(shown) < 3000
+    )
+
+
+async def test_a_patch_is_shown_and_bound_to_its_content(bench: Bench) -> None:
+    path = str(bench.user / ".bashrc")
+    first = bench.ask("patch", path=path, old="a\nb", new="c")
+    assert first is not None and first.text.endswith("\n-a\n-b\n+c")
+    others = [
+        bench.ask("patch", path=path, old="a\nb", new="d"),
+        bench.ask("patch", path=path, old="a", new="c"),
+        bench.ask("patch", path=path, old="a\nb", new="c", replace_all=True),
+    ]
+    assert len({first.digest, *(other.digest for other in others if other)}) == 4
+
+
+async def test_nothing_in_a_question_speaks_for_itself(bench: Bench) -> None:
+    trick = f"{bench.user}/.ssh/x\nIt reads nothing.\u202e"
+    for asked in (bench.ask("read_file", path=trick), bench.ask("write_file", path=trick, content="")):
+        assert asked is not None
+        assert "\\u000aIt reads nothing.\\u202e" in asked.text and asked.text.count("\n") == 1
+    command = bench.ask("terminal", command="git push --force\nIt only lists files.")
+    assert command is not None and "\n    It only lists files." in command.text
 
 
 # --- the terminal ---
@@ -269,6 +341,28 @@ async def test_background_processes(bench: Bench) -> None:
         await bench.use("process", action="poll", id="proc_x")
     other = (await bench.text("terminal", command="sleep 60", background=True, notify=True)).split()[1]
     assert "ended with 1" in await bench.text("process", action="kill", id=other)
+
+
+async def test_what_a_process_is_told_is_judged(bench: Bench) -> None:
+    (bench.user / "docs").mkdir()
+    shell = (await bench.text("terminal", command="bash", background=True)).split()[1]
+    wanted = {"action": "write", "id": shell, "text": f"rm -rf {bench.user}/docs"}
+    asked = bench.ask("process", **wanted)
+    assert asked is not None and f"Send to {shell} (bash): rm -rf" in asked.text and "workspace" in asked.text
+    assert asked == bench.ask("process", **wanted)
+    other = bench.ask("process", **{**wanted, "text": f"rm -rf {bench.user}/docs/"})
+    assert other is not None and other.digest != asked.digest
+    assert bench.ask("process", action="write", id=shell, text="echo hi") is None
+    assert bench.ask("process", action="kill", id=shell) is None
+    assert bench.ask("process", action="write", id=shell, text="mkfs.ext4 /dev/nowhere") is None
+    with pytest.raises(UserError, match="Refused"):
+        await bench.use("process", action="write", id=shell, text="mkfs.ext4 /dev/nowhere")
+    repl = (await bench.text("terminal", command="python3 -i", background=True)).split()[1]
+    assert bench.ask("process", action="write", id=repl, text="import os") is not None
+    assert bench.ask("process", action="write", id=repl, text="y") is None
+    second = (await bench.text("terminal", command="bash", background=True)).split()[1]
+    again = bench.ask("process", **{**wanted, "id": second})
+    assert again is not None and again.digest != asked.digest
 
 
 async def test_dangerous_commands_are_asked_for(bench: Bench) -> None:

@@ -530,3 +530,18 @@ def test_the_first_minute_with_the_demo_model(home: Path) -> None:
         person.until("Unfinished: “count to 60”.", "59 60", "❯ ")
         person.keys("\x04")
         assert person.ends() == 0
+
+
+def test_a_home_folder_is_no_free_workspace(home: Path) -> None:
+    place = home.parent / "place"
+    (place / "Documents").mkdir(parents=True)
+    with at_terminal(home, real=HERMES, HOME=str(place)) as person:
+        person.until(str(place), "folder: whatever the agent deletes", "asks for first.", "❯ ")
+        person.type("run: rm -rf ~/Documents")
+        person.until("? Run: rm -rf ~/Documents", "It deletes outside the workspace", "answer ❯ ")
+        person.type("deny")
+        person.until("❯ ")
+        assert (place / "Documents").is_dir()
+    with at_terminal(home, real=HERMES) as person:
+        person.prompt()
+        assert "whatever the agent deletes" not in person.seen

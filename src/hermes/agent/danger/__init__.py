@@ -2,9 +2,21 @@
 
 This is help for people, not a boundary: the boundary is the sandbox a command runs in."""
 
+from hermes.agent.danger.inputs import judge_input
 from hermes.agent.danger.judge import digest, judge_command
-from hermes.agent.danger.paths import Place, is_secret, write_fault
+from hermes.agent.danger.paths import Place, is_free_workspace, read_fault, write_fault
 from hermes.agent.danger.rules import RULES
 from hermes.agent.danger.verdict import Finding, Verdict
 
-__all__ = ["RULES", "Finding", "Place", "Verdict", "digest", "is_secret", "judge_command", "write_fault"]
+__all__ = [
+    "RULES",
+    "Finding",
+    "Place",
+    "Verdict",
+    "digest",
+    "is_free_workspace",
+    "judge_command",
+    "judge_input",
+    "read_fault",
+    "write_fault",
+]

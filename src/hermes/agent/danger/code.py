@@ -100,24 +100,27 @@ def is_harmless_code(code: str) -> bool:
     return _WORDS.search(_HARMLESS_WORDS.sub("", code)) is None
 
 
-_AWK = re.compile(r"system\s*\(|\|\s*getline|\|&|getline\s*<|print[^;}\n]*[>|]|/inet/|@load")
+_AWK = re.compile(r"system\s*\(|\|\s*getline|\|&|getline\s*<|/inet/|@load")
+
+
+_STATEMENTS = re.compile(r"[;}\n]")
 
 
 def is_harmless_awk(code: str) -> bool:
     """awk computes and prints; what opens files or runs programs has few spellings."""
     bare = re.sub(r'"(\\.|[^"\\])*"', '""', re.sub(r"/(\\.|[^/\\\n])+/", "//", code))
-    return "/inet" not in code and (_AWK.search(bare) is None or _only_compares(bare))
+    return "/inet" not in code and not _AWK.search(bare) and not any(map(_redirects, _STATEMENTS.split(bare)))
 
 
-def _only_compares(code: str) -> bool:
-    """`$3 > 10` outside an action is a comparison; behind a `print` it would be a file."""
-    return "print" not in code and re.search(r"system\s*\(|getline|\|", code) is None
+def _redirects(statement: str) -> bool:
+    """`print > file` and `print | command`; elsewhere `$3 > 10` is a comparison."""
+    return re.search("[>|]", statement.partition("print")[2]) is not None
 
 
 _SQL = re.compile(
     r"\b(drop\s+(table|database|schema|index|view|user|role|column|collection)|truncate\b|alter\s+table\s+\S+\s+drop"
     r"|delete\s+from\s+[^;]*?(;|$)|update\s+\S+\s+set\s+[^;]*?(;|$)|flushall|flushdb|dropdatabase|\.drop\s*\("
-    r"|deletemany\s*\(\s*\{\s*\}|grant\s|revoke\s|into\s+outfile|copy\s+.*\bprogram\b|load_extension"
+    r"|deletemany\s*\(\s*\{\s*\}|grant\s|revoke\s|into\s+outfile|load_extension"
     r"|xp_cmdshell|pg_read_file|\\!|\.shell|\.system|attach\s)",
     re.IGNORECASE | re.DOTALL,
 )
@@ -125,7 +128,10 @@ _SQL = re.compile(
 
 def drops_data(sql: str) -> bool:
     """Statements that destroy, or that reach beyond the database; with a WHERE they are aimed and pass."""
-    bare = re.sub(r"--[^\n]*|/\*.*?\*/", " ", sql, flags=re.DOTALL)
+    # What stands in /*! … */ is run by some databases; a comment without an end goes on to the end.
+    bare = re.sub(r"--[^\n]*|/\*(?!!).*?(?:\*/|\Z)", " ", sql, flags=re.DOTALL)
+    if re.search(r"\bcopy\s", bare, re.IGNORECASE) and re.search(r"\bprogram\b", bare, re.IGNORECASE):
+        return True
     for match in _SQL.finditer(bare):
         statement = match[0].lower()
         if statement.startswith(("delete", "update")) and re.search(

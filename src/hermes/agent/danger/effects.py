@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hermes.agent.danger import code, names, remote
 from hermes.agent.danger.expand import UNKNOWN, to_plain
-from hermes.agent.danger.paths import delete_fault
+from hermes.agent.danger.paths import delete_fault, holds_home
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import Call
@@ -45,12 +45,35 @@ def said(rule: str, when: str = "", unless: str = "") -> Find:
 
 
 def writes(options: str) -> Find:
-    """Writes to what stands behind one of these options."""
+    """Writes whatever it has to what stands behind one of these options."""
 
     def find(call: Call) -> None:
         for option, target in zip(call.args, call.args[1:], strict=False):
             if option in options.split() and target != "-":
                 call.judge.check_write(target)
+                _fills(call, target)
+
+    return find
+
+
+def _fills(call: Call, target: str) -> None:
+    """Whole folders are written there: they may bring a home of Hermes along."""
+    if holds_home(call.judge.path(target), call.judge.place):
+        call.find("write.agent")
+
+
+def takes_whole(when: str = "", *, here: bool = False) -> Find:
+    """Reads whole folders if one of the words is like `when`: the homes in them too. `here`: with no folder
+    named, it reads the one it stands in."""
+    wanted = re.compile(when, re.DOTALL)
+
+    def find(call: Call) -> None:
+        if when and not any(map(wanted.fullmatch, call.plain_args)):
+            return
+        operands = _operands(call)
+        places = [*operands, "."] if here and len(operands) < 2 else operands
+        if any(holds_home(call.judge.path(place), call.judge.place) for place in places):
+            call.find("read.home")
 
     return find
 
@@ -97,8 +120,11 @@ def _write_last(call: Call) -> None:
     for i, arg in enumerate(call.args[:-1]):
         if arg == "-t":
             named.append(call.args[i + 1])
+    whole = re.search("[rRa]", _options(call)) or {"--recursive", "--archive"} & set(call.args)
     for target in named or operands[-1:]:
         call.judge.check_write(target)
+        if whole:
+            _fills(call, target)
         for source in operands[:-1]:
             if UNKNOWN not in target and UNKNOWN not in source:
                 call.judge.check_write(f"{target.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}")
@@ -121,6 +147,8 @@ def _sed(call: Call) -> None:
         for target in operands if scripted else operands[1:]:
             call.judge.check_write(target)
     script = " ".join(operands[:1])
+    if call.judge.place.mentions_home(script):
+        call.find("read.home")
     if re.search(r"(^|[;}/\d$])\s*e(\s|$)|/e[gIp]*($|;)|(^|;)\s*[wW]\s+/", to_plain(script)):
         call.find("run.code")
 
@@ -236,6 +264,8 @@ def _kill(call: Call) -> None:
 def _sql(call: Call) -> None:
     inline = "\n;\n".join(to_plain(arg) for arg in call.args)
     fed = call.feed.text if call.feed is not None else None
+    if call.judge.place.mentions_home(f"{inline}\n{fed or ''}"):
+        call.find("read.home")
     if code.drops_data(inline) or (fed is not None and code.drops_data(fed)):
         call.find("sql.drop")
     elif call.name in ("dropdb", "dropuser"):
@@ -246,13 +276,21 @@ def _sql(call: Call) -> None:
         call.find("sql.drop")
 
 
+_CALM = re.compile(r"(status|version|help|doctor|config (path|check)|.*--help|-h|--version|-V)( .*)?")
+
+
 def _agent(call: Call) -> None:
-    words = _operands(call)
-    calm = re.match(
-        r"(status|sessions|version|help|trace|doctor|logs|config (show|get|path))( |$)", " ".join(words)
-    )
-    if words and not calm:
+    """Whoever runs `hermes` is its owner: all but a look at its state is the person's to allow."""
+    if not _CALM.fullmatch(" ".join(call.plain_args)):
         call.find("agent.self")
+
+
+def _processes(call: Call) -> None:
+    """`ps e` shows what other processes were started with, keys included; `ps -e` does not."""
+    words = call.walk("-C -o -p -u -U -t -g -G -s -q -O --sort --format --pid --user")
+    asked = any(re.fullmatch(r"[A-Za-z]*e[A-Za-z]*|-[A-Za-z]*E[A-Za-z]*", word) for word, _ in words)
+    if asked or any("environ" in arg for arg in call.args):
+        call.find("read.secret")
 
 
 def _web_server(call: Call) -> None:
@@ -260,7 +298,8 @@ def _web_server(call: Call) -> None:
     for option, value in zip(call.args, call.args[1:], strict=False):
         if option in ("-d", "--directory"):
             path = call.judge.path(value)
-            if path is None or not (path + "/").startswith(call.judge.place.workspace + "/"):
+            ground = call.judge.place.ground
+            if path is None or not ground or not (path + "/").startswith(ground + "/"):
                 call.find("net.upload")
 
 
@@ -273,7 +312,16 @@ def _copy_blocks(call: Call) -> None:
 _MAKES_DISKS = re.compile(r"(mkfs\..+|mkswap|newfs.*)$")
 _RIGHTS = "chmod chown chgrp chattr setfacl"
 _UNPACKING = "tar bsdtar unzip cpio"
+_RECURSES = r"-\w*[rRa]\w*|--(dereference-)?recursive|--archive|--directories=recurse|recurse"
 _ROWS: Rows = (
+    ("grep egrep fgrep zgrep diff", takes_whole(_RECURSES, here=True)),
+    ("rg ag ack", takes_whole(here=True)),
+    ("cp scp", takes_whole(_RECURSES)),
+    (
+        "rsync tar bsdtar zip 7z 7za 7zz rar pax cpio ln restic borg python-tarfile python-zipfile",
+        takes_whole(),
+    ),
+    ("ps", _processes),
     ("rm unlink rmdir shred wipe srm", _delete),
     ("shred wipe srm", said("delete.unknown")),
     ("cp mv ln install rsync scp", _write_last),

@@ -116,6 +116,9 @@ class Expander:
         if rest == "" or rest.startswith("/"):
             return self._variables.get("HOME")[0] + rest
         user, slash, below = rest.partition("/")
+        own = self._variables.home
+        if user == own.rpartition("/")[2]:
+            return own + slash + below
         return ("/root" if user == "root" else f"/home/{user}") + slash + below
 
 

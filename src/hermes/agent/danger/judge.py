@@ -10,17 +10,21 @@ import contextlib
 import hashlib
 import json
 import os
+import re
+import shlex
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from hermes.agent.danger import programs
 from hermes.agent.danger.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
-from hermes.agent.danger.names import PRELOADS
-from hermes.agent.danger.paths import Place, is_secret, resolve, write_fault
+from hermes.agent.danger.names import LISTERS, PRELOADS, SILENT
+from hermes.agent.danger.paths import Place, holds_home, read_fault, resolve, write_fault
 from hermes.agent.danger.shell import read_shell
 from hermes.agent.danger.syntax import (
     BRACKET,
+    MOST_WORDS,
     Background,
     Chained,
     Function,
@@ -39,8 +43,14 @@ from hermes.agent.danger.verdict import Finding, Verdict
 
 _DEEPEST = 12
 _LONGEST_SHOWN = 120
-_MOST_STEPS = 5000
+_SOURCES = ("download", "decoder", "home")
+"""Where words come from that matter to who uses them; the gravest first."""
 _FULL_WIDTH = range(0xFF01, 0xFF5F)
+_OF_A_PROCESS = re.compile(r"/(environ|mem|maps|root|cwd|fd)\b")
+_LIKE_A_PATH = re.compile(r"[./*?\[]")
+_SOURCE = re.compile(f"(download|decoder){UNKNOWN}")
+_SHELLS_OWN = re.compile(r"\d{3,}")
+"""Descriptors by which the shell tells the gateway where it stands: nothing else is written there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +78,19 @@ class Call:
     def plain_args(self) -> list[str]:
         return [to_plain(arg) for arg in self.args]
 
-    def walk(self, valued: str) -> Iterator[tuple[str, list[str]]]:
-        """Each word with those behind it; the values of these options are passed over."""
-        rest = self.args
-        while rest:
-            word, rest = rest[0], rest[1:]
-            yield word, rest
-            if word in valued.split():
-                rest = rest[1:]
+    def walk(self, valued: str) -> Iterator[tuple[str, int]]:
+        """Each word with the place of the one behind it; the values of these options are passed over."""
+        options = frozenset(valued.split())
+        at = 0
+        while at < len(self.args):
+            word, at = self.args[at], at + 1
+            yield word, at
+            if word in options:
+                at += 1
+
+    def after(self, place: int) -> str:
+        """The word at this place, if there is one."""
+        return self.args[place] if place < len(self.args) else ""
 
 
 @dataclass(slots=True)
@@ -86,9 +101,13 @@ class Judge:
     cwd: str | None
     variables: Variables
     depth: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: dict[Finding, None] = field(default_factory=dict)
     functions: dict[str, bool] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
+    ran: set[str] = field(default_factory=set)
+    readers: set[str] = field(default_factory=set)
+    """Shells and interpreters that run what will come on their standard input."""
     certain: bool = True
     steps: int = 0
     outputs: dict[int, tuple[Sub, str]] = field(default_factory=dict)
@@ -96,9 +115,7 @@ class Judge:
     def find(self, rule: str, what: str) -> None:
         shown = what.replace(UNKNOWN, "…")
         short = shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + "…"
-        finding = Finding(rule=rule, what=short)
-        if finding not in self.findings:
-            self.findings.append(finding)
+        self.findings[Finding(rule=rule, what=short)] = None
 
     # --- walking ---
 
@@ -123,9 +140,7 @@ class Judge:
             self._node(node, feed)
 
     def _node(self, node: Node, feed: Feed | None = None) -> None:
-        self.steps += 1
-        if self.steps > _MOST_STEPS:
-            raise Unreadable("too much to follow")
+        self._step()
         match node:
             case Simple():
                 self._simple(node, feed)
@@ -142,6 +157,11 @@ class Judge:
                 self._group(node, feed)
             case Function(name=name, body=body):
                 self._function(name, body)
+
+    def _step(self, words: int = 1) -> None:
+        self.steps += words
+        if self.steps > MOST_WORDS:
+            raise Unreadable("too much to follow")
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:
@@ -207,23 +227,33 @@ class Judge:
         # Before a single command (`IFS= read …`) the separator harms nobody.
         if name.lstrip("+") in PRELOADS and (lasting or name != "IFS"):
             self.find("run.environment", name.lstrip("+"))
+        if lasting and any(self.read_fault(value) == "read.home" for value in values):
+            # A later command may use the variable, and then nobody knows any more what is in it.
+            self.find("read.home", f"{name}={values[0]}")
         if lasting:
             self.variables.put(name, values, certain=self.certain)
 
     def run(self, fields: list[str], feed: Feed | None = None) -> None:
         """Judge one program with its words."""
+        self._step(len(fields))
         name, args = fields[0], fields[1:]
         shown = " ".join(to_plain(field) for field in fields)
         if self.depth >= _DEEPEST:
             self.find("text.unreadable", "too many commands inside commands")
             return
         name = to_plain(name) if name == BRACKET else name
+        meant = self.aliases.pop(name, None)
+        if meant is not None:
+            self.read(" ".join([meant, *map(shlex.quote, map(to_plain, args))]), feed)
+            self.aliases[name] = meant
+            return
         if UNKNOWN in name or has_glob(name):
             self.find("run.unknown", shown)
         elif not name.isascii():
             self.find("text.hidden", shown)
-        self._secrets(args)
         call = Call(judge=self, name=os.path.basename(name), args=args, feed=feed, shown=shown)
+        self.ran.add(call.name)
+        self._reads(call)
         if self.is_written(name):
             self.find("run.fresh", shown)
         self.depth += 1
@@ -235,7 +265,8 @@ class Judge:
 
     def check_write(self, text: str, *, fresh: bool = True) -> None:
         """A program is about to write there; `fresh` = what it writes was not there before."""
-        if UNKNOWN in text and not text.startswith(("/tmp/", "./", "build/")):
+        known, unknown, _ = text.partition(UNKNOWN)
+        if unknown and (not text.startswith(("/tmp/", "./", "build/")) or self.may_hold_home(known)):
             self.find("write.unknown", text)
             return
         path = self.path(text)
@@ -253,12 +284,40 @@ class Judge:
         path = self.path(name) if "/" in name else None
         return path is not None and path in self.written
 
-    def _secrets(self, args: list[str]) -> None:
-        for arg in args:
-            for text in {arg, arg.partition("=")[2], arg.partition("@")[2], arg.partition(":")[2]}:
-                path = self.path(text) if text else None
-                if path is not None and is_secret(path, self.place):
-                    self.find("read.secret", to_plain(path))
+    def _reads(self, call: Call) -> None:
+        """What the words of a program name, and where it runs: programs read the folder they stand in."""
+        silent = call.name in SILENT
+        if self.cwd is not None and not silent and read_fault(self.cwd, self.place) == "read.home":
+            self.find("read.home", f"{call.shown} in {self.cwd}")
+        for text in (text for arg in call.args for text in _named_in(arg) if text):
+            fault = self.read_fault(text)
+            if fault == "read.secret" or (fault and (not silent or has_glob(text))):
+                self.find(fault, to_plain(text))
+
+    def read_fault(self, text: str) -> str:
+        """The rule that reading what is named so breaks, as far as that can be told."""
+        path = self.path(self.place.home + text[1:] if text.startswith("~/") else text)
+        if path is not None:
+            return read_fault(path, self.place)
+        if _OF_A_PROCESS.search(text.partition("/proc/")[2]):
+            return "read.secret"
+        if f"{UNKNOWN}home{UNKNOWN}" in text:
+            return "read.home"
+        return "read.unknown" if self._may_be_anywhere(text) else ""
+
+    def _may_be_anywhere(self, text: str) -> bool:
+        """Whether a path that is not known may lead into a home: one variable alone is taken for a name."""
+        known, unknown, rest = text.partition(UNKNOWN)
+        if " " in text or not unknown:
+            return " " not in text and not text.startswith("-") and bool(_LIKE_A_PATH.search(to_plain(text)))
+        if not known:
+            return "/" in rest or (UNKNOWN in rest and not _SOURCE.match(rest))
+        return self.may_hold_home(known)
+
+    def may_hold_home(self, beginning: str) -> bool:
+        """Whether what begins like this may lead into a home."""
+        folder, slash, _ = beginning.rpartition("/")
+        return holds_home(self.path((folder or "/") if slash else "."), self.place)
 
     # --- words that come from elsewhere ---
 
@@ -275,14 +334,17 @@ class Judge:
         return feed
 
     def _redirect(self, op: str, target: str) -> Feed | None:
+        if op in (">&", "<&") and _SHELLS_OWN.match(target):
+            self.find("write.agent", op + target)
         if op in (">&", "<&") and (target.isdigit() or target == "-"):
             return None
         path = self.path(target)
         if path is not None and path.startswith(("/dev/tcp/", "/dev/udp/")):
             self.find("net.socket", target)
         if op in ("<", "<>", "<&"):
-            if path is not None and is_secret(path, self.place):
-                self.find("read.secret", to_plain(path))
+            fault = self.read_fault(target)
+            if fault:
+                self.find(fault, to_plain(target))
             return Feed(None, "file")
         self.check_write(target)
         return None
@@ -305,7 +367,7 @@ class Judge:
             feed = self._output(sub.script[0], None)
             if feed is not None and feed.text is not None:
                 return feed.text.rstrip("\n")
-            if feed is not None and feed.source in ("download", "decoder"):
+            if feed is not None and feed.source in _SOURCES:
                 return f"{UNKNOWN}{feed.source}{UNKNOWN}"
         return UNKNOWN
 
@@ -323,9 +385,16 @@ class Judge:
         text = programs.printed(fields, feed.text if feed is not None else None, self.cwd)
         if text is not None and UNKNOWN not in text:
             return Feed(text, "words")
-        source = programs.source_of(fields)
-        inherited = feed.source if feed is not None and feed.source in ("download", "decoder") else ""
+        source = programs.source_of(fields) or ("home" if self._lists_home(fields) else "")
+        inherited = feed.source if feed is not None and feed.source in _SOURCES else ""
         return Feed(None, source or inherited or "command")
+
+    def _lists_home(self, fields: list[str]) -> bool:
+        """Whether a program prints the names of files that may be in a home."""
+        if not fields or os.path.basename(fields[0]) not in LISTERS:
+            return False
+        paths = [path for path in map(self.path, fields[1:]) if path is not None]
+        return any(holds_home(path, self.place) or read_fault(path, self.place) for path in paths)
 
     def _source(self, node: Node) -> str:
         if isinstance(node, Simple):
@@ -338,7 +407,13 @@ class Judge:
         elif isinstance(node, Background | Chained):
             inner = [node.node]
         sources = {self._source(one) for one in inner}
-        return next((one for one in ("download", "decoder") if one in sources), "command")
+        return next((one for one in _SOURCES if one in sources), "command")
+
+
+def _named_in(arg: str) -> set[str]:
+    """What may be a path in a word: `file`, `--option=file`, `-Ifile`, `@file`, `host:file`."""
+    glued = arg[arg.index("/") :] if arg.startswith("-") and "/" in arg else ""
+    return {arg, arg.partition("=")[2], arg.partition("@")[2], arg.partition(":")[2], glued}
 
 
 def _is_ambiguous(word: Word, variables: Variables) -> bool:
@@ -376,18 +451,22 @@ def _calls_itself(name: str, node: Node, *, aside: bool = False) -> bool:
             return False
 
 
+@lru_cache(maxsize=32)
 def judge_command(command: str, place: Place) -> Verdict:
     """What a person should know before this command runs there."""
-    judge = Judge(
-        place=place,
-        cwd=place.cwd,
-        variables=Variables(home=place.home, values={"PWD": (place.cwd,), "TMPDIR": ("/tmp",)}),
-    )
+    return Verdict(findings=tuple(follow(command, place, place.cwd).findings))
+
+
+def follow(command: str, place: Place, cwd: str | None) -> Judge:
+    """A judge that has read a command in this folder, None = nobody knows which."""
+    folder = {"PWD": (cwd,)} if cwd is not None else {}
+    variables = Variables(home=place.home, values={**folder, "TMPDIR": ("/tmp",)})
+    judge = Judge(place=place, cwd=cwd, variables=variables)
     hidden = hidden_characters(command)
     if hidden:
         judge.find("text.hidden", hidden)
     judge.read(command)
-    return Verdict(findings=tuple(judge.findings))
+    return judge
 
 
 def hidden_characters(text: str) -> str:

@@ -35,7 +35,7 @@ WRAPPERS = {
     **dict.fromkeys(
         names(
             "nohup setsid command builtin entr unbuffer busybox toybox firejail rlwrap dbus-run-session"
-            " poetry pipenv uv"
+            " poetry pipenv uv pipx coverage"
         ),
         names(""),
     ),
@@ -52,8 +52,9 @@ WRAPPERS = {
     "xvfb-run": names("-s -n"),
     "fakeroot": names("-s -i"),
     "npx": names("-p --package -c"),
+    "uvx": names("-p --python --from --with"),
 }
-RUNNERS = names("poetry pipenv uv")
+RUNNERS = names("poetry pipenv uv pipx coverage")
 ROOT = names("sudo su doas pkexec runuser sudoedit gosu su-exec setpriv run0")
 ROOT_VALUES = names("-u -g -U -p -C -h -T -D -R -r -t --user --group")
 DECLARES = names("export declare typeset readonly local")
@@ -71,6 +72,15 @@ READERS = names(
     diff readlink realpath cut test printf awk nl strings jq
     """
 )
+# Programs whose words are not opened: naming a place is not reading it.
+SILENT = names(
+    """
+    cd pushd popd pwd echo printf test [ [[ : true false exit basename dirname which type export rm rmdir
+    unlink touch mkdir
+    """
+)
+# Programs that print the names of files.
+LISTERS = names("find fd fdfind ls realpath readlink locate tree")
 CHANGERS = names("mv cp chmod chown sed tee dd truncate ln install sh bash python python3 perl")
 PACKAGE_READING = names("list search show info policy outdated query contents depends help why files")
 PACKAGE_ADDING = names("install add i update upgrade ci")

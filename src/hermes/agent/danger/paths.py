@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from hermes.agent.danger.expand import UNKNOWN, has_glob, to_plain
+from hermes.agent.danger.homes import holds_one, is_closed, mentions_home
 from hermes.agent.danger.names import names
+from hermes.domain.homes import NO_HOMES, Homes
 
 # Matched against paths in which the home folder is written `~`.
 _SECRET = re.compile(
@@ -22,13 +24,19 @@ _SECRET = re.compile(
     | ~/\.(mozilla|thunderbird|config/(google-chrome|chromium|BraveSoftware))(/.*)?
     | ~/\.(bash|zsh|python|psql|mysql)_history | ~/\.vault-token | ~/\.terraform\.d/credentials.*
     | /etc/(shadow|gshadow|sudoers|master\.passwd)(-|\.d(/.*)?)? | /etc/ssh/ssh_host_.*_key
-    | /etc/ssl/private(/.*)? | /proc/[^/]+/(environ|mem|maps) | /proc/kcore | /dev/(mem|kmem|port)
-    | /(var/)?run/secrets(/.*)? | /var/lib/docker(/.*)? | /root/\.ssh(/.*)?
-    | .*/(id_(rsa|dsa|ecdsa|ed25519)|.*\.(pem|p12|pfx|keystore|jks|kdbx)|credentials\.json|\.htpasswd)
-    | .*/\.env(?!\.(example|sample|template|dist)$)(\..*|rc)?
-    | .*/(secrets?|service[-_]account.*)\.(ya?ml|json|toml)
+    | /etc/ssl/private(/.*)? | /proc/(?!self/fd/)[^/]+/(task/[^/]+/)?(environ|mem|maps|(root|cwd|fd)(/.*)?)
+    | /proc/kcore | /dev/(mem|kmem|port)
+    | /(var/)?run/secrets(/.*)? | /var/lib/docker(/.*)? | /root/\.ssh(/.*)? | .*/\.env\.[^/]*/.*
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.DOTALL,
+)
+_SECRET_NAME = re.compile(
+    r"""
+    id_(rsa|dsa|ecdsa|ed25519) | .*\.(pem|p12|pfx|keystore|jks|kdbx) | credentials\.json | \.htpasswd
+    | \.env(?!\.(example|sample|template|dist)$)(\..*|rc)?
+    | (secrets?|service[-_]account.*)\.(ya?ml|json|toml)
+    """,
+    re.VERBOSE | re.DOTALL,
 )
 _STARTUP = re.compile(
     r"""
@@ -39,19 +47,23 @@ _STARTUP = re.compile(
     | ~/Library/LaunchAgents(/.*)? | .*/\.git/(hooks(/.*)?|config) | .*/\.husky(/.*)? | ~/\.vim(/.*)?
     | .*/(sitecustomize|usercustomize)\.py | .*\.pth
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.DOTALL,
 )
-_SCHEDULE = re.compile(r"/etc/(cron.*|anacrontab|at\..*)|/var/spool/(cron|at)(/.*)?")
+_LOGIN = re.compile(r"~/\.ssh(/.*)?|/root/\.ssh(/.*)?|.*/authorized_keys2?", re.DOTALL)
+_SCHEDULE = re.compile(r"/etc/(cron.*|anacrontab|at\..*)|/var/spool/(cron|at)(/.*)?", re.DOTALL)
 _SYSTEM = re.compile(
-    r"/(etc|usr|bin|sbin|lib|lib32|lib64|boot|opt|sys|srv|root|var|snap|System|Library|Applications)(/.*)?"
+    r"/(etc|usr|bin|sbin|lib|lib32|lib64|boot|opt|sys|srv|root|var|snap|System|Library|Applications)(/.*)?",
+    re.DOTALL,
 )
 _HARMLESS_SYSTEM = re.compile(r"/var/(tmp|folders)/.+|/usr/src/app/.+")
 _DEVICE = re.compile(
-    r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|md|dm-|mapper/|loop|sr|mtd|ram|fb|mem|kmem|port).*"
+    r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|md|dm-|mapper/|loop|sr|mtd|ram|fb|mem|kmem|port).*",
+    re.DOTALL,
 )
 _HARMLESS_DEVICE = re.compile(
-    r"/dev/(null|zero|full|stdin|stdout|stderr|tty|random|urandom|fd/.*|shm/.+|pts/.*)"
+    r"/dev/(null|zero|full|stdin|stdout|stderr|tty|random|urandom|fd/\d\d?|shm/.+|pts/.*)"
 )
+_LONGEST_PATH = 4096
 _ROOTS = re.compile(
     r"/|/(etc|usr|bin|sbin|lib|lib32|lib64|boot|dev|home|opt|proc|root|run|srv|sys|var|tmp|mnt|media|Users|System"
     r"|Library|Applications|Volumes|nix|snap)|/(home|Users)/[^/]+|/usr/(bin|lib|local|share|sbin)|/var/(lib|log)"
@@ -60,13 +72,34 @@ _ROOTS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a command is to run: what it may treat as its own, and what is the agent's."""
+    """Where a command is to run: what it may treat as its own, and what belongs to the gateway and its
+    agents. `agent_home` is one of its closed `homes`."""
 
     cwd: str
     workspace: str
     home: str
+    wide: bool = False
     agent_home: str = ""
     own_pids: tuple[int, ...] = ()
+    homes: Homes = NO_HOMES
+
+    def __post_init__(self) -> None:
+        if self.agent_home and self.agent_home not in self.homes.closed:
+            homes = replace(self.homes, closed=(self.agent_home, *self.homes.closed))
+            object.__setattr__(self, "homes", homes)
+
+    @property
+    def ground(self) -> str:
+        """The folder in which deleting is everyday work; empty if the workspace is too wide for that."""
+        return self.workspace if not self.wide and is_free_workspace(self.workspace, self.home) else ""
+
+    def mentions_home(self, code: str) -> bool:
+        return mentions_home(code, self.homes, self.home)
+
+
+def is_free_workspace(workspace: str, home: str) -> bool:
+    """Whether a folder may be an agent's own: not the user's home, nor what is above it, nor the system's."""
+    return not (_ROOTS.fullmatch(workspace) or _within(home, workspace))
 
 
 def resolve(path: str, cwd: str | None) -> str | None:
@@ -96,6 +129,17 @@ def _could_be(pattern: re.Pattern[str], path: str, place: Place) -> bool:
     return any(pattern.fullmatch(f"{folder}/{one}") and _glob(name, one) for one in _TEMPTING)
 
 
+def _is_secret(path: str, place: Place) -> bool:
+    if has_glob(path) and len(path) > _LONGEST_PATH:
+        return True
+    if _could_be(_SECRET, path, place):
+        return True
+    name = path.rpartition("/")[2]
+    if not has_glob(name):
+        return _SECRET_NAME.fullmatch(name) is not None
+    return any(_SECRET_NAME.fullmatch(one) and _glob(to_plain(name), one) for one in _TEMPTING)
+
+
 _TEMPTING = names("id_rsa id_ed25519 .env shadow sudoers environ .bashrc .netrc credentials.json")
 
 
@@ -106,27 +150,29 @@ def _glob(pattern: str, name: str) -> bool:
     return fnmatchcase(name, pattern)
 
 
-def is_secret(path: str, place: Place) -> bool:
-    if place.agent_home and _within(path, place.agent_home):
-        below = path[len(place.agent_home) :].lstrip("/")
-        if re.match(r"(\.env|auth|tokens?|secrets?|pairing|oauth|webhook_sub|state\.db)", below):
-            return True
-    return _could_be(_SECRET, path, place)
+def read_fault(path: str, place: Place) -> str:
+    """The id of the rule that reading this breaks, or nothing."""
+    if _is_secret(path, place):
+        return "read.secret"
+    return "read.home" if is_closed(path, place.homes, writing=False) else ""
+
+
+def holds_home(path: str | None, place: Place) -> bool:
+    """Whether a home is in this folder."""
+    return path is not None and holds_one(path, place.homes.closed)
 
 
 def write_fault(path: str, place: Place) -> str:
     """The id of the rule that a write there breaks, or nothing."""
-    if place.agent_home and _within(path, place.agent_home) and not _within(path, place.workspace):
-        below = path[len(place.agent_home) :].lstrip("/")
-        if not re.match(r"(cache|workspace|tmp)/", below):
-            return "write.agent"
-    if _could_be(re.compile(r"~/\.ssh(/.*)?|/root/\.ssh(/.*)?|.*/authorized_keys2?"), path, place):
+    if is_closed(path, place.homes, writing=True):
+        return "write.agent"
+    if _could_be(_LOGIN, path, place):
         return "write.ssh"
     if _could_be(_STARTUP, path, place):
         return "write.startup"
     if _could_be(_SCHEDULE, path, place):
         return "write.schedule"
-    if is_secret(path, place):
+    if _is_secret(path, place):
         return "write.secret"
     return _system_fault(path, place)
 
@@ -141,7 +187,8 @@ def _system_fault(path: str, place: Place) -> str:
         return "write.system"
     if text.startswith(("/proc/", "/sys/")):
         return "write.system"
-    mine = _within(path, place.workspace) or _within(path, place.home) or _HARMLESS_SYSTEM.fullmatch(text)
+    own_home = place.home if place.home != "/" else ""
+    mine = _within(path, place.ground) or _within(path, own_home) or _HARMLESS_SYSTEM.fullmatch(text)
     return "write.system" if _SYSTEM.fullmatch(text) and not mine else ""
 
 
@@ -155,11 +202,12 @@ def delete_fault(path: str | None, place: Place, *, recursive: bool) -> str:
     if recursive and everything and (_ROOTS.fullmatch(folder) or folder == place.home):
         tmp = folder == "/tmp" and name != folder
         return "delete.outside" if tmp else "delete.root"
-    fault = write_fault(path, place)
+    fault = "write.agent" if recursive and holds_home(path, place) else write_fault(path, place)
     if fault:
         return "delete.outside" if fault == "write.system" else fault
-    if _within(folder, place.workspace):
-        whole = name == place.workspace or (folder == place.workspace and everything)
+    ground = place.ground
+    if _within(folder, ground):
+        whole = name == ground or (folder == ground and everything)
         return "delete.everything" if whole or os.path.basename(name) == ".git" else ""
     scratch = re.match(r"/(var/)?tmp/[^/]+", folder) or (folder == "/tmp" and not everything)
     return "" if scratch and not _within(folder, place.home) else "delete.outside"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import dropwhile, islice, takewhile
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import code, effects, remote
@@ -21,9 +22,11 @@ from hermes.agent.danger.names import (
     ROOT_VALUES,
     RUNNERS,
     SHELLS,
+    SILENT,
     WRAPPERS,
     names,
 )
+from hermes.agent.danger.paths import holds_home
 from hermes.agent.danger.words import unescaped
 
 if TYPE_CHECKING:
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 
 _RUNS = {"download": "run.download", "decoder": "run.decoded"}
 """The rule that running something breaks, by where it comes from."""
+_MODULE = re.compile(r"-[bBdEhiIOPqRsSuvVx]*m(.*)", re.DOTALL)
+_OWN_MODULE = re.compile(r"hermes(\.(cli|__main__))?")
+_OWN_SCRIPT = re.compile(r"(.*/)?hermes(/(cli|__main__)\.py)?/?", re.DOTALL)
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?|pypy3?|ipython3?")
 
 
@@ -51,17 +57,17 @@ def look(call: Call) -> None:
 def _shell(call: Call) -> bool:
     if call.name not in SHELLS:
         return False
-    for arg, rest in call.walk("-o +o -O --rcfile --init-file"):
+    for arg, next_ in call.walk("-o +o -O --rcfile --init-file"):
         if re.fullmatch(r"[-+][a-zA-Z]*c[a-zA-Z]*", arg):
-            _run_text(call, rest[0] if rest else "", rest[1:])
+            _run_text(call, call.after(next_), call.args[next_ + 1 :])
             return True
-        if arg in ("--rcfile", "--init-file") and rest:
-            _script_file(call, rest[0])
+        if arg in ("--rcfile", "--init-file") and call.after(next_):
+            _script_file(call, call.after(next_))
         elif arg in ("-s", "-"):
             _run_feed(call)
             return True
         elif not arg.startswith(("-", "+")):
-            _script_file(call, arg)
+            _script_file(call, arg, call.args[next_:])
             return True
     if not any(arg in ("--version", "--help", "-n") for arg in call.args):
         _run_feed(call)
@@ -88,6 +94,7 @@ def _run_feed(call: Call) -> None:
     """A shell or an interpreter that runs what it is fed."""
     feed = call.feed
     if feed is None:
+        call.judge.readers.add(call.name)
         return
     if feed.text is not None:
         if call.name in SHELLS:
@@ -98,7 +105,9 @@ def _run_feed(call: Call) -> None:
         call.find(_RUNS.get(feed.source, "run.unknown"))
 
 
-def _script_file(call: Call, path: str) -> None:
+def _script_file(call: Call, path: str, args: Sequence[str] = ()) -> None:
+    if _OWN_SCRIPT.fullmatch(to_plain(path)):
+        call.judge.run(["hermes", *args], call.feed)
     if path.startswith("/dev/fd/"):
         found = re.search("download|decoder", path)
         call.find(_RUNS[found[0]] if found else "run.unknown")
@@ -119,25 +128,34 @@ def _language(call: Call) -> bool:
     if call.name in ("osascript", "pwsh") and call.args:
         call.find("run.code")
     flags = ["-c"] if python else sorted(LANGUAGES[call.name])
-    for arg, rest in call.walk("-W -X -r --require -I -M"):
+    for arg, next_ in call.walk("-W -X -r --require -I -M"):
         short = next((flag for flag in flags if _takes_code(arg, flag)), "")
         if short:
             inline = arg[2:] if arg.startswith(short) and len(short) == 2 and arg != short and python else ""
-            _judge_code(call, to_plain(inline or (rest[0] if rest else "")))
+            _judge_code(call, to_plain(inline or call.after(next_)))
             return True
-        if arg == "-m" and python:
-            module = rest[0] if rest else ""
-            call.judge.run([{"pip": "pip"}.get(module, f"python-{module}"), *rest[1:]], call.feed)
+        module = _MODULE.fullmatch(arg) if python else None
+        if module:
+            _run_module(call, [*([module[1]] if module[1] else []), *call.args[next_:]])
             return True
         if arg in ("-", "/dev/stdin"):
             _run_feed(call)
             return True
         if not arg.startswith("-"):
-            _script_file(call, arg)
+            _script_file(call, arg, call.args[next_:])
             return True
     if not any(arg in ("--version", "-V", "-v", "--help", "-h") for arg in call.args):
         _run_feed(call)
     return True
+
+
+def _run_module(call: Call, words: list[str]) -> None:
+    """`python -m`: this program's own module is found behind those that run others, too."""
+    at = next((i for i, word in enumerate(words) if _OWN_MODULE.fullmatch(to_plain(word))), None)
+    if at is not None:
+        call.judge.run(["hermes", *words[at + 1 :]], call.feed)
+    elif words:
+        call.judge.run(["pip" if words[0] == "pip" else f"python-{words[0]}", *words[1:]], call.feed)
 
 
 def _takes_code(arg: str, flag: str) -> bool:
@@ -162,20 +180,24 @@ def _judge_code(call: Call, text: str) -> None:
             for path in call.args:
                 if not path.startswith("-") and path != text:
                     call.judge.check_write(path)
+        if call.judge.place.mentions_home(text):
+            call.find("read.home")
         harmless = code.is_harmless_python if _PYTHON.fullmatch(call.name) else code.is_harmless_code
         if not harmless(text):
             call.find("run.code")
 
 
 def _awk(call: Call) -> bool:
-    for arg, rest in call.walk("-F -v"):
+    for arg, next_ in call.walk("-F -v"):
         if arg == "-f":
-            _script_file(call, rest[0] if rest else "")
+            _script_file(call, call.after(next_))
             break
         if not arg.startswith("-"):
             known = UNKNOWN not in arg or "'" in call.shown
             if known and not code.is_harmless_awk(to_plain(arg)):
                 call.find("run.code")
+            if call.judge.place.mentions_home(arg):
+                call.find("read.home")
             break
     return True
 
@@ -216,28 +238,27 @@ def _run_rest(call: Call, args: Sequence[str], valued: frozenset[str] = frozense
 
 def _behind_options(args: Sequence[str], valued: frozenset[str]) -> list[str]:
     """The words behind the options; those named here have a value."""
-    rest = list(args)
-    while rest and rest[0].startswith("-") and rest[0] != "-":
-        option = rest.pop(0)
+    at = 0
+    while at < len(args) and args[at].startswith("-") and args[at] != "-":
+        option = args[at]
+        at += 2 if option in valued else 1
         if option == "--":
             break
-        if option in valued and rest:
-            rest.pop(0)
-    return rest
+    return list(args[at:])
 
 
 def _env(call: Call) -> None:
-    for arg, rest in call.walk("-u --unset -C --chdir"):
+    for arg, next_ in call.walk("-u --unset -C --chdir"):
         if arg == "--split-string" or arg.startswith("-S"):
-            call.judge.read(" ".join([arg[2:], *rest]).strip(), call.feed)
+            call.judge.read(" ".join([arg[2:], *call.args[next_:]]).strip(), call.feed)
             return
         if arg in ("-C", "--chdir"):
-            call.judge.cwd = call.judge.path(rest[0]) if rest else None
+            call.judge.cwd = call.judge.path(call.after(next_)) if call.after(next_) else None
         elif re.match(r"[A-Za-z_]\w*=", arg):
             name, _, value = arg.partition("=")
             call.judge.assign(name, (value,), lasting=False)
         elif not arg.startswith("-"):
-            call.judge.run([arg, *rest], call.feed)
+            call.judge.run([arg, *call.args[next_:]], call.feed)
             return
 
 
@@ -250,10 +271,12 @@ def _timeout(call: Call) -> None:
 def _xargs(call: Call) -> None:
     """What comes on its input becomes words nobody knows yet."""
     replace = ""
-    for arg, rest in call.walk("-I -n -P -L -d -a -s -E -j"):
+    for arg, next_ in call.walk("-I -n -P -L -d -a -s -E -j"):
         if not arg.startswith("-"):
             known = call.feed.text.split() if call.feed is not None and call.feed.text is not None else None
-            words, command = known or [UNKNOWN], [arg, *rest]
+            words, command = known or [UNKNOWN], [arg, *call.args[next_:]]
+            if call.feed is not None and call.feed.source == "home" and arg not in SILENT:
+                call.find("read.home")
             if replace:
                 call.judge.run([field.replace(replace, words[0]) for field in command])
             else:
@@ -261,7 +284,7 @@ def _xargs(call: Call) -> None:
             return
         if arg.startswith(("-I", "-i", "--replace")):
             glued = arg[2:] if arg[1] != "-" else arg.partition("=")[2]
-            replace = glued or (rest[0] if arg == "-I" and rest else "{}")
+            replace = glued or (arg == "-I" and call.after(next_)) or "{}"
 
 
 def _find(call: Call) -> None:
@@ -277,9 +300,7 @@ def _find(call: Call) -> None:
         if arg == "-delete" and not junk:
             effects.find_deletes(call, starts)
         elif arg in ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec"):
-            inner = args[i + 1 :]
-            ends = [j for j, word in enumerate(inner) if word in (";", "+")]
-            inner = inner[: ends[0]] if ends else inner
+            inner = list(takewhile(lambda word: word not in (";", "+"), islice(args, i + 1, None)))
             _run_found(call, inner, starts, junk)
         elif arg in ("-fprint", "-fprintf", "-fls") and i + 1 < len(args):
             call.judge.check_write(args[i + 1])
@@ -293,6 +314,8 @@ def _run_found(call: Call, inner: list[str], starts: list[str], junk: bool) -> N
         if not junk:
             effects.find_deletes(call, starts)
         return
+    if any(holds_home(call.judge.path(start), call.judge.place) for start in starts or ["."]):
+        call.find("read.home")
     reading = name in READERS
     folder = starts[0] if starts else "."
     found = f"{folder.rstrip('/')}/found" if reading or name not in CHANGERS else UNKNOWN
@@ -336,9 +359,7 @@ def _root(call: Call) -> None:
         if call.name != "chroot":
             return
         args = args[1:]
-    while args and re.match(r"[A-Za-z_]\w*=", args[0]):
-        args = args[1:]
-    _run_rest(call, args, ROOT_VALUES)
+    _run_rest(call, list(dropwhile(re.compile(r"[A-Za-z_]\w*=").match, args)), ROOT_VALUES)
 
 
 def _builtin(call: Call) -> bool:
@@ -353,7 +374,9 @@ def _builtin(call: Call) -> bool:
     elif name == "alias":
         for arg in args:
             if "=" in arg:
-                call.judge.read(to_plain(arg.partition("=")[2]))
+                alias, _, meant = to_plain(arg).partition("=")
+                call.judge.aliases[alias] = meant
+                call.judge.read(meant)
     elif name in ("cd", "pushd"):
         target = next((arg for arg in args if not arg.startswith("-") or arg == "-"), None)
         where = call.judge.place.home if target is None else target
@@ -368,6 +391,13 @@ def _builtin(call: Call) -> bool:
     elif name in ("read", "mapfile", "readarray", "getopts", "unset"):
         for arg in args:
             call.judge.variables.values.pop(arg, None)
+        fed = (
+            call.feed.text
+            if call.feed is not None and name == "read" and len(args) == 1 + ("-r" in args)
+            else None
+        )
+        if fed and "\\" not in fed and args[-1] != "-r":
+            call.judge.assign(args[-1], tuple(line.strip() for line in fed.splitlines()))
     elif name == "printf" and args[:1] == ["-v"] and len(args) > 2:
         text = printed(["printf", *args[2:]], None, None)
         call.judge.assign(args[1], (text if text is not None else UNKNOWN,))

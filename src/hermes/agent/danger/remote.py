@@ -125,6 +125,8 @@ def _web(call: Call) -> None:
     local = bool(addresses) and all(_LOCAL.fullmatch(address) for address in addresses)
     if any(_METADATA.search(arg) for arg in args):
         call.find("net.metadata")
+    if any(re.match("--(abstract-)?unix-socket", arg) for arg in args):
+        call.find("net.socket")
     for i, arg in enumerate(args):
         option, glued, value = arg.partition("=")
         value = value if glued else args[i + 1] if i + 1 < len(args) else ""
@@ -158,7 +160,7 @@ def _raw_connection(call: Call) -> None:
     args = call.args
     if call.name in ("nc", "ncat", "netcat"):
         options = "".join(arg[1:] for arg in args if re.fullmatch(r"-[A-Za-z]+", arg))
-        if "z" not in options or call.feed is not None or {"e", "c", "l"} & set(options):
+        if "z" not in options or call.feed is not None or {"e", "c", "l", "U"} & set(options):
             call.find("net.socket")
     elif call.name == "openssl":
         if args[:1] == ["s_client"] and call.feed is not None and call.feed.text is None:
@@ -189,10 +191,9 @@ def ssh(call: Call) -> None:
     if set(call.args) & {"-V", "-G", "-Q"}:
         return
     call.find("run.remote")
-    for arg, rest in call.walk("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"):
+    for arg, next_ in call.walk("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"):
         if not arg.startswith("-"):
-            if rest:
-                call.judge.read(" ".join(to_plain(word) for word in rest))
+            call.judge.read(" ".join(map(to_plain, call.args[next_:])))
             return
 
 

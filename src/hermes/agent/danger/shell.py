@@ -27,7 +27,7 @@ from hermes.agent.danger.words import META, WordReader
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^]=]*\])?(\+?=)")
 _REDIRECT = re.compile(r"(\d+|\{[A-Za-z_]\w*\})?(<<<|<<-|<<|<>|>>|>\||>&|<&|&>>|&>|<(?!\()|>(?!\())")
 _KEYWORD = re.compile(r"[a-z]+(?=[\s;&|()<>]|$)|!(?=\s)|[{}](?=[\s;&|)]|$)|\[\[(?=\s)|\]\]|-p(?=\s)")
-_LONGEST = 200_000
+_LONGEST = 50_000
 _DECLARES = frozenset({"declare", "local", "export", "typeset", "readonly"})
 
 

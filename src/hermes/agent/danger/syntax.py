@@ -10,6 +10,8 @@ STAR, QUESTION, BRACKET = "\ue001", "\ue002", "\ue003"
 OPEN, COMMA, CLOSE = "\ue004", "\ue005", "\ue006"
 TILDE = "\ue007"
 MARKS = {"*": STAR, "?": QUESTION, "[": BRACKET, "{": OPEN, ",": COMMA, "}": CLOSE}
+MOST_WORDS = 2000
+"""Commands and words that are followed: more would hold up everybody else."""
 
 
 class Unreadable(Exception):

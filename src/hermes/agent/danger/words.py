@@ -8,6 +8,7 @@ import re
 
 from hermes.agent.danger.syntax import (
     MARKS,
+    MOST_WORDS,
     STAR,
     TILDE,
     Node,
@@ -54,11 +55,15 @@ class WordReader:
         self.text = text
         self.at = 0
         self.depth = depth
+        self.words = 0
 
     def script(self, ends: tuple[str, ...]) -> tuple[Node, ...]:
         raise NotImplementedError
 
     def _word(self) -> Word:
+        self.words += 1
+        if self.words > MOST_WORDS:
+            raise Unreadable("too much to follow")
         parts: list[Part] = []
         start = self.at
         while self.at < len(self.text):

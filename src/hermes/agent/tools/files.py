@@ -13,9 +13,11 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from hermes.agent.danger import RULES, is_secret, write_fault
+from hermes.agent.danger import RULES, read_fault, write_fault
+from hermes.agent.tools.asking import action_digest, shown_change, visible_line
 from hermes.agent.tools.registry import Desk, Workbench, tool
 from hermes.domain.errors import UserError
+from hermes.domain.ids import SessionId
 from hermes.domain.ports import FileSearch, FileView, Match
 from hermes.domain.tool import Ask, Effect
 
@@ -35,28 +37,47 @@ def resolve_path(bench: Workbench, path: str, cwd: str = "") -> str:
 
 def ask_to_read(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None:
     path = resolve_path(bench, str(arguments.get("path") or "."), cwd)
-    if not is_secret(path, bench.place()):
+    fault = read_fault(path, bench.place())
+    if not fault:
         return None
-    return Ask(text=f"Read {path}\nIt {RULES['read.secret'].reason}.", digest=f"read:{path}")
+    return Ask(text=f"Read {visible_line(path)}\nIt {RULES[fault].reason}.", digest=f"read:{path}")
 
 
 def ask_to_write(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None:
-    path = resolve_path(bench, str(arguments["path"]), cwd)
+    path, content = resolve_path(bench, str(arguments["path"]), cwd), str(arguments["content"])
     fault = write_fault(path, bench.place())
-    return Ask(text=f"Write {path}\nIt {RULES[fault].reason}.", digest=f"write:{path}") if fault else None
+    if not fault:
+        return None
+
+    async def more(session: SessionId) -> str:
+        return shown_change(await _text_there(bench, session, path), content)
+
+    return Ask(text=write_question(path, fault), digest=action_digest("write", path, content), more=more)
+
+
+def write_question(path: str, fault: str) -> str:
+    return f"Write {visible_line(path)}\nIt {RULES[fault].reason}."
+
+
+async def _text_there(bench: Workbench, session: SessionId, path: str) -> str:
+    try:
+        return (await bench.backend.files.read(session, path, limit=_STEP)).decode("utf-8", "replace")
+    except UserError:
+        return ""
 
 
 async def check_target(desk: Desk, path: str, *, writing: bool) -> FileView | None:
     """The file that a path leads to in the end, unless asking was about another one."""
     found = await desk.backend.files.stat(desk.session, path)
     bench = desk.bench
-    real = found.path if found else resolve_path(bench, path, desk.backend.cwd(desk.session))
+    asked = resolve_path(bench, path, desk.backend.cwd(desk.session))
+    real = found.path if found else asked
     if found is None:
         above = await desk.backend.files.stat(desk.session, os.path.dirname(real))
         real = os.path.join(above.path, os.path.basename(real)) if above else real
-    if bench.asks and real != resolve_path(bench, path):
+    if bench.asks and real != asked:
         place = bench.place()
-        if write_fault(real, place) if writing else is_secret(real, place):
+        if write_fault(real, place) if writing else read_fault(real, place):
             raise UserError(
                 f"{path} leads to {real}.", hint="Name that path itself, so that it can be asked for."
             )
@@ -189,18 +210,19 @@ async def search_files(
 
     glob: only files named so, like *.py
     """
-    await check_target(desk, path, writing=False)
+    root = await check_target(desk, path, writing=False)
+    place = desk.bench.place()
     search = FileSearch(
         pattern=pattern,
-        under=path,
+        under=root.path if root else path,
         session=desk.session,
         names=target == "files",
         glob=glob,
         limit=min(max(limit, 1), 500),
+        closed=place.homes.closed,
     )
     found = await desk.backend.files.search(search)
-    place = desk.bench.place()
-    open_ones = [match for match in found.matches if not is_secret(match.path, place)]
+    open_ones = [match for match in found.matches if not read_fault(match.path, place)]
     if not open_ones:
         return f"Nothing found in {found.files} files."
     text = _grouped(open_ones, desk.backend.cwd(desk.session))

@@ -5,13 +5,17 @@ recognised, so that repeating a patch after a crash changes nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
+from typing import Any
 
-from hermes.agent.tools.files import ask_to_write, check_target, syntax_note
-from hermes.agent.tools.registry import Desk, tool
+from hermes.agent.danger import write_fault
+from hermes.agent.tools.asking import action_digest, shown_lines
+from hermes.agent.tools.files import check_target, resolve_path, syntax_note, write_question
+from hermes.agent.tools.registry import Desk, Workbench, tool
 from hermes.domain.errors import UserError
-from hermes.domain.tool import Effect
+from hermes.domain.tool import Ask, Effect
 
 _LARGEST = 4 << 20
 _LONGEST_DIFF = 4000
@@ -28,7 +32,22 @@ class Span:
     new: str
 
 
-@tool("file", Effect.KEYED, judge=ask_to_write)
+def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None:
+    path = resolve_path(bench, str(arguments["path"]), cwd)
+    fault = write_fault(path, bench.place())
+    if not fault:
+        return None
+    old, new = str(arguments["old"]), str(arguments["new"])
+    every = bool(arguments.get("replace_all"))
+    change = [f"-{line}" for line in old.splitlines()] + [f"+{line}" for line in new.splitlines()]
+    where = "[everywhere]\n" if every else ""
+    return Ask(
+        text=f"{write_question(path, fault)}\n{where}{shown_lines(change)}",
+        digest=action_digest("patch", path, old, new, every),
+    )
+
+
+@tool("file", Effect.KEYED, judge=_ask)
 async def patch(desk: Desk, path: str, old: str, new: str, replace_all: bool = False) -> str:
     """Replace text in a file. old must name one place: include a few lines around it if needed.
 

@@ -14,6 +14,7 @@ from hermes.agent.danger import Place
 from hermes.agent.tools.schema import Signature, read_signature, read_values
 from hermes.domain.directory import PostOffice
 from hermes.domain.errors import UserError
+from hermes.domain.homes import NO_HOMES, Homes
 from hermes.domain.ids import SessionId
 from hermes.domain.ports import Backend, ProcessView
 from hermes.domain.rows import Hit
@@ -30,20 +31,24 @@ may see them and without what its own turn said."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workbench:
     """What the tools of one agent work with. `recall` searches its conversations; `ended` is told when a
-    background process has ended.
+    background process has ended, and `find_process` tells of one by its id.
 
-    `workspace` is where commands start and what they may treat as their own; `home` is the user's;
-    `agent_home` is the agent's, which no tool changes without asking. `asks` false = nobody is asked, and
-    only what is never run is refused."""
+    `workspace` is where commands start and, unless it is too `wide`, what they may treat as their own; `home`
+    is the user's;
+    `homes` are those of the gateway and all its agents, with what this agent may use of them; `agent_home` is
+    one of them. `asks` false = nobody is asked, and only what is never run is refused."""
 
     backend: Backend
     recall: Recall
     workspace: str
     home: str
+    wide: bool = False
     agent_home: str = ""
+    homes: Homes = NO_HOMES
     own_pids: tuple[int, ...] = ()
     asks: bool = True
     ended: Callable[[ToolContext, ProcessView], None] = field(default=lambda context, view: None)
+    find_process: Callable[[str], ProcessView | None] = field(default=lambda process: None)
     jobs: Callable[[ToolContext, str, Mapping[str, Any]], Awaitable[str]] | None = None
     """Does with jobs what an action and what is said of a job ask for."""
     post: PostOffice | None = None
@@ -54,7 +59,9 @@ class Workbench:
             cwd=cwd or self.workspace,
             workspace=self.workspace,
             home=self.home,
+            wide=self.wide,
             agent_home=self.agent_home,
+            homes=self.homes,
             own_pids=self.own_pids,
         )
 

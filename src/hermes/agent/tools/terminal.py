@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from hermes.agent.danger import digest, judge_command
+from hermes.agent.danger import Verdict, digest, judge_command, judge_input
+from hermes.agent.tools.asking import action_digest, visible, visible_line
 from hermes.agent.tools.files import resolve_path
 from hermes.agent.tools.registry import Desk, Workbench, tool
 from hermes.domain.errors import UserError
@@ -26,7 +27,7 @@ def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None
     verdict = judge_command(command, bench.place(folder))
     if not verdict.asks or verdict.never:
         return None
-    where = "" if folder == bench.workspace else f" in {folder}"
+    where = "" if folder == bench.workspace else f" in {visible_line(folder)}"
     return Ask(text=f"Run{where}: {visible(command)}\nIt {verdict.reasons}.", digest=digest(command, folder))
 
 
@@ -65,7 +66,10 @@ def _let_it_end(context: ToolContext, view: ProcessView) -> None:
 def _refuse(desk: Desk, command: str, workdir: str) -> None:
     """Some things are not run, whoever allowed them."""
     cwd = resolve_path(desk.bench, workdir, desk.backend.cwd(desk.session))
-    verdict = judge_command(command, desk.bench.place(cwd))
+    _refuse_never(judge_command(command, desk.bench.place(cwd)))
+
+
+def _refuse_never(verdict: Verdict) -> None:
     if verdict.never:
         raise UserError(f"Refused, whoever asks: it {verdict.reasons}.", hint="Find another way.")
 
@@ -84,7 +88,29 @@ def _report(result: CommandResult, seconds: float) -> str:
     return "\n".join([*([text] if text else []), *(f"[{note}]" for note in notes)]) or "[no output]"
 
 
-@tool("terminal", Effect.ONCE)
+def _judge_line(bench: Workbench, process: str, text: str) -> tuple[str, Verdict]:
+    """The command that a process was started with, and what is thought of a line for it."""
+    view = bench.find_process(process)
+    command, cwd = (view.command, view.cwd) if view else ("", None)
+    return command, judge_input(text, command, bench.place(cwd))
+
+
+def _ask_to_send(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None:
+    """Bound to the exact line and the process: another one of the same command is asked for anew."""
+    if arguments["action"] != "write":
+        return None
+    process, text = str(arguments.get("id", "")), str(arguments.get("text", ""))
+    command, verdict = _judge_line(bench, process, text)
+    if not verdict.asks or verdict.never:
+        return None
+    to = f"{visible_line(process)} ({visible_line(command)[:200]})"
+    return Ask(
+        text=f"Send to {to}: {visible(text)}\nIt {verdict.reasons}.",
+        digest=action_digest("input", process, command, text),
+    )
+
+
+@tool("terminal", Effect.ONCE, judge=_ask_to_send)
 async def process(
     desk: Desk,
     action: Literal["list", "poll", "wait", "kill", "write"],
@@ -103,6 +129,7 @@ async def process(
     if not id:
         raise UserError(f"{action} needs the id of a process.")
     if action == "write":
+        _refuse_never(_judge_line(desk.bench, id, text)[1])
         await processes.write(desk.session, id, (text + "\n").encode())
         return f"Sent to {id}."
     if action == "kill":
@@ -134,8 +161,3 @@ def clean(text: str) -> str:
     if "\r" in plain:
         plain = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in plain.split("\n"))
     return _UNSEEN.sub("", plain)
-
-
-def visible(text: str) -> str:
-    """A command as a person must see it: nothing in it moves or hides."""
-    return "".join(char if char in "\n\t" or char.isprintable() else f"\\u{ord(char):04x}" for char in text)

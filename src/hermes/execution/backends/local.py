@@ -24,6 +24,8 @@ from hermes.execution.spawner import Ended, Limits, Line, Request, Spawner
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OUTPUT_DAYS = 7
+OUTPUT_FOLDER = "cache/output"
+_SHELLS_FOLDER = "cache/shells"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +41,8 @@ class LocalBackend:
     """`home` is the agent's: what outlives a command (shell states, long outputs) is kept in its cache."""
 
     def __init__(self, *, home: Path, environ: Mapping[str, str], options: LocalOptions) -> None:
-        self._output = home / "cache" / "output"
-        self._shells = Shells(home / "cache" / "shells", start=str(options.workspace))
+        self._output = home / OUTPUT_FOLDER
+        self._shells = Shells(home / _SHELLS_FOLDER, start=str(options.workspace))
         shell = shutil.which("bash", path=f"{_PATH}:{environ.get('PATH', '')}")
         env = build_environment(environ, options.passthrough)
         self._home = env["HOME"]

@@ -1,0 +1,62 @@
+"""Which folders a gateway's agents may not touch unasked, and what of them each may use: made from the names
+that the parts themselves give their files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from hermes.agent.danger import is_free_workspace
+from hermes.domain.homes import Homes
+from hermes.domain.ids import AgentId
+from hermes.domain.settings import Profile, Settings
+from hermes.entry.http.owner_socket import socket_places
+from hermes.execution.backends.local import OUTPUT_FOLDER
+from hermes.state.locks import lock_folder
+from hermes.state.memory import PLACES
+from hermes.state.profiles import SKILLS_FOLDER, agent_home, root_home
+
+WORKSPACE = "workspace"
+MEDIA = "media"
+
+
+def closed_homes(home: Path, environ: Mapping[str, str], settings: Settings) -> tuple[str, ...]:
+    """The gateway's home, the one that holds its profile, the user's usual one, those of all its agents; its
+    locks and sockets, wherever they are."""
+    usual = root_home({**environ, "HERMES_HOME": ""})
+    hosted = (agent_home(home, AgentId(name), settings) for name in settings.agents)
+    beside = (lock_folder(environ), *socket_places(home, environ))
+    return spellings((home, root_home(environ), usual, *hosted, *beside))
+
+
+def homes_for(profile: Profile, workspace: Path, closed: tuple[str, ...]) -> Homes:
+    """What one agent may use of the closed homes: its workspace, if it is the one of a home; its saved
+    outputs, media, skills, identity and memory for reading."""
+    own = profile.home
+    read = [own / OUTPUT_FOLDER, own / MEDIA, own / SKILLS_FOLDER]
+    read += [own / folder / name for name, folder in PLACES.items()]
+    written = spellings([workspace])
+    inside = any(Path(one).is_relative_to(Path(folder) / WORKSPACE) for one in written for folder in closed)
+    return Homes(closed=closed, readable=spellings(read), writable=written if inside else ())
+
+
+def user_home(environ: Mapping[str, str]) -> str:
+    return environ.get("HOME") or str(Path.home())
+
+
+def is_wide(workspace: Path, environ: Mapping[str, str]) -> bool:
+    """Whether a folder is too much to be an agent's own: the user's home, one above it, or the system's."""
+    home = user_home(environ)
+    pairs = ((str(workspace), home), (os.path.realpath(workspace), os.path.realpath(home)))
+    return not all(is_free_workspace(folder, own) for folder, own in pairs)
+
+
+def spellings(paths: Iterable[Path]) -> tuple[str, ...]:
+    """Each path as it is written, and where it really leads."""
+    return tuple(dict.fromkeys(spelled for path in paths for spelled in _spellings(path)))
+
+
+def _spellings(path: Path) -> Iterator[str]:
+    yield os.path.abspath(path)
+    yield os.path.realpath(path)

@@ -1,0 +1,131 @@
+"""A home that was really used: an agent has to ask before it reads, changes or deletes any file in it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes.app.messaging import Messaging
+from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
+from hermes.domain.settings import Profile, Settings
+from hermes.domain.tool import Tool
+from hermes.state.media import MediaFiles
+from hermes.state.sqlite import SqliteStore
+from hermes.testing.api import ApiWorld
+from hermes.testing.clock import FakeClock
+from tests.cli.command import gateway, hermes
+
+AGENTS = "agents: {bee: {}, wasp: {home_dir: ../wasp}}\n"
+SESSION = SessionId("s")
+MADE = (
+    ".env", "config.yaml", "gateway.db", "gateway.db-wal", "gateway.lock", "gateway.pid", "gateway.sock",
+    "gateway_state.json", "logs/gateway.log", "backups/*.db", "sessions/*.jsonl", "cache/shells/*",
+    "cache/output/*", "agents/bee/memories/MEMORY.md", "skills/mine/SKILL.md", "profiles/other/config.yaml",
+)  # fmt: skip
+
+
+def use(home: Path) -> set[Path]:
+    """Let a gateway work in a fresh home; all files that were there at some time."""
+    for name in (
+        ".env",
+        "skills/mine/SKILL.md",
+        "agents/bee/memories/MEMORY.md",
+        "profiles/other/config.yaml",
+    ):
+        (home / name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (home / name).write_text("")
+        (home / name).chmod(0o600)
+    (home / "config.yaml").write_text(AGENTS)
+    with gateway(home) as running:
+        assert "20000" in hermes(home, "-z", "run: seq 20000").out
+        seen = set(home.parent.rglob("*"))
+        assert running.stop() == 0
+    seen |= set(home.parent.rglob("*"))
+    for pattern in MADE:
+        assert any(path.match(f"{home}/{pattern}") for path in seen), pattern
+    return {path for path in seen if not path.is_dir() and path.suffix != ".stderr"}
+
+
+def asker(tools: list[Tool]) -> Callable[..., bool]:
+    by_name = {tool.name: tool for tool in tools}
+
+    def asks(name: str, **arguments: object) -> bool:
+        approval = by_name[name].approval
+        assert callable(approval)
+        return approval(SESSION, arguments) is not None
+
+    return asks
+
+
+def unasked(asks: Callable[..., bool], path: Path) -> set[str]:
+    """What can be done with a file without asking."""
+    name = shlex.quote(str(path))
+    tried = {
+        "read": asks("read_file", path=str(path)) and asks("terminal", command=f"cat {name}"),
+        "searched": asks("search_files", path=str(path), pattern="x"),
+        "write": asks("write_file", path=str(path), content="")
+        and asks("terminal", command=f"echo > {name}"),
+        "patched": asks("patch", path=str(path), old="a", new="b"),
+        "deleted": asks("terminal", command=f"rm -f {name}"),
+        "moved": asks("terminal", command=f"mv {name} /tmp/elsewhere"),
+    }
+    return {what for what, asked in tried.items() if not asked}
+
+
+async def test_every_file_of_a_used_home_is_asked_for(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    files = use(home)
+    readable = {
+        MAIN_AGENT: ("cache/output/", "skills/"),
+        AgentId("bee"): ("agents/bee/memories/",),
+        AgentId("wasp"): (),
+    }
+    async with ApiWorld(home=home, environ={"HERMES_HOME": str(home)}) as world:
+        for agent, prefixes in readable.items():
+            asks = asker(list(world.app.gateway._runtime(agent).tools))
+            for path in files:
+                name = str(path.relative_to(home)) if path.is_relative_to(home) else str(path)
+                may = {"read", "searched"} if name.startswith(prefixes) and prefixes else set()
+                assert unasked(asks, path) == may, (agent, path)
+            for whole in (home, tmp_path / "wasp", home / "agents", tmp_path):
+                # Deleting the user's whole home is not asked for: it is refused.
+                assert whole == tmp_path or asks("terminal", command=f"rm -rf {whole}"), (agent, whole)
+                assert asks("terminal", command=f"tar czf /tmp/x.tgz {whole}"), (agent, whole)
+                assert asks("terminal", command=f"grep -r key {whole}"), (agent, whole)
+
+
+async def test_each_agent_works_freely_in_its_own_workspace_alone(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    own = {
+        "main": home / "workspace",
+        "bee": home / "agents/bee/workspace",
+        "wasp": tmp_path / "wasp/workspace",
+    }
+    async with ApiWorld(home=home, config=AGENTS) as world:
+        for agent in own:
+            asks = asker(list(world.app.gateway._runtime(AgentId(agent)).tools))
+            for owner, workspace in own.items():
+                done = unasked(asks, workspace / "notes.txt")
+                assert done == (
+                    {"read", "searched", "write", "patched", "deleted", "moved"} if owner == agent else set()
+                )
+
+
+async def test_nothing_is_sent_from_a_workspace_that_is_too_wide(tmp_path: Path) -> None:
+    home, letter = tmp_path / ".hermes", tmp_path / "letter.txt"
+    (tmp_path / "project").mkdir()
+    for path in (letter, tmp_path / "project" / "letter.txt"):
+        path.write_text("dear")
+    messaging = Messaging(home, {"HOME": str(tmp_path)}, lambda: pytest.fail("nothing is sent"))
+    profile = Profile(agent=MAIN_AGENT, home=home, settings=Settings())
+    async with SqliteStore(None) as store:
+        media = MediaFiles(home / "media", store.scoped(MAIN_AGENT), FakeClock())
+        wide = messaging.files(profile, tmp_path, media, home / "media")
+        with pytest.raises(UserError, match="outside of the folders"):
+            await wide(str(letter))
+        own = messaging.files(profile, tmp_path / "project", media, home / "media")
+        assert (await own("letter.txt")).name == "letter.txt"

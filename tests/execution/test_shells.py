@@ -1,0 +1,89 @@
+"""What lasts between the commands of a session is read as data: nothing in it is ever run."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.ports import Command
+from hermes.execution.backends.local import LocalBackend, LocalOptions
+from hermes.execution.shells import Shells, ShellState, read_dump, read_exports
+
+
+def listing(*commands: str) -> str:
+    script = "; ".join([*commands, "export -p"])
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], env={}, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_a_shells_own_listing_is_taken_over() -> None:
+    values = {"A": "a\"b$c`d\\e'f", "B": "x\ny\t\x01z", "C": "", "D": "äöü ! #", "E": "$(id)", "F": "`id`"}
+    quoted = [f"export {name}={_quoted(value)}" for name, value in values.items()]
+    kept = read_exports(
+        listing(*quoted, "export UNSET", "declare -ix N=3", "readonly R=1; export R", "export X=(1 2)")
+    )
+    script = kept + "".join(f'printf "%s\\0" "${name}";' for name in (*values, "N", "R", "X"))
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], env={}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\0")[:-1] == [*values.values(), "3", "1", ""]
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "'\\''") + "'"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "id > x\n",
+        'declare -x A="1"\nid > x\n',
+        'declare -x A="1"; id > x\n',
+        'declare -x A="$(id)"\n',
+        'declare -x A="`id`"\n',
+        'declare -x A="\\\\$(id)"\n',
+        "declare -x A=$(id)\n",
+        "declare -x A=$'a'$(id)\n",
+        'declare -x A="1" $(id)\n',
+        'declare -ax A=([$(id)]="1")\n',
+        'declare -x A[$(id)]="1"\n',
+        'declare -x A="1"',
+    ],
+)
+def test_anything_else_is_not(text: str) -> None:
+    assert read_exports(text) == ""
+    assert read_dump(f"/tmp\n\0{text}\0\0".encode()) == ShellState(cwd="/tmp")
+
+
+def test_a_number_is_kept_as_text() -> None:
+    """Whole numbers are computed when they are set, and computing may run commands."""
+    assert read_exports('declare -ix N="a[\\$(id)]"\n') == 'export N="a[\\$(id)]"\n'
+
+
+async def test_code_in_the_file_of_a_session_does_not_run(tmp_path: Path) -> None:
+    folder, witness = tmp_path / "home/cache/shells", tmp_path / "witness"
+    folder.mkdir(parents=True)
+    state = folder / hashlib.sha256(b"s").hexdigest()[:32]
+    state.write_bytes(f"{tmp_path}\0id > {witness}\n".encode())
+    state.chmod(0o600)
+    backend = LocalBackend(home=tmp_path / "home", environ={}, options=LocalOptions(workspace=tmp_path))
+    result = await backend.run(Command(text="pwd", session="s", timeout=20), lambda text: None)
+    assert result.output.strip() == str(tmp_path) and not witness.exists()
+    told = f"printf '{tmp_path}\\n\\0id > {witness}\\n\\0\\0' >&251; exec true"
+    await backend.run(Command(text=told, session="s", timeout=20), lambda text: None)
+    await backend.run(Command(text="true", session="s", timeout=20), lambda text: None)
+    assert not witness.exists()
+    await backend.close()
+
+
+def test_a_file_that_others_may_write_is_not_read(tmp_path: Path) -> None:
+    Shells(tmp_path, start="/").put("s", ShellState(cwd="/usr", exports='export A="1"\n'))
+    assert Shells(tmp_path, start="/").get("s") == ShellState(cwd="/usr", exports='export A="1"\n')
+    (path,) = tmp_path.iterdir()
+    path.chmod(0o660)
+    assert Shells(tmp_path, start="/").get("s") == ShellState(cwd="/")
