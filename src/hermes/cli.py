@@ -7,7 +7,7 @@ import sys
 
 TYPE_CHECKING = False  # `typing` alone takes a third of the time that `--help` may take
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
 OK, FAILED, WRONG_USE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
@@ -80,6 +80,8 @@ CHAT_OPTIONS = (
     "-t", "--toolsets",
 )  # fmt: skip
 """Options of `chat` that may stand without it."""
+RUNNING = ("chat", "gateway", "cron")
+"""Commands with which an agent may run: their keys are kept out of its sight."""
 ERROR_LOG = "logs/errors.log"
 
 
@@ -151,9 +153,14 @@ def _dispatch(name: str, rest: list[str], profile: str | None) -> int:
     from hermes.admin.output import this_console
     from hermes.state.profiles import find_home
 
-    home = find_home(os.environ, profile)
+    environ: Mapping[str, str] = os.environ
+    if name in RUNNING:
+        from hermes.admin.hiding import hide_secrets
+
+        environ = hide_secrets()
+    home = find_home(environ, profile)
     try:
-        return perform(name, rest, home, os.environ, this_console(os.environ), __version__)
+        return perform(name, rest, home, environ, this_console(environ), __version__)
     except Usage as usage:
         return _fail(str(usage), code=WRONG_USE)
 
