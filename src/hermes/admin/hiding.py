@@ -1,8 +1,8 @@
 """The keys of this process, out of sight of others that run as the same user: commands of its agents do.
 
 Read once, secret variables leave the environment, so that no child inherits them, and the block from which
-the system tells a process's environment (`/proc/<pid>/environ`, `ps e`) is blanked. Linux then lets nobody but
-root look into the memory of the process; it writes no core file either."""
+the system tells a process's environment (`/proc/<pid>/environ`, `ps e`) is blanked. Linux lets nobody but
+root look into its memory afterwards, and writes no core file."""
 
 from __future__ import annotations
 
