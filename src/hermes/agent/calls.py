@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hermes.agent.handover import Handover
+from hermes.agent.named import are_named
 from hermes.agent.repair import is_cut_short, read_arguments
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import (
@@ -237,6 +238,8 @@ def _question(run: Run, call: ToolCall, bench: Bench) -> Asked | None:
         )
     ask = _ask(run.session.id, tool, arguments)
     if ask is None or bench.standing.allows(ask.digest) or ask.digest in session_grants(run.transcript):
+        return None
+    if are_named(run, tool, arguments):
         return None
     return Asked(
         question=new_question_id(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -69,7 +69,8 @@ class Clarification:
 class Tool:
     """Something the agent can do. `approval` may be a function of the session and the arguments; a tool that
     is not `parallel` is a barrier between the calls before and after it; one that `asks` is answered by a
-    person and never run."""
+    person and never run. `places` are the chats that a call writes to: what a person's own words have named
+    is not asked for."""
 
     name: str
     description: str
@@ -80,3 +81,4 @@ class Tool:
     approval: Approval | Callable[[SessionId, Mapping[str, object]], Ask | None] = Approval.NEVER
     parallel: bool = False
     asks: Callable[[Mapping[str, object]], Clarification] | None = None
+    places: Callable[[Mapping[str, object]], Sequence[str]] | None = None
