@@ -82,6 +82,7 @@ CHAT_OPTIONS = (
 """Options of `chat` that may stand without it."""
 RUNNING = ("chat", "gateway", "cron")
 """Commands with which an agent may run: their keys are kept out of its sight."""
+LEAST_SECRET = 6
 ERROR_LOG = "logs/errors.log"
 
 
@@ -243,7 +244,13 @@ def _keep(text: str) -> str:
     import tempfile
     import time
 
-    stamped = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(sys.argv)}\n{text}\n"
+    # What was given to a command may be a secret, and an error may repeat it.
+    known = {word for command in COMMANDS for word in command.split()}
+    given = [word for word in sys.argv[1:] if word not in known]
+    for word in sorted(given, key=len, reverse=True):
+        text = text.replace(word, "***") if len(word) >= LEAST_SECRET else text
+    words = ["***" if word in given else word for word in sys.argv[1:]]
+    stamped = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(['hermes', *words])}\n{text}\n"
     for place in (*_error_log(), os.path.join(tempfile.gettempdir(), f"hermes-errors-{os.getuid()}.log")):
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
