@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 
 from hermes.admin.output import Console
 from hermes.domain.errors import UserError
-from hermes.domain.rank import RIGHTS, Rank, own_level, rank_by_mark
+from hermes.domain.mark import own_level
+from hermes.domain.rank import RIGHTS, Rank, rank_by_mark
 from hermes.domain.text import showable
 from hermes.entry.http.peers import lowest_level
 

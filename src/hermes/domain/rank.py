@@ -1,16 +1,13 @@
-"""Whether a process speaks for the owner. What the gateway starts for hooks, scripts and agents has a mark
-that the kernel holds: a hard resource limit one, two or three below the gateway's own. Children inherit it,
-however they detach themselves, and nobody but root can raise it again; it outlives the gateway. The limit is
-that on resident memory, which no system enforces. `RIGHTS` says what each rank may still ask for."""
+"""Whether a process speaks for the owner, as its `mark` says, and what the others may still ask for."""
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-TOP = 1 << 60
+from hermes.domain import mark
+
 _DEEPEST = 64
 
 
@@ -18,9 +15,9 @@ class Rank(IntEnum):
     """Higher numbers may less: a mark can only be lowered."""
 
     OWNER = 0
-    HOOK = 1
-    SCRIPT = 2
-    AGENT = 3
+    HOOK = mark.HOOK
+    SCRIPT = mark.SCRIPT
+    AGENT = mark.AGENT
 
     @property
     def label(self) -> str:
@@ -63,20 +60,6 @@ RIGHTS: Mapping[Rank, Rights] = {
 }
 
 
-def own_level() -> int:
-    return level_of(resource.getrlimit(resource.RLIMIT_RSS)[1])
-
-
-def level_of(limit: int) -> int:
-    return TOP if limit == resource.RLIM_INFINITY else min(limit, TOP)
-
-
-def step_down(rank: Rank) -> None:
-    """Mark this process and whatever it will start. One that cannot be marked must not go on."""
-    level = max(own_level() - rank, 0)
-    resource.setrlimit(resource.RLIMIT_RSS, (level, level))
-
-
 def rank_below(base: int, level: int) -> Rank:
     """The rank of a process, from its level and that of the gateway."""
     return Rank(min(max(base - level, 0), Rank.AGENT))
@@ -85,4 +68,4 @@ def rank_below(base: int, level: int) -> Rank:
 def rank_by_mark(level: int) -> Rank:
     """The rank of a process where no gateway is known to compare it with. A limit far lower than any mark is
     an administrator's."""
-    return rank_below(TOP, level) if level > TOP - _DEEPEST else Rank.OWNER
+    return rank_below(mark.TOP, level) if level > mark.TOP - _DEEPEST else Rank.OWNER

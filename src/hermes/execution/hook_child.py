@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from hermes.domain.rank import Rank, step_down
+from hermes.domain.mark import HOOK, step_down
 from hermes.execution.tree import become_reaper, descendants, send_signal
 
 HANDLER = "handler.py"
@@ -27,7 +27,7 @@ HANDLER = "handler.py"
 
 def main() -> None:
     """Argument: the hook's folder."""
-    step_down(Rank.HOOK)
+    step_down(HOOK)
     folder = sys.argv[1]
     become_reaper()
     asked, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)

@@ -16,7 +16,7 @@ import struct
 import sys
 from typing import NoReturn
 
-from hermes.domain.rank import Rank, step_down
+from hermes.domain.mark import AGENT, step_down
 from hermes.execution.keeper import Keeper
 from hermes.execution.tree import become_reaper, children_of, send_signal
 
@@ -35,7 +35,7 @@ def _keep(doorbell: int, door: socket.socket, shell: str) -> NoReturn:
 def main() -> None:
     """Arguments: the number of an open socket, the shell, the largest file a command may write."""
     door, shell, largest = socket.socket(fileno=int(sys.argv[1])), sys.argv[2], int(sys.argv[3])
-    step_down(Rank.AGENT)
+    step_down(AGENT)
     if largest:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
     become_reaper()

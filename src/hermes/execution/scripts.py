@@ -1,7 +1,7 @@
 """Scripts of an operator's own, in the home's `scripts` folder: words in on standard input, words out.
 
 A script runs in a process group of its own, with an environment built from nothing and the mark of a script
-(`domain.rank`), and is killed with all it started when its time is up. What to do with its words is the
+(`domain.mark`), and is killed with all it started when its time is up. What to do with its words is the
 caller's business."""
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _INTERPRETERS = {".py": (sys.executable,), ".sh": ("/bin/sh",), ".bash": ("bash"
 _SOURCES = str(Path(__file__).parents[2])
 # The mark must be there before the script's first word, and no program that every system has can set it.
 _START = (
-    "import os, sys; sys.path.insert(0, sys.argv[1]); from hermes.domain.rank import Rank, step_down; "
-    "step_down(Rank.SCRIPT)\ntry: os.execvp(sys.argv[2], sys.argv[2:])\n"
+    "import os, sys; sys.path.insert(0, sys.argv[1]); from hermes.domain.mark import SCRIPT, step_down; "
+    "step_down(SCRIPT)\ntry: os.execvp(sys.argv[2], sys.argv[2:])\n"
     "except OSError as error: sys.exit(f'it cannot be started ({error.strerror})')"
 )
 _MOST_COMPLAINT = 4000

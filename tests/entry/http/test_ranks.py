@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -15,9 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from hermes.domain import mark
 from hermes.domain.hooks import Hook
 from hermes.domain.ports import Command
 from hermes.domain.rank import RIGHTS, Rank
+from hermes.entry.http import peers
 from hermes.entry.http.door import LOCAL_ROUTES, ROUTES
 from hermes.entry.http.peers import descent_rank
 from hermes.entry.http.resources import load_resources
@@ -239,6 +242,29 @@ def test_where_limits_are_not_told_parents_count(tmp_path: Path) -> None:
         assert descent_rank(below, made.pid) is Rank.SCRIPT
         assert descent_rank(own, below) is Rank.OWNER
         os.killpg(made.pid, signal.SIGKILL)
+
+
+def test_a_kernel_without_handles_of_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Linux 6.5 the number of the process has to do."""
+    monkeypatch.setattr(peers, "_SO_PEERPIDFD", 0x7FFF)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert peers.peer_rank(ours, mark.own_level()) is Rank.OWNER
+        assert peers.peer_rank(ours, mark.own_level() + 1) is Rank.HOOK
+        assert peers.peer_rank(ours, mark.own_level() + 99) is Rank.AGENT
+
+
+@pytest.mark.parametrize("told", [None, "", "Max resident set  soft  hard\n"])
+def test_what_cannot_be_read_has_no_rank(monkeypatch: pytest.MonkeyPatch, told: str | None) -> None:
+    def read(path: str) -> str:
+        if told is None:
+            raise PermissionError
+        return told
+
+    monkeypatch.setattr(peers, "_read", read)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert peers.peer_rank(ours, mark.own_level()) is None
 
 
 # --- the command ---------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ import socket
 import struct
 import sys
 
-from hermes.domain.rank import TOP, Rank, level_of, rank_below
+from hermes.domain.mark import TOP, level_of
+from hermes.domain.rank import Rank, rank_below
 
 _PEER = struct.Struct("3i")
 _SO_PEERPIDFD = 77
