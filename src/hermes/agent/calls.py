@@ -239,7 +239,7 @@ def _question(run: Run, call: ToolCall, bench: Bench) -> Asked | None:
     ask = _ask(run.session.id, tool, arguments)
     if ask is None or bench.standing.allows(ask.digest) or ask.digest in session_grants(run.transcript):
         return None
-    if are_named(run, tool, arguments):
+    if are_named(run, ask.places):
         return None
     return Asked(
         question=new_question_id(),

@@ -4,26 +4,25 @@ they said. Words that others said, that came along as context, or that are the g
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 from hermes.domain.address import Kind
 from hermes.domain.event import UserSaid
 from hermes.domain.ports import Run
-from hermes.domain.tool import Tool
 
 _SHORTEST_NUMBER = 5
 _OURS = "["
 """Words of the gateway's, like those that tell of the end of a process, begin so."""
 
 
-def are_named(run: Run, tool: Tool, arguments: Mapping[str, object]) -> bool:
-    """Every place of this call is the chat of the turn, or was named by who speaks in it."""
-    if tool.places is None:
+def are_named(run: Run, places: Sequence[str]) -> bool:
+    """There are places, and each is the chat of the turn or was named by who speaks in it."""
+    if not places:
         return False
     reply = run.turn.reply
     here = set() if reply is None else {str(reply.to)}
     words = "\n".join(_own_words(run)).casefold()
-    return all(place in here or _is_in(place, words) for place in tool.places(arguments))
+    return all(place in here or _is_in(place, words) for place in places)
 
 
 def _own_words(run: Run) -> Iterator[str]:

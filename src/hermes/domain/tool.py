@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -51,10 +51,12 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a tool needs decided by a person before it runs."""
+    """What a tool needs decided by a person before it runs. One about writing to `places` alone is not
+    asked where the person's own words have named them all."""
 
     text: str
     digest: str
+    places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +71,7 @@ class Clarification:
 class Tool:
     """Something the agent can do. `approval` may be a function of the session and the arguments; a tool that
     is not `parallel` is a barrier between the calls before and after it; one that `asks` is answered by a
-    person and never run. `places` are the chats that a call writes to: what a person's own words have named
-    is not asked for."""
+    person and never run."""
 
     name: str
     description: str
@@ -81,4 +82,3 @@ class Tool:
     approval: Approval | Callable[[SessionId, Mapping[str, object]], Ask | None] = Approval.NEVER
     parallel: bool = False
     asks: Callable[[Mapping[str, object]], Clarification] | None = None
-    places: Callable[[Mapping[str, object]], Sequence[str]] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -16,11 +16,11 @@ _SHOWN = 1500
 _NOWHERE_ELSE = ("origin", "local", "all")
 
 
-def _elsewhere(values: Mapping[str, Any]) -> Sequence[str]:
+def _elsewhere(values: Mapping[str, Any]) -> tuple[str, ...]:
     """The targets that are neither the chat of the turn nor a home channel, which goes by its platform's
     name."""
     words = (word.strip() for word in str(values.get("target") or "").split(","))
-    return [word for word in words if word and word.lower() not in _NOWHERE_ELSE and ":" in word]
+    return tuple(word for word in words if word and word.lower() not in _NOWHERE_ELSE and ":" in word)
 
 
 def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> Ask | None:
@@ -34,10 +34,10 @@ def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> Ask | None:
     lines = "\n".join(f"> {line}" for line in cut.splitlines())
     to = ", ".join(one_line(place, 100) for place in places)
     digest = sha256(f"{','.join(sorted(places))}\0{message}".encode("utf-8", "surrogatepass")).hexdigest()
-    return Ask(text=f"Send a message to {to}:\n{lines}", digest=f"send_message:{digest}")
+    return Ask(text=f"Send a message to {to}:\n{lines}", digest=f"send_message:{digest}", places=places)
 
 
-@tool("messaging", Effect.KEYED, judge=_judge, places=_elsewhere)
+@tool("messaging", Effect.KEYED, judge=_judge)
 async def send_message(
     desk: Desk, action: Literal["send", "list"] = "send", target: str = "", message: str = ""
 ) -> str:

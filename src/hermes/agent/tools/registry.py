@@ -92,7 +92,6 @@ class ToolSpec:
     judge: Judge | None = None
     asks: Callable[[Mapping[str, object]], Clarification] | None = None
     needs: Callable[[Workbench], bool] = lambda bench: True
-    places: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
 
 
 TOOLS: dict[str, ToolSpec] = {}
@@ -108,7 +107,6 @@ def tool(
     judge: Judge | None = None,
     asks: Callable[[Mapping[str, object]], Clarification] | None = None,
     needs: Callable[[Workbench], bool] = lambda bench: True,
-    places: Callable[[Mapping[str, Any]], Sequence[str]] | None = None,
 ) -> Callable[[Run], Run]:
     """Register the function under its own name. A workbench without what it `needs` does not have it."""
 
@@ -124,7 +122,6 @@ def tool(
             judge=judge,
             asks=asks,
             needs=needs,
-            places=places,
         )
         return run
 
@@ -179,7 +176,6 @@ def _bind(spec: ToolSpec, bench: Workbench) -> Tool:
         approval=Approval.NEVER if spec.judge is None else approval,
         parallel=spec.parallel,
         asks=spec.asks,
-        places=spec.places,
     )
 
 
