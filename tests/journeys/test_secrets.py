@@ -55,3 +55,10 @@ async def test_a_key_in_a_result_is_taken_out(tmp_path: Path, told: str, fails: 
     kept = b"".join(path.read_bytes() for path in (tmp_path / "home").glob("gateway.db*"))
     piece = told[:24].encode()
     assert piece not in heard.data + kept + repr(model.requests).encode() and b"***" in kept
+
+
+async def test_a_key_that_was_made_at_the_start_is_taken_out_too(tmp_path: Path) -> None:
+    environ = {"API_SERVER_KEY": "", "API_SERVER_ENABLED": "true"}
+    async with ApiWorld(home=tmp_path / "home", environ=environ) as api:
+        made = (tmp_path / "home/.env").read_text().partition("API_SERVER_KEY=")[2].strip()
+        assert len(made) > 20 and api.app.loaded.secrets.redact(f"found {made}") == "found ***"

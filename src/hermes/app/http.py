@@ -134,6 +134,7 @@ class HttpPart:
         if not own and not keys:
             own = secrets.token_urlsafe(_KEY_BYTES)
             set_setting(self._home, KEY, own)
+            self._loaded.secrets.learn(own)
             log.warning("http.key_made: a new API_SERVER_KEY is in %s", self._home / SECRETS_FILE)
         if own:
             check_key(KEY, own)

@@ -24,13 +24,8 @@ class Secrets:
     def __init__(self, values: Mapping[str, str] | None = None, *, also: Iterable[str] = ()) -> None:
         """`also` are values without a name that must be taken out of texts all the same."""
         self._secrets = {name: Secret(value) for name, value in (values or {}).items() if value}
-        spellings = {
-            spelling
-            for value in (*(secret.reveal() for secret in self._secrets.values()), *also)
-            for line in _lines(value)
-            for spelling in _spellings(line)
-        }
-        self._spellings = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
+        self._spellings: list[str] = []
+        self.learn(*(secret.reveal() for secret in self._secrets.values()), *also)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -46,6 +41,11 @@ class Secrets:
 
     def __contains__(self, name: object) -> bool:
         return name in self._secrets
+
+    def learn(self, *values: str) -> None:
+        """Take these out of texts from now on, too: secrets that were made after the settings were read."""
+        new = {spelling for value in values for line in _lines(value) for spelling in _spellings(line)}
+        self._spellings = sorted({*self._spellings, *new}, key=lambda spelling: (-len(spelling), spelling))
 
     def redact(self, text: str) -> str:
         """The text with `***` in place of every loaded value, also where it is escaped or encoded."""
