@@ -7,7 +7,7 @@ import sys
 
 TYPE_CHECKING = False  # `typing` alone takes a third of the time that `--help` may take
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
 OK, FAILED, WRONG_USE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
@@ -80,6 +80,9 @@ CHAT_OPTIONS = (
     "-t", "--toolsets",
 )  # fmt: skip
 """Options of `chat` that may stand without it."""
+RUNNING = ("chat", "gateway", "cron")
+"""Commands with which an agent may run: their keys are kept out of its sight."""
+LEAST_SECRET = 6
 ERROR_LOG = "logs/errors.log"
 
 
@@ -165,9 +168,14 @@ def _dispatch(name: str, rest: list[str], profile: str | None) -> int:
     from hermes.admin.output import this_console
     from hermes.state.profiles import find_home
 
-    home = find_home(os.environ, profile)
+    environ: Mapping[str, str] = os.environ
+    if name in RUNNING:
+        from hermes.admin.hiding import hide_secrets
+
+        environ = hide_secrets()
+    home = find_home(environ, profile)
     try:
-        return perform(name, rest, home, os.environ, this_console(os.environ), __version__)
+        return perform(name, rest, home, environ, this_console(environ), __version__)
     except Usage as usage:
         return _fail(str(usage), code=WRONG_USE)
 
@@ -264,7 +272,13 @@ def _keep(text: str) -> str:
     import tempfile
     import time
 
-    stamped = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(sys.argv)}\n{text}\n"
+    # What was given to a command may be a secret, and an error may repeat it.
+    known = {word for command in COMMANDS for word in command.split()}
+    given = [word for word in sys.argv[1:] if word not in known]
+    for word in sorted(given, key=len, reverse=True):
+        text = text.replace(word, "***") if len(word) >= LEAST_SECRET else text
+    words = ["***" if word in given else word for word in sys.argv[1:]]
+    stamped = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(['hermes', *words])}\n{text}\n"
     for place in (*_error_log(), os.path.join(tempfile.gettempdir(), f"hermes-errors-{os.getuid()}.log")):
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pwd
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,10 @@ import pytest
 
 from hermes.admin import status
 from hermes.admin.command import perform
-from hermes.admin.gateway import GATEWAY, STATE_FILE, hold_home
+from hermes.admin.gateway import GATEWAY, STATE_FILE, hold_home, tell_problems
 from hermes.admin.output import Console
 from hermes.admin.status import live_pairs
+from hermes.state.settings import load_settings
 
 KEY = "sk-test-0123456789abcdef"
 
@@ -110,3 +113,32 @@ def test_a_loop_that_broke_is_told() -> None:
     )
     assert pairs["Broken"].startswith("cron, 7 × since the start")
     assert "expiry" not in str(pairs)
+
+
+def test_the_sandbox_is_named(tmp_path: Path) -> None:
+    assert f"none; commands run as {pwd.getpwuid(os.getuid()).pw_name} on this machine" in told(tmp_path)
+    assert facts(tmp_path)["sandbox"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("file", "text"), [(".env", "SOME_API_KEY=abcdefgh\n"), ("config.yaml", "model: {api_key: abcdefgh}\n")]
+)
+def test_files_that_others_can_read_are_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, file: str, text: str
+) -> None:
+    path = tmp_path / file
+    path.write_text(text)
+    tmp_path.chmod(0o755)
+    path.chmod(0o644)
+    [line] = facts(tmp_path)["exposed"]
+    assert line == f"{path}: Others on this machine can read it. Make it yours alone: chmod 600 {path}"
+    tell_problems(load_settings(tmp_path, {}))
+    assert f"settings.exposed {line}" in caplog.text
+    tmp_path.chmod(0o700)
+    assert facts(tmp_path)["exposed"] == []
+    tmp_path.chmod(0o755)
+    path.chmod(0o600)
+    assert facts(tmp_path)["exposed"] == []
+    (tmp_path / "config.yaml").write_text("timezone: UTC\n")
+    (tmp_path / "config.yaml").chmod(0o644)
+    assert facts(tmp_path)["exposed"] == []

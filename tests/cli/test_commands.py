@@ -162,15 +162,19 @@ def test_an_unexpected_error_is_one_sentence_and_a_file(home: Path) -> None:
     (home / "logs").mkdir(parents=True)
     code = (
         "import sys, hermes.admin.status as status, hermes.cli as cli\n"
-        "def run(*args): raise ZeroDivisionError('inside')\n"
-        "status.run = run; sys.argv = ['hermes', 'status']; sys.exit(cli.main())"
+        "def run(*args): raise ZeroDivisionError('inside sk-secret-key')\n"
+        "status.run = run; sys.argv = ['hermes', 'status', '-p', 'sk-secret-key']\n"
+        "import hermes.state.profiles as profiles; home = profiles.find_home\n"
+        "profiles.find_home = lambda environ, profile=None: home(environ); sys.exit(cli.main())"
     )
     done = nursery.run(
         [sys.executable, "-P", "-c", code], env=environment(home), capture_output=True, text=True, check=False
     )
     log = home / "logs" / "errors.log"
     assert done.returncode == 1 and "Traceback" not in done.stderr and str(log) in done.stderr
-    assert "ZeroDivisionError: inside" in log.read_text() and log.stat().st_mode & 0o077 == 0
+    kept = log.read_text()
+    assert "ZeroDivisionError: inside ***" in kept and log.stat().st_mode & 0o077 == 0
+    assert " hermes status *** ***\n" in kept and "sk-secret-key" not in kept
 
 
 def test_colours_only_on_a_terminal(home: Path) -> None:

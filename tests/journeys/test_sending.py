@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -57,7 +58,7 @@ def journey(folder: Path, world: World, **more: Any) -> Journey:
         return Places(homes=known.homes, channels=known.channels)
 
     bench = Workbench(
-        backend=cast(Any, None),
+        backend=cast(Any, SimpleNamespace(cwd=lambda session: "/w")),
         recall=cast(Any, None),
         workspace="/w",
         home="/h",
@@ -115,7 +116,7 @@ async def test_home_channels_lists_and_origin(tmp_path: Path) -> None:
         await chat.until_idle()
         assert [chat.world.seen(where).count("news") for where in ("home", "77", "1")] == [1, 1, 1]
         chat.world.write("list", chat="1", user="Bob")
-        await chat.until_seen("fake → fake:home (home channel)", "Bob (fake:1)")
+        await chat.until_seen("fake (its home channel, fake:home)", "Bob (fake:1)")
 
 
 async def test_a_chat_of_several_people_is_written_to_and_nobodys_session_told(tmp_path: Path) -> None:

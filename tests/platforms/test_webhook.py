@@ -22,6 +22,7 @@ from hermes.app.accounts import Declared
 from hermes.control.courier import Letter
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable
+from hermes.domain.hosts import is_public
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Body
 from hermes.domain.outfit import Outfit
@@ -29,7 +30,7 @@ from hermes.domain.rows import OutState
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.http.webhooks.signatures import Headers, Scheme, verify
 from hermes.entry.platforms.webhook.adapter import WebhookAdapter
-from hermes.entry.platforms.webhook.convert import Target, error_for, is_public, read_targets, target_problems
+from hermes.entry.platforms.webhook.convert import Target, error_for, read_targets, target_problems
 from hermes.entry.platforms.webhook.manifest import MANIFEST
 from hermes.state.settings import load_settings
 from hermes.testing.clock import FakeClock
@@ -259,6 +260,8 @@ async def test_an_allowed_name_may_lead_to_this_machine() -> None:
         ("::ffff:10.0.0.1", False),
         ("64:ff9b::7f00:1", False),
         ("2002:7f00:1::", False),
+        ("::127.0.0.1", False),
+        ("::ffff:0:7f00:1", False),
         ("no address", False),
     ],
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import logging
 import pickle
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,21 @@ def test_importing_the_loader_is_cheap() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ
     )
     assert out.stdout.strip() == "set()"
+
+
+def test_lines_and_encodings_of_a_value_are_taken_out() -> None:
+    key, pem = "sk-0123456789abcdef" * 5, "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nshort\n-----END KEY-----"
+    secrets = Secrets({"KEY": key, "PEM": pem})
+    for told in (
+        base64.b64encode(key.encode()).decode(),
+        base64.encodebytes(f"{key} and more".encode()).decode(),
+        base64.urlsafe_b64encode(key.encode()).decode(),
+        key.encode().hex(),
+        key.encode().hex().upper(),
+        "\n".join(textwrap.wrap(key.encode().hex(), 60)),
+    ):
+        left = secrets.redact(told)
+        assert left.startswith("***") and len(left.replace("***", "")) <= 32, left
+    assert secrets.redact(f"1: {pem}") == "1: ***"
+    assert secrets.redact("2: MIIEvQIBADANBgkq") == "2: ***"
+    assert secrets.redact("short -----BEGIN KEY-----") == "short -----BEGIN KEY-----"

@@ -6,6 +6,7 @@ is done gets one thing, the `Command`."""
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,7 +14,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hermes.admin.output import Console
+from hermes.domain.errors import UserError
+from hermes.domain.mark import own_level
+from hermes.domain.rank import RIGHTS, Rank, rank_by_mark
 from hermes.domain.text import showable
+from hermes.entry.http.peers import lowest_level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +94,19 @@ def number_to(most: int, least: int = 1) -> Callable[[str], int]:
     return read
 
 
+def _check_rank(name: str) -> None:
+    """What hooks, scripts and agents start may look, but not act as the owner. The gateway's socket holds
+    without this; here it is said sooner, and for commands that work on the files."""
+    try:
+        rank = rank_by_mark(lowest_level(os.getpid()))
+    except (OSError, LookupError, ValueError):
+        rank = rank_by_mark(own_level())
+    if rank is not Rank.OWNER and name not in RIGHTS[rank].commands:
+        raise UserError(
+            f"{rank.label.capitalize()} may not do this: hermes {name}.", hint="Do it in a terminal of yours."
+        )
+
+
 def perform(
     name: str,
     words: Sequence[str],
@@ -106,6 +124,7 @@ def perform(
         asked = parser.parse_args(words)
     except SystemExit:  # argparse has printed its help
         return 0
+    _check_rank(asked.name_of_command.removeprefix("hermes "))
     command = Command(
         name=asked.name_of_command,
         asked=asked,

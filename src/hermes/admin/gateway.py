@@ -429,6 +429,8 @@ def tell_problems(loaded: Loaded) -> None:
     more = len(loaded.problems) - _PROBLEMS_SHOWN
     if more > 0:
         log.warning("settings.problem %d more; `hermes config check` shows all", more)
+    for note in loaded.exposed:
+        log.warning("settings.exposed %s", note)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

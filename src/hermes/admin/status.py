@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from hermes.agent.detect import DEMO, NO_PROBE
 from hermes.agent.models import Models
 from hermes.domain.errors import UserError
 from hermes.plugins import platform_manifests, providers
+from hermes.state.profiles import user_name
 from hermes.state.settings import Loaded, load_settings
 
 _APPROVALS = {
@@ -55,6 +57,8 @@ def run(command: Command) -> int:
                 "live": _live_facts(live),
                 "store_trouble": trouble,
                 "approvals": loaded.settings.approvals.mode,
+                "sandbox": "none",
+                "exposed": [str(note) for note in loaded.exposed],
             }
         )
         return code
@@ -65,6 +69,7 @@ def run(command: Command) -> int:
         pairs.append(("Agents", ", ".join(map(str, told.get("agents", []))) or "–"))
     pairs += [("Model", _named(model["model"], model["provider"])), ("Why", model["model_why"])]
     pairs.append(("Approvals", _APPROVALS[loaded.settings.approvals.mode]))
+    pairs.append(("Sandbox", f"none; commands run as {user_name(os.getuid())} on this machine"))
     if running:
         pairs += _platforms(told) + _hooks(told)
     if live is not None:
@@ -76,6 +81,8 @@ def run(command: Command) -> int:
     problems = len(loaded.problems)
     if problems:
         console.note(f"The settings have {problems} problem{'s' * (problems > 1)}; see: hermes config check")
+    for note in loaded.exposed:
+        console.note(str(note))
     if holder is None:
         console.note("Start it with: hermes gateway start, or in this terminal: hermes gateway run")
     return code

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from hermes.agent.named import are_named
+from hermes.domain.ports import Run
 from hermes.domain.tool import Approval, Ask, Tool, ToolContext, ToolResult
 from hermes.domain.turn import Guidance
 
@@ -13,14 +15,15 @@ NOBODY = "Not done: it would have to be allowed first, and nobody is there to be
 NO_ANSWER = "Nobody is there to be asked. Decide yourself, or say at the end what you would have to know."
 
 
-def allowed_tools(tools: Mapping[str, Tool], guidance: Guidance) -> Mapping[str, Tool]:
+def allowed_tools(tools: Mapping[str, Tool], run: Run) -> Mapping[str, Tool]:
     """A toolset or a single tool may be named; what the guidance does not mention stays as it is."""
+    guidance = run.turn.input.guidance
     if guidance.toolsets or guidance.withheld:
         tools = {name: tool for name, tool in tools.items() if _is_allowed(tool, guidance)}
     if not guidance.unattended:
         return tools
     approve = guidance.unattended == APPROVE
-    return {name: _unattended(tool, approve) for name, tool in tools.items()}
+    return {name: _unattended(run, tool, approve) for name, tool in tools.items()}
 
 
 def _is_allowed(tool: Tool, guidance: Guidance) -> bool:
@@ -33,17 +36,17 @@ async def _ask_nobody(context: ToolContext, arguments: Mapping[str, object]) -> 
     return ToolResult(text=NO_ANSWER, failed=True)
 
 
-def _unattended(tool: Tool, approve: bool) -> Tool:
+def _unattended(run: Run, tool: Tool, approve: bool) -> Tool:
     if tool.asks is not None:
         return replace(tool, asks=None, approval=Approval.NEVER, run=_ask_nobody)
     if tool.approval is Approval.NEVER:
         return tool
     asked = tool.approval
 
-    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+    async def unasked(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
         ask = Ask(text="", digest="") if isinstance(asked, Approval) else asked(context.session, arguments)
-        if ask is not None and not approve:
+        if ask is not None and not approve and not are_named(run, ask.places):
             return ToolResult(text=NOBODY, failed=True)
         return await tool.run(context, arguments)
 
-    return replace(tool, approval=Approval.NEVER, run=run)
+    return replace(tool, approval=Approval.NEVER, run=unasked)

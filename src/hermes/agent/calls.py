@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hermes.agent.handover import Handover
+from hermes.agent.named import are_named
 from hermes.agent.repair import is_cut_short, read_arguments
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import (
@@ -238,7 +239,8 @@ class _Group:
 
 
 def _is_granted(run: Run, bench: Bench, ask: Ask) -> bool:
-    return bench.standing.allows(ask.digest) or ask.digest in session_grants(run.transcript)
+    granted = bench.standing.allows(ask.digest) or ask.digest in session_grants(run.transcript)
+    return granted or are_named(run, ask.places)
 
 
 async def _question(run: Run, call: ToolCall, bench: Bench) -> Asked | None:

@@ -94,7 +94,7 @@ class AgentLoop:
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
         guidance = run.turn.input.guidance
-        allowed = allowed_tools(self._bench.tools, guidance)
+        allowed = allowed_tools(self._bench.tools, run)
         bench = replace(self._bench, tools=allowed).beside(guidance.tools)
         leftovers = given_up(view_turn(run.transcript, run.turn.id))
         if leftovers:

@@ -32,7 +32,7 @@ from hermes.app.messaging import Messaging
 from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt
 from hermes.app.store import StoreKeeper
-from hermes.app.tools import Inject, Injecting, added_tools, own_tools
+from hermes.app.tools import Inject, Injecting, added_tools, own_tools, redacting
 from hermes.app.tools import Toolsets as Toolsets
 from hermes.app.vitals import Vitals
 from hermes.app.vitals import Watch as Watch
@@ -406,7 +406,7 @@ class App:
         media = MediaFiles(profile.home / MEDIA, store, self._given.clock)
         loop = AgentLoop(
             provider=self._provider(profile, media),
-            tools=gate_tools(self._own_hooks, tools),
+            tools=gate_tools(self._own_hooks, redacting(tools, self.loaded.secrets.redact)),
             model=model,
             system=lambda session: prompt.build(),
             clock=self._given.clock,

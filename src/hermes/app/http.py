@@ -123,6 +123,7 @@ class HttpPart:
             model_name=self._find("API_SERVER_MODEL_NAME"),
             max_open=_number("max_concurrent_runs", extra.get("max_concurrent_runs", ""), known.max_open),
             max_body=_number("max_body_bytes", extra.get("max_body_bytes", ""), known.max_body),
+            private_images=extra.get("allow_private_images", "").lower() == "true",
             finish_when_gone=extra.get("on_disconnect", "stop") == "finish",
         )
 
@@ -133,6 +134,7 @@ class HttpPart:
         if not own and not keys:
             own = secrets.token_urlsafe(_KEY_BYTES)
             set_setting(self._home, KEY, own)
+            self._loaded.secrets.learn(own)
             log.warning("http.key_made: a new API_SERVER_KEY is in %s", self._home / SECRETS_FILE)
         if own:
             check_key(KEY, own)

@@ -1,13 +1,15 @@
-"""What an agent is given to work with: its toolsets, and a provider that tells its model a little more."""
+"""What an agent is given to work with: its toolsets, without secrets in what they tell, and a provider that
+tells its model a little more."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from hermes.agent.tools import Workbench, default_tools
+from hermes.domain.errors import HermesError
 from hermes.domain.ports import ModelPiece, ModelRequest, Provider
-from hermes.domain.tool import Tool
+from hermes.domain.tool import Tool, ToolContext, ToolResult
 
 Inject = Callable[[ModelRequest], ModelRequest]
 
@@ -46,3 +48,23 @@ def own_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool]) -> list
 def added_tools(chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
     allowed = set(chosen.enabled) or {tool.toolset for tool in added}
     return [tool for tool in added if tool.toolset in allowed - set(chosen.disabled)]
+
+
+def redacting(tools: Sequence[Tool], redact: Callable[[str], str]) -> list[Tool]:
+    """The tools, with no loaded secret in what they tell: neither the model, nor the transcript, nor anybody
+    who reads along gets to see one."""
+    return [replace(tool, run=_redacted(tool, redact)) for tool in tools]
+
+
+def _redacted(
+    tool: Tool, redact: Callable[[str], str]
+) -> Callable[[ToolContext, Mapping[str, object]], Awaitable[ToolResult]]:
+    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        quiet = replace(context, output=lambda text: context.output(redact(text)))
+        try:
+            result = await tool.run(quiet, arguments)
+        except HermesError as error:
+            return ToolResult(text=redact(str(error)), failed=True)
+        return replace(result, text=redact(result.text))
+
+    return run

@@ -51,11 +51,13 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a tool needs decided by a person before it runs. `more` is shown below the text; it is looked up,
+    """What a tool needs decided by a person before it runs. One about writing to `places` alone is not
+    asked where the person's own words have named them all. `more` is shown below the text; it is looked up,
     for a session, only when somebody is really asked."""
 
     text: str
     digest: str
+    places: tuple[str, ...] = ()
     more: Callable[[SessionId], Awaitable[str]] | None = field(default=None, compare=False)
 
 

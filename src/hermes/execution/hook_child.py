@@ -1,6 +1,6 @@
 """The process of one hook: loads its `handler.py` and answers what it is asked, line by line.
 
-It imports nothing but the standard library and the module beside it. What the hook prints goes to its error
+It imports nothing but the standard library and two modules of ours. What the hook prints goes to its error
 output, so that it can never be taken for an answer. Calls run beside each other, so one that hangs keeps no
 other waiting; when the gateway is gone, so is this process, with all that it started."""
 
@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from hermes.domain.mark import HOOK, step_down
 from hermes.execution.tree import become_reaper, descendants, send_signal
 
 HANDLER = "handler.py"
@@ -26,6 +27,7 @@ HANDLER = "handler.py"
 
 def main() -> None:
     """Argument: the hook's folder."""
+    step_down(HOOK)
     folder = sys.argv[1]
     become_reaper()
     asked, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)

@@ -1,4 +1,4 @@
-"""The small process that runs commands for the gateway; it imports nothing but a few modules beside it.
+"""The small process that runs commands for the gateway; it imports nothing but a few modules.
 
 It keeps one spare keeper waiting. Being handed a connection, the spare keeps the command that comes over it
 and a new spare is forked, so that neither a fork nor the start of a shell stands between a command and its
@@ -16,6 +16,7 @@ import struct
 import sys
 from typing import NoReturn
 
+from hermes.domain.mark import AGENT, step_down
 from hermes.execution.keeper import Keeper
 from hermes.execution.tree import become_reaper, children_of, send_signal
 
@@ -34,6 +35,7 @@ def _keep(doorbell: int, door: socket.socket, shell: str) -> NoReturn:
 def main() -> None:
     """Arguments: the number of an open socket, the shell, the largest file a command may write."""
     door, shell, largest = socket.socket(fileno=int(sys.argv[1])), sys.argv[2], int(sys.argv[3])
+    step_down(AGENT)
     if largest:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
     become_reaper()

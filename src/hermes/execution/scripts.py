@@ -1,8 +1,8 @@
 """Scripts of an operator's own, in the home's `scripts` folder: words in on standard input, words out.
 
-A script runs in a process group of its own, with an environment built from nothing, and is killed with all it
-started when its time is up. What to do with its words is the caller's business.
-"""
+A script runs in a process group of its own, with an environment built from nothing and the mark of a script
+(`domain.mark`), and is killed with all it started when its time is up. What to do with its words is the
+caller's business."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ from hermes.domain.text import one_line
 FOLDER = "scripts"
 MOST_OUTPUT = 1 << 20
 _INTERPRETERS = {".py": (sys.executable,), ".sh": ("/bin/sh",), ".bash": ("bash",)}
+_SOURCES = str(Path(__file__).parents[2])
+# The mark must be there before the script's first word, and no program that every system has can set it.
+_START = (
+    "import os, sys; sys.path.insert(0, sys.argv[1]); from hermes.domain.mark import SCRIPT, step_down; "
+    "step_down(SCRIPT)\ntry: os.execvp(sys.argv[2], sys.argv[2:])\n"
+    "except OSError as error: sys.exit(f'it cannot be started ({error.strerror})')"
+)
 _MOST_COMPLAINT = 4000
 _LAST_WORDS_SECONDS = 1.0
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
@@ -57,10 +64,15 @@ class Scripts:
     async def run(self, name: str, data: bytes, timeout: float, cwd: str = "") -> ScriptEnd:
         path = await asyncio.to_thread(self.find, name)
         loop = asyncio.get_running_loop()
+        interpreter = _INTERPRETERS.get(path.suffix, ())
+        if not interpreter and not await asyncio.to_thread(os.access, path, os.X_OK):
+            raise UserError(
+                f"The script “{one_line(name, 60)}” cannot be started.", hint="Make it executable: chmod +x"
+            )
         try:
             transport, script = await loop.subprocess_exec(
                 lambda: _Listening(loop),
-                *_INTERPRETERS.get(path.suffix, ()),
+                *(sys.executable, "-I", "-S", "-c", _START, _SOURCES, *interpreter),
                 str(path),
                 stderr=subprocess.PIPE,
                 cwd=cwd or self._folder,
@@ -69,8 +81,7 @@ class Scripts:
             )
         except OSError as error:
             raise UserError(
-                f"The script “{one_line(name, 60)}” cannot be started ({error.strerror}).",
-                hint="Make it executable: chmod +x",
+                f"The script “{one_line(name, 60)}” cannot be started ({error.strerror})."
             ) from error
         try:
             async with asyncio.timeout(timeout):

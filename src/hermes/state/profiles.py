@@ -129,13 +129,14 @@ def prepare_home(home: Path) -> Path:
 def _check_owner(home: Path) -> None:
     owner, me = home.stat().st_uid, os.geteuid()
     if owner != me:
+        theirs, mine = user_name(owner), user_name(me)
         raise UserError(
-            f"{home} belongs to {_user(owner)}, and this runs as {_user(me)}.",
-            hint=f"Run it as {_user(owner)}, or take the folder over: sudo chown -R {_user(me)} {home}",
+            f"{home} belongs to {theirs}, and this runs as {mine}.",
+            hint=f"Run it as {theirs}, or take the folder over: sudo chown -R {mine} {home}",
         )
 
 
-def _user(uid: int) -> str:
+def user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

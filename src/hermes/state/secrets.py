@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import json
 import logging
-import re
-from collections.abc import Iterable, Mapping
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote
 
 from hermes.domain.settings import Secret
 
 LEAST_LENGTH = 6
+_BASE64_LINE, _HEX_LINE = 76, 60
+"""How long the lines are that `base64` and `xxd -p` print."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({})))
 
 
 class Secrets:
     """Name → secret. Names are variables (`OPENAI_API_KEY`) or dotted keys (`model.api_key`)."""
 
-    __slots__ = ("_pattern", "_secrets")
+    __slots__ = ("_secrets", "_spellings")
 
     def __init__(self, values: Mapping[str, str] | None = None, *, also: Iterable[str] = ()) -> None:
         """`also` are values without a name that must be taken out of texts all the same."""
         self._secrets = {name: Secret(value) for name, value in (values or {}).items() if value}
-        spellings = {
-            spelling
-            for value in (*(secret.reveal() for secret in self._secrets.values()), *also)
-            if len(value) >= LEAST_LENGTH
-            for spelling in _spellings(value)
-        }
-        longest_first = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self._spellings: list[str] = []
+        self.learn(*(secret.reveal() for secret in self._secrets.values()), *also)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -46,17 +42,50 @@ class Secrets:
     def __contains__(self, name: object) -> bool:
         return name in self._secrets
 
+    def learn(self, *values: str) -> None:
+        """Take these out of texts from now on, too: secrets that were made after the settings were read."""
+        new = {spelling for value in values for line in _lines(value) for spelling in _spellings(line)}
+        self._spellings = sorted({*self._spellings, *new}, key=lambda spelling: (-len(spelling), spelling))
+
     def redact(self, text: str) -> str:
-        """The text with `***` in place of every loaded value, also where it is escaped."""
-        return self._pattern.sub("***", text) if self._pattern else text
+        """The text with `***` in place of every loaded value, also where it is escaped or encoded."""
+        # Plain searches: one pattern of all spellings would try each of them at each character.
+        for spelling in self._spellings:
+            if spelling in text:
+                text = text.replace(spelling, "***")
+        return text
 
     def __repr__(self) -> str:
         return f"Secrets({', '.join(self.names)})"
 
 
 def _spellings(value: str) -> set[str]:
-    """A value as it is, as it stands in an address, and as it stands in JSON or a `repr`."""
-    return {value, quote(value, safe=""), json.dumps(value)[1:-1], repr(value)[1:-1]}
+    """A value as it is, as it stands in an address, in JSON or a `repr`, and in base64 or hexadecimal."""
+    plain = {value, quote(value, safe=""), json.dumps(value)[1:-1], repr(value)[1:-1]}
+    data = value.encode("utf-8", "surrogatepass")
+    # Whole groups of three only: what follows in the same text changes the last one.
+    whole = data[: len(data) // 3 * 3]
+    encoded = {b64encode(whole).decode(), urlsafe_b64encode(whole).decode()}
+    encoded |= {piece for form in tuple(encoded) for piece in _pieces(form, _BASE64_LINE)}
+    hexadecimal = {data.hex(), *_pieces(data.hex(), _HEX_LINE)}
+    return plain | encoded | hexadecimal | {form.upper() for form in hexadecimal}
+
+
+def _lines(value: str) -> Iterator[str]:
+    """A value, and each line of one that has several: they are told one by one, too. Rulers are no secret."""
+    if len(value) >= LEAST_LENGTH:
+        yield value
+    if "\n" in value:
+        for line in map(str.strip, value.splitlines()):
+            if len(line) >= LEAST_LENGTH and not line.startswith("-----"):
+                yield line
+
+
+def _pieces(form: str, length: int) -> Iterator[str]:
+    """A form as it is broken into lines; a short rest may be anything."""
+    for start in range(0, len(form), length):
+        if len(form) > length and len(form) - start > 2 * LEAST_LENGTH:
+            yield form[start : start + length]
 
 
 class RedactingFilter(logging.Filter):

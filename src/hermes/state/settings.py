@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="DataclassInstance")
 CONFIG_FILE = "config.yaml"
 SECRETS_FILE = ".env"
+_EXPOSED = "Others on this machine can read it."
 # Providers without a key of their own: they take OPENAI_API_KEY.
 _KEYLESS = frozenset({"", "auto", "custom", "openai", "ollama", "local", "vllm", "llamacpp", "lmstudio"})
 
@@ -51,12 +52,14 @@ _KEYLESS = frozenset({"", "auto", "custom", "openai", "ollama", "local", "vllm",
 class Loaded:
     """What was read. `problems` must be mended; `notes` are good to know.
 
-    `variables` are those of `.env` and the environment that are no secrets."""
+    `variables` are those of `.env` and the environment that are no secrets. `exposed` are the notes that
+    others on this machine can read the secrets in a file."""
 
     settings: Settings
     secrets: Secrets
     problems: tuple[SettingsError, ...] = ()
     notes: tuple[SettingsError, ...] = ()
+    exposed: tuple[SettingsError, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def find(self, account: str, variable: str) -> Secret | None:
@@ -94,19 +97,36 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     reader = Reader(found, known, lambda name: variables[name].value if name in variables else None)
     if (home / "config.yml").exists():
         found.note(None, "config.yml is not read.", f"Rename it to {CONFIG_FILE}.")
-    root = read_yaml(read_text(home / CONFIG_FILE, found), found)
+    file = read_text(home / CONFIG_FILE, found)
+    root = read_yaml(file, found)
     settings = reader.settings(arrange(root, known, found))
     settings = _with_environment(settings, variables, known)
     key_like = {name for name, held in variables.items() if is_key_like(name) or password_in(held.value)}
     secret_values = reader.secrets | {name: variables[name].value for name in key_like}
     hidden += filter(None, map(password_in, secret_values.values()))
+    if any(value and value in file.text for value in reader.secrets.values()):  # not `${NAME}`
+        _check_mode(found, file.mode)
+    exposed = [note for note in (*found.notes, *in_file.notes) if note.message == _EXPOSED]
     return Loaded(
         settings=settings,
         secrets=Secrets(secret_values, also=hidden),
         problems=(*_by_line(found.problems), *in_file.problems, *in_environment.problems),
         notes=(*_by_line(found.notes), *in_file.notes, *in_environment.notes),
+        exposed=tuple(exposed) if _lets_others_in(home) else (),
         variables={name: held.value for name, held in variables.items() if name not in key_like},
     )
+
+
+def _check_mode(found: Findings, mode: int | None) -> None:
+    if mode is not None and mode & 0o077:
+        found.note(None, _EXPOSED, f"Make it yours alone: chmod 600 {found.file}")
+
+
+def _lets_others_in(home: Path) -> bool:
+    try:
+        return bool(os.stat(home).st_mode & 0o011)
+    except OSError:
+        return False
 
 
 def _by_line(found: list[SettingsError]) -> list[SettingsError]:
@@ -150,8 +170,7 @@ def _variables(
     """All variables, the environment first; and the secrets in `.env` that it hides."""
     path = home / SECRETS_FILE
     file = read_text(path, in_file)
-    if file.mode is not None and file.mode & 0o077:
-        in_file.note(None, "Others on this machine can read it.", f"Make it yours alone: chmod 600 {path}")
+    _check_mode(in_file, file.mode)
     variables: dict[str, _Variable] = {}
     hidden: list[str] = []
     for entry in parse_dotenv(file, in_file):

@@ -307,6 +307,12 @@ async def test_a_picture_is_stored_before_the_turn_and_shown_to_the_model(tmp_pa
         assert entries[0].record.attachments[0].ref == "https://pictures.example/cat.png"
 
 
+async def test_pictures_of_the_own_network_may_be_allowed(tmp_path: Path) -> None:
+    config = "platforms: {api_server: {allow_private_images: true}}"
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        assert (await api.post(CHAT, picture("http://192.168.1.20/cat.png"))).status == 200
+
+
 @pytest.mark.parametrize(
     ("url", "code"),
     [
@@ -317,8 +323,10 @@ async def test_a_picture_is_stored_before_the_turn_and_shown_to_the_model(tmp_pa
         (data_url(PNG + b"x" * 5_000_000), "image_too_large"),
         ("file:///etc/passwd", "unsupported_content_type"),
         ("data:text/html;base64,AAAA", "unsupported_content_type"),
+        ("http://169.254.169.254/latest/meta-data", "invalid_image"),
+        ("https://127.0.0.1:8080/a.png", "invalid_image"),
     ],
-    ids=["svg", "wrong type", "no base64", "not encoded", "large", "file", "html"],
+    ids=["svg", "wrong type", "no base64", "not encoded", "large", "file", "html", "metadata", "loopback"],
 )
 async def test_a_wrong_picture_starts_nothing(url: str, code: str, tmp_path: Path) -> None:
     async with ApiWorld(home=tmp_path / "home") as api:

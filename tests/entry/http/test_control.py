@@ -298,3 +298,15 @@ async def test_status_counts_what_is_unfinished(tmp_path: Path) -> None:
             hold.set()
             await watched(line, turn)
             assert (await api.app.gateway.open_work()).turns == {}
+
+
+def test_making_the_socket_leaves_the_rights_of_other_files_alone(
+    short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The umask is the whole process's: a folder that another thread makes meanwhile would be closed."""
+    monkeypatch.setattr(os, "umask", lambda mode: pytest.fail("the umask was changed"))
+    path, bound = bind_socket(short, {})
+    with bound:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600 and os.listdir(short) == ["gateway.sock"]
+        bound.listen()
+        assert listening(short, {}) == path

@@ -101,6 +101,13 @@ async def test_who_sees_what(tmp_path: Path) -> None:
         assert len((await api.get("/api/jobs", headers=PHONE)).json["jobs"]) == 1
         refused = await api.post("/api/jobs", {**JOB, "name": "S", "script": "a.sh"}, headers=PHONE)
         assert refused.status == 403
+        mine = f"/api/jobs/{own.json['job']['id']}"
+        for deliver in ("webhook:ops", "origin", "local, telegram:1", "all"):
+            wish = {**JOB, "name": "D", "deliver": deliver}
+            made = await api.post("/api/jobs", wish, headers=PHONE)
+            changed = await api.ask("PATCH", mine, json={"deliver": deliver}, headers=PHONE)
+            assert made.status == changed.status == 403 and "scope sessions" in made.json["error"]["message"]
+        assert (await api.ask("PATCH", mine, json={"deliver": "local"}, headers=PHONE)).status == 200
         assert (await api.get("/api/jobs/xyz")).status == 400
         assert (await api.get(f"/api/jobs/{'0' * 12}")).status == 404
 

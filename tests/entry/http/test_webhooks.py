@@ -9,6 +9,7 @@ import hmac
 import io
 import json
 import logging
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -104,6 +105,11 @@ async def turns(api: ApiWorld) -> list[Any]:
     return sorted({entry.turn for entry in entries} | set(open_turns))
 
 
+def unfenced(text: str) -> str:
+    """Words for an agent without the marks around what came from outside."""
+    return re.sub(r"</?outside [0-9a-f]+>", "", text)
+
+
 async def said_to(model: ScriptedModel, count: int = 1) -> list[str]:
     end = time.monotonic() + 40
     while len(model.requests) < count:
@@ -132,7 +138,7 @@ async def test_an_event_wakes_the_agent_in_a_session_of_its_own(tmp_path: Path) 
         assert heard.status == 202
         assert heard.json == {"status": "accepted", "route": "gh", "event": "push", "delivery_id": "d-1"}
         (words,) = await said_to(model)
-        assert words.endswith("Look at #7 of ada: Typo") and "data" in words
+        assert unfenced(words).endswith("Look at #7 of ada: Typo") and "data" in words
         await send(api, "gh", delivery="d-2")
         await said_to(model, 2)
         sessions = await api.app.store.read(lambda tx: tx.sessions.find(""))
@@ -287,7 +293,7 @@ async def test_scripts(tmp_path: Path, script: str, words: str | None) -> None:
             assert not await turns(api)
         else:
             assert heard.status == 202
-            assert (await said_to(model))[0].endswith(words)
+            assert unfenced((await said_to(model))[0]).endswith(words)
 
 
 async def test_a_repeat_runs_no_script(tmp_path: Path) -> None:
@@ -548,7 +554,7 @@ async def test_the_answer_becomes_a_comment_on_github(tmp_path: Path) -> None:
                 assert time.monotonic() < end, "there is no comment"
                 await _moment()
             assert (await send(api, "review", event)).json["status"] == "duplicate"
-            assert [seen.endswith("Typo") for seen in stage.seen()] == [True]
+            assert ["Typo" in seen for seen in stage.seen()] == [True]
             elsewhere = event | {"repository": {"full_name": "../../user/keys"}}
             assert (await send(api, "review", elsewhere, delivery="2")).status == 502
             assert {asked.split("?")[0] for asked in stage.asked} == {"POST /repos/me/it/issues/7/comments"}

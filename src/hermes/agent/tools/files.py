@@ -147,8 +147,13 @@ def _numbered(lines: list[str], first: int, more: bool) -> str:
 
 async def _listing(desk: Desk, path: str) -> str:
     entries = await desk.backend.files.list(desk.session, path)
-    names = [f"{os.path.basename(one.path)}{'/' if one.folder else ''}" for one in entries[:500]]
+    names = [f"{_shown(os.path.basename(one.path))}{'/' if one.folder else ''}" for one in entries[:500]]
     return "\n".join([f"{path} is a folder:", *names])
+
+
+def _shown(name: str) -> str:
+    """A name that could pass for several lines, or for another one, is told with its characters spelled."""
+    return name if name.isprintable() else json.dumps(name)
 
 
 async def _suggestion(desk: Desk, path: str) -> str:
@@ -233,7 +238,7 @@ def _grouped(matches: list[Match], cwd: str) -> str:
     lines: list[str] = []
     last = ""
     for match in matches:
-        shown = os.path.relpath(match.path, cwd) if match.path.startswith(cwd + "/") else match.path
+        shown = _shown(os.path.relpath(match.path, cwd) if match.path.startswith(cwd + "/") else match.path)
         if not match.line:
             lines.append(shown)
             continue

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Literal
 
-from hermes.agent.tools.registry import Desk, tool
+from hermes.agent.tools.registry import Desk, Workbench, tool
 from hermes.domain.errors import UserError
-from hermes.domain.tool import Effect
+from hermes.domain.text import one_line, showable
+from hermes.domain.tool import Ask, Effect
 
 _LISTED = 50
+_SHOWN = 1500
+_NOWHERE_ELSE = ("origin", "local", "all")
 
 
-@tool("messaging", Effect.KEYED)
+def _elsewhere(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The targets that are neither the chat of the turn nor a home channel, which goes by its platform's
+    name."""
+    words = (word.strip() for word in str(values.get("target") or "").split(","))
+    return tuple(word for word in words if word and word.lower() not in _NOWHERE_ELSE and ":" in word)
+
+
+def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> Ask | None:
+    """Writing to a chat that nobody named is a person's to allow: bound to the chat and to every word."""
+    places = _elsewhere(values)
+    if values.get("action") == "list" or not places:
+        return None
+    message = str(values.get("message") or "")
+    shown = showable(message)
+    cut = f"{shown[:_SHOWN]}\n[… {len(shown) - _SHOWN} more characters]" if len(shown) > _SHOWN else shown
+    lines = "\n".join(f"> {line}" for line in cut.splitlines())
+    to = ", ".join(one_line(place, 100) for place in places)
+    digest = sha256(f"{','.join(sorted(places))}\0{message}".encode("utf-8", "surrogatepass")).hexdigest()
+    return Ask(text=f"Send a message to {to}:\n{lines}", digest=f"send_message:{digest}", places=places)
+
+
+@tool("messaging", Effect.KEYED, judge=_judge)
 async def send_message(
     desk: Desk, action: Literal["send", "list"] = "send", target: str = "", message: str = ""
 ) -> str:
@@ -25,7 +51,7 @@ async def send_message(
         raise UserError("There is no gateway here that could send messages.")
     if action == "list":
         known = await post.places(desk.context)
-        homes = [f"{name} → {to} (home channel)" for name, to in known.homes.items()]
+        homes = [f"{name} (its home channel, {to})" for name, to in known.homes.items()]
         chats = [one.label for one in known.channels[:_LISTED]]
         left = len(known.channels) - len(chats)
         more = [f"[{left} more]"] if left else []

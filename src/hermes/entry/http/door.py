@@ -55,6 +55,7 @@ class HttpOptions:
     max_open: int = 512
     max_body: int = 10_000_000
     finish_when_gone: bool = False
+    private_images: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

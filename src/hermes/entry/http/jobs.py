@@ -1,7 +1,7 @@
 """`/api/jobs`: work for later, made, looked at, changed, paused, run and removed.
 
 A key without the scope `sessions` sees only the jobs that were made through itself. What reaches into the
-machine (scripts, folders) needs the scope `admin`."""
+machine (scripts, folders) needs the scope `admin`, and what writes to chats the scope `sessions`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from hermes.control.job_targets import LOCAL
 from hermes.control.job_words import job_facts, run_facts
 from hermes.control.jobs import LONGEST_NAME, LONGEST_PROMPT, JobDesk, JobWish
 from hermes.control.routing import job_source
@@ -245,5 +246,14 @@ def _facts(desk: JobDesk, job: Job) -> JobFacts:
 def _wish(call: Call, body: NewJob | JobChange, skills: Sequence[str] | None) -> JobWish:
     if (body.script or body.workdir or body.no_agent) and not call.principal.may(Scope.ADMIN):
         raise ApiError(403, "scope_missing", "Scripts and folders of jobs need a key with the scope admin.")
+    if _elsewhere(body.deliver or "") and not call.principal.may(Scope.SESSIONS):
+        raise ApiError(
+            403, "scope_missing", "A job that writes to chats (deliver) needs a key with the scope sessions."
+        )
     said = {one.name: getattr(body, _CALLED.get(one.name, one.name)) for one in fields(JobWish)}
     return JobWish(**{**said, "skills": skills})
+
+
+def _elsewhere(deliver: str) -> bool:
+    """Whether an answer would go to a chat. A client is in none, so `origin` means a home channel."""
+    return any(word.strip().lower() not in ("", LOCAL) for word in deliver.split(","))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import struct
+import tempfile
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +19,6 @@ MOST_BYTES = 107
 """The longest path that a socket can have on Linux; elsewhere it is a little shorter."""
 _IN_HOME_BYTES = 100
 _LISTENING_SECONDS = 5.0
-_PEER = struct.Struct("3i")
 
 
 def socket_path(home: Path, runtime: Path) -> Path:
@@ -62,14 +61,16 @@ def bind_socket(home: Path, variables: Mapping[str, str]) -> tuple[Path, socket.
         check_folder(path.parent)
     path.unlink(missing_ok=True)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
     try:
-        bound.bind(str(path))
+        # A folder of ours alone is around it until its rights are set: `umask` would be every thread's.
+        with tempfile.TemporaryDirectory(prefix=".", dir=path.parent) as folder:
+            made = f"{folder}/s"
+            bound.bind(made)
+            os.chmod(made, 0o600)
+            os.rename(made, path)
     except OSError as error:
         bound.close()
         raise UserError(f"The socket {path} cannot be made ({error.strerror or error}).") from error
-    finally:
-        os.umask(before)
     return path, bound
 
 
@@ -105,16 +106,3 @@ def _is_open(path: Path) -> bool:
         except OSError:
             return False
     return True
-
-
-def peer_user(peer: object) -> int | None:
-    """The user at the other end of a socket, where the kernel tells."""
-    option = getattr(socket, "SO_PEERCRED", None)
-    ask = getattr(peer, "getsockopt", None)
-    if option is None or ask is None:
-        return None
-    try:
-        _, user, _ = _PEER.unpack(ask(socket.SOL_SOCKET, option, _PEER.size))
-    except OSError:
-        return None
-    return int(user)

@@ -1,5 +1,6 @@
 """Pictures that come inside a request. They are checked and stored before the turn is made, so that a turn
-only names them; addresses on the web are passed on as they are."""
+only names them; addresses on the web are passed on as they are. One that leads to this machine or its network
+is refused: the model's server may stand there, and would fetch it."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hermes.domain.hosts import leads_inside
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
 from hermes.entry.http.door import Call
@@ -41,6 +43,8 @@ async def _kept(call: Call, agent: AgentId, images: Sequence[Attachment]) -> tup
     kept: list[Attachment] = []
     for image in images:
         if not image.ref.startswith("data:"):
+            if not call.door.options.private_images and leads_inside(image.ref):
+                raise _wrong("A picture's address may not lead into a private network; send it as data.")
             kept.append(image)
             continue
         # A large picture takes milliseconds to decode, which nobody else's stream should wait for.

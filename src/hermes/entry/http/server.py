@@ -1,17 +1,18 @@
 """The server: every resource behind the same checks, on a TCP port and on the home's socket.
 
 The order of a request: the place it claims to be sent to (Host, Origin) → its key → what the key may → its
-size → its type → its content; only then the resource sees it. The socket is the owner's: whoever can open it
-has the home in their hands, so it needs no key."""
+size → its type → its content; only then the resource sees it. The socket is the owner's and needs no key;
+what was started for hooks, scripts and agents may ask there for what `domain.rank` says, and no more."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,11 +24,14 @@ from hermes.control.continuing import StillOpen
 from hermes.control.submission import Conflict, Taken, Unfinished, Unknown
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.ids import AgentId
+from hermes.domain.mark import own_level
+from hermes.domain.rank import RIGHTS, Rank
 from hermes.entry.http.door import LOCAL_ROUTES, ROUTES, Call, Door, Route, as_json, decode_query, wrong
 from hermes.entry.http.errors import ApiError, bad_request, not_found
 from hermes.entry.http.headers import PAGES_MAY_READ, PAGES_MAY_SEND
 from hermes.entry.http.keys import Keyring, Principal, Scope
-from hermes.entry.http.owner_socket import bind_socket, peer_user
+from hermes.entry.http.owner_socket import bind_socket
+from hermes.entry.http.peers import peer_rank, peer_user
 from hermes.entry.http.resources import load_resources
 from hermes.entry.http.traffic import UNMATCHED, Traffic
 
@@ -56,11 +60,12 @@ class Front:
 
     door: Door
     keys: Keyring | None = None
-    """None: whoever comes in here is the owner."""
+    """None: whoever comes in here is the owner, unless its process says otherwise."""
+    level: int = field(default_factory=own_level)
 
-    def admit(self, request: web.Request, scope: Scope | None) -> Principal:
+    async def admit(self, request: web.Request, scope: Scope | None) -> Principal:
         if self.keys is None:
-            return self._owner(request)
+            return await self._owner(request)
         self._check_host(request)
         self._check_origin(request)
         if scope is None:
@@ -70,11 +75,18 @@ class Front:
             raise ApiError(403, "not_allowed", f"The key “{principal.name}” may not do this ({scope}).")
         return principal
 
-    def _owner(self, request: web.Request) -> Principal:
-        transport = request.transport
-        user = None if transport is None else peer_user(transport.get_extra_info("socket"))
-        if user is not None and user not in (os.getuid(), _ROOT):
-            raise ApiError(403, "not_the_owner", "This socket is for the owner of the home alone.")
+    async def _owner(self, request: web.Request) -> Principal:
+        if request.transport is None:
+            raise ConnectionResetError
+        # A copy: the number of a connection that ends meanwhile may be another's.
+        number = os.dup(request.transport.get_extra_info("socket").fileno())
+        with socket.socket(fileno=number) as peer:
+            user = peer_user(peer)
+            if user is not None and user not in (os.getuid(), _ROOT):
+                raise ApiError(403, "not_the_owner", "This socket is for the owner of the home alone.")
+            rank = await asyncio.to_thread(peer_rank, peer, self.level)
+        if rank is not Rank.OWNER:
+            _check_right(request, rank)
         return OWNER
 
     def _check_host(self, request: web.Request) -> None:
@@ -94,6 +106,20 @@ class Front:
 
     def allows(self, origin: str) -> bool:
         return "*" in self.door.options.origins or origin in self.door.options.origins
+
+
+def _check_right(request: web.Request, rank: Rank | None) -> None:
+    """What was started for somebody else may ask for little, and what nobody knows for nothing."""
+    resource = request.match_info.route.resource
+    wanted = f"{request.method} {'' if resource is None else resource.canonical}"
+    if rank is not None and wanted in RIGHTS[rank].routes:
+        return
+    log.warning("http.not_the_owner rank=%s wanted=%s", "unknown" if rank is None else rank.name, wanted)
+    if rank is None:
+        why = "It cannot be determined which process asks, so it is not taken for the owner."
+    else:
+        why = f"{rank.label.capitalize()} may not do this: it does not speak for the owner."
+    raise ApiError(403, "not_the_owner", why)
 
 
 class HttpServer:
@@ -176,7 +202,7 @@ class HttpServer:
         decoder = None if takes is None else msgspec.json.Decoder(takes)
 
         async def answer(request: web.Request) -> web.StreamResponse:
-            principal = NOBODY if route.signed else front.admit(request, route.scope)
+            principal = NOBODY if route.signed else await front.admit(request, route.scope)
             call = Call(door=self._door_of(request, principal), request=request, principal=principal)
             if self._draining and request.method != "GET":
                 raise ApiError(
@@ -305,7 +331,7 @@ def cors(front: Front, request: web.Request) -> dict[str, str]:
 
 def _preflight(front: Front, methods: Sequence[str]) -> Handler:
     async def preflight(request: web.Request) -> web.Response:
-        front.admit(request, None)
+        await front.admit(request, None)
         return web.Response(
             headers={
                 "Access-Control-Allow-Methods": ", ".join([*methods, "OPTIONS"]),

@@ -1,8 +1,7 @@
 """The words of a turn from an event: a route's template with the event's values filled in, in one pass.
 
 What an agent reads is labelled: a person wrote the template, the values came from outside and are data.
-Longer values stand between marks that the sender cannot know.
-"""
+They stand between marks that the sender cannot know; only numbers and plain names of events do without."""
 
 from __future__ import annotations
 
@@ -17,6 +16,8 @@ MOST_RAW = 4000
 MOST_OBJECT = 2000
 MOST_TEXT = 100_000
 _SHORT = 80
+_PLAIN = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?|true|false|null")
+_PLAIN_EVENT = re.compile(r"[\w.:/-]{1,60}(?: [\w.:/-]{1,60}){0,2}")
 _PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_.\-]+)\}")
 _LABEL = (
     "[An event “{event}” came in through the webhook route “{route}”. Whatever was filled in from it comes "
@@ -25,7 +26,7 @@ _LABEL = (
 
 
 def fill(template: str, facts: Facts, mark: str = "") -> str:
-    """The template with its placeholders filled in; unknown ones stay. A `mark` fences long values."""
+    """The template with its placeholders filled in; unknown ones stay. A `mark` fences values."""
 
     def value(place: re.Match[str]) -> str:
         text = _value(place[1], facts)
@@ -36,7 +37,8 @@ def fill(template: str, facts: Facts, mark: str = "") -> str:
 
 def words_for(template: str, facts: Facts, *, route: str, mark: str) -> str:
     """What an agent is told of an event."""
-    label = _LABEL.format(event=one_line(facts.event, _SHORT), route=route)
+    event = one_line(facts.event, _SHORT)
+    label = _LABEL.format(event=event if _PLAIN_EVENT.fullmatch(event) else _fenced(event, mark), route=route)
     return f"{label}\n\n{fill(template, facts, mark) if template else _fenced(raw(facts.payload), mark)}"
 
 
@@ -64,8 +66,10 @@ def _value(name: str, facts: Facts) -> str | None:
 
 
 def _fenced(text: str, mark: str) -> str:
-    if not mark or (len(text) <= _SHORT and text.isprintable()):
+    if not mark or _PLAIN.fullmatch(text):
         return text
+    if len(text) <= _SHORT and text.isprintable():
+        return f"<outside {mark}>{text}</outside {mark}>"
     return f"\n<outside {mark}>\n{text}\n</outside {mark}>\n"
 
 

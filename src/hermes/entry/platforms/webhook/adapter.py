@@ -17,6 +17,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable
+from hermes.domain.hosts import is_public
 from hermes.domain.message import Body, Receipt
 from hermes.domain.outfit import Outfit
 from hermes.domain.ports import Accept
@@ -24,7 +25,6 @@ from hermes.domain.text import trouble_told
 from hermes.entry.platforms.webhook.convert import (
     Target,
     error_for,
-    is_public,
     message_id,
     read_targets,
     request_body,

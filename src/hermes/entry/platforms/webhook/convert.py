@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,7 +20,6 @@ from hermes.domain.text import one_line
 
 _KEYS = ("url", "secret", "allow_private")
 _PREFIX = "whsec_"
-_NAT64 = IPv6Network("64:ff9b::/96")
 _LATER = (408, 425, 429)
 _LONGEST_WAIT = 3600.0
 
@@ -154,25 +152,3 @@ def error_for(target: Target, status: int, headers: Mapping[str, str]) -> Hermes
 
 def _seconds(told: str | None) -> float | None:
     return min(float(told), _LONGEST_WAIT) if told and told.isascii() and told.isdigit() else None
-
-
-# --- where requests may go ---
-
-
-def is_public(text: str) -> bool:
-    """Whether an IP address is one of the open network: not this machine, not its neighbours, not a name
-    for one of those inside another address."""
-    try:
-        address = ip_address(text.partition("%")[0])
-    except ValueError:
-        return False
-    inner = _inside(address) if isinstance(address, IPv6Address) else None
-    if inner is not None and not is_public(str(inner)):
-        return False
-    return address.is_global and not address.is_multicast
-
-
-def _inside(address: IPv6Address) -> IPv4Address | None:
-    if address in _NAT64:
-        return IPv4Address(int(address) & 0xFFFF_FFFF)
-    return address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])

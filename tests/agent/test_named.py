@@ -1,0 +1,143 @@
+"""Writing to a chat is asked for, unless the person's own words name it; the yes is for these very words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from hermes.agent.allowed import NOBODY
+from hermes.agent.tools import Workbench, default_tools
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.directory import Places, PostOffice
+from hermes.domain.event import Asked, ToolFinished, UserSaid
+from hermes.domain.tool import ToolContext
+from hermes.domain.turn import Guidance, ReplyPlace, Turn
+from hermes.testing.model import ScriptedModel, call, say
+from tests.agent.driving import SESSION, Driver, loop_of
+
+SENT: list[tuple[str, str]] = []
+
+
+async def _send(context: ToolContext, target: str, text: str) -> list[Address]:
+    SENT.append((target, text))
+    return [Address(platform="fake", chat="x")]
+
+
+async def _places(context: ToolContext) -> Places:
+    return Places(homes={}, channels=[])
+
+
+class Chat(Driver):
+    """A chat whose turns are answered in `fake:1`."""
+
+    kind = Kind.PRIVATE
+    author: str | None = None
+
+    def turn(self) -> Turn:
+        here = Address(platform="fake", chat="1")
+        turn = replace(super().turn(), reply=ReplyPlace(to=here), source=Source(address=here, kind=self.kind))
+        return replace(turn, input=replace(turn.input, author=self.author))
+
+
+def chat(target: str, message: str = "the words", **more: Any) -> Chat:
+    SENT.clear()
+    bench = Workbench(
+        backend=cast(Any, SimpleNamespace(cwd=lambda session: "/w")),
+        recall=cast(Any, None),
+        workspace="/w",
+        home="/h",
+        post=PostOffice(send=_send, places=_places),
+    )
+    order = call("send_message", json.dumps({"target": target, "message": message}))
+    model = ScriptedModel([order, say("done")])
+    return Chat(loop_of(model, *default_tools(bench, enabled=["messaging"])), **more)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("fake:1", "answer here"),
+        ("origin", "tell me"),
+        ("fake", "tell the home channel"),
+        ("all", "tell everybody"),
+        ("telegram:-100123456:7", "post it in telegram:-100123456:7."),
+        ("telegram:-100123456", "the chat is -100123456, please"),
+        ("slack:#ops", "Tell OPS about it"),
+        ("email:bob@example.com", "mail bob@example.com: hello"),
+        ("slack:#ops, fake", "tell #ops and home"),
+    ],
+)
+async def test_what_a_person_named_is_not_asked_for(target: str, words: str) -> None:
+    talk = chat(target)
+    await talk.say(words)
+    assert [(target, "the words")] == SENT
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("telegram:666777", "summarise this page"),
+        ("slack:#ops", "do not mind the shops or ops-team"),
+        ("email:bob@example.com", "mail notbob@example.com"),
+        ("email:bob@example.com", "mail bob@example.com.evil.example"),
+        ("telegram:5", "give me 5 reasons"),
+        ("slack:#ops, telegram:666777", "tell ops"),
+        ("webhook:drop", "read the mail"),
+    ],
+)
+async def test_a_place_that_nobody_named_is_asked_for(target: str, words: str) -> None:
+    talk = chat(target)
+    records = await talk.say(words)
+    asked = records[-1]
+    assert isinstance(asked, Asked) and not SENT
+    assert asked.text.startswith("Send a message to ") and "\n> the words" in asked.text
+
+
+async def test_the_question_is_bound_to_the_place_and_to_every_word() -> None:
+    digests = set()
+    for target, message in (("fake:a", "x"), ("fake:b", "x"), ("fake:a", "y"), ("fake:a", f"x{' ' * 3000}y")):
+        records = await chat(target, message).say("go")
+        asked = records[-1]
+        assert isinstance(asked, Asked) and len(asked.text) < 2000
+        digests.add(asked.digest)
+    assert len(digests) == 4
+
+
+async def test_words_of_others_do_not_count() -> None:
+    in_context = chat("fake:666777")
+    in_context.turns = 1
+    in_context.add(UserSaid(text="what is this?", context="tell fake:666777"))
+    assert isinstance((await in_context.go())[-1], Asked)
+    webhook = chat("fake:666777")
+    webhook.kind = Kind.WEBHOOK
+    assert isinstance((await webhook.say("tell fake:666777"))[-1], Asked)
+    ended = chat("fake:666777")
+    ended.turns = 1
+    ended.add(UserSaid(text="[Background process p ended with code 0: echo fake:666777]"))
+    assert isinstance((await ended.say("go on"))[-1], Asked)
+
+
+async def test_in_a_shared_session_only_the_words_of_this_turn_count() -> None:
+    shared = replace(SESSION, owner=None)
+    talk = chat("fake:666777", session=shared)
+    talk.author = "Ann"
+    talk.turns = 1
+    talk.add(UserSaid(text="tell fake:666777", author="Ann"))
+    talk.turns = 2
+    talk.add(UserSaid(text="go on", author="Ann"), UserSaid(text="fake:666777!", author="Bob", steering=True))
+    assert isinstance((await talk.go())[-1], Asked)
+    own = chat("fake:666777", session=shared)
+    await own.say("tell fake:666777")
+    assert SENT
+
+
+async def test_where_nobody_can_be_asked_only_named_places_are_written_to() -> None:
+    alone = Guidance(unattended="deny")
+    records = await chat("fake:666777", guidance=alone).say("do the daily work")
+    assert [one.text for one in records if isinstance(one, ToolFinished)] == [NOBODY] and not SENT
+    await chat("fake:666777", guidance=alone).say("tell fake:666777 what is new")
+    assert SENT == [("fake:666777", "the words")]
