@@ -17,11 +17,12 @@ from typing import Any
 from hermes.app.webhooks import WebhookPart
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings import ApiKey, PlatformSettings, Secret
 from hermes.entry.host import HostState
 from hermes.entry.http.door import PLATFORM, Door, HttpOptions
 from hermes.entry.http.keys import ALL_SCOPES, LEAST_CHARS, Key, Keyring, Principal, Scope
 from hermes.entry.http.webhooks.resource import PLATFORM as WEBHOOKS
+from hermes.state.setting_names import platform_variable
 from hermes.state.setting_reader import looks_like_placeholder
 from hermes.state.settings import SECRETS_FILE, Loaded
 from hermes.state.settings_write import set_setting
@@ -56,7 +57,7 @@ class HttpPart:
         block = self._block
         if block.enabled is not None:
             return block.enabled
-        return bool(self._find(KEY)) or any(name.startswith("keys.") for name in block.secrets)
+        return bool(self._find(KEY)) or bool(block.keys)
 
     async def open(self, door: Door) -> None:
         """The owner's socket always, the port if it is wanted. What is wrong with the port stops nothing
@@ -128,7 +129,7 @@ class HttpPart:
 
     def _keys(self) -> list[Key]:
         """All keys, each strong enough. May write one: call it off the loop."""
-        keys = [_named_key(name, self._block) for name in _key_names(self._block)]
+        keys = [self._named_key(name, key) for name, key in sorted(self._block.keys.items())]
         own = self._find(KEY)
         if not own and not keys:
             own = secrets.token_urlsafe(_KEY_BYTES)
@@ -139,6 +140,19 @@ class HttpPart:
             keys.insert(0, Key(secret=Secret(own), principal=Principal(name=DEFAULT_KEY)))
         return keys
 
+    def _named_key(self, name: str, said: ApiKey) -> Key:
+        secret = said.key or Secret(self._find(platform_variable(PLATFORM, f"keys_{name}_key")))
+        check_key(f"platforms.{PLATFORM}.keys.{name}", secret.reveal())
+        if name in _TAKEN:
+            raise UserError(f"A key cannot be called “{name}”.", hint="Give it another name.")
+        principal = Principal(
+            name=name,
+            # What stands for a list that could not be read names no scope and no agent.
+            scopes=frozenset(Scope(scope) for scope in said.scopes if scope in ALL_SCOPES),
+            agents=None if said.agents is None else frozenset(map(AgentId, said.agents)),
+        )
+        return Key(secret=secret, principal=principal)
+
 
 def check_key(name: str, key: str) -> None:
     if len(key) < LEAST_CHARS or looks_like_placeholder(key):
@@ -146,33 +160,6 @@ def check_key(name: str, key: str) -> None:
             f"{name} is too weak: it needs at least {LEAST_CHARS} characters that nobody can guess.",
             hint="Remove it and start again: a strong one is made.",
         )
-
-
-def _key_names(block: PlatformSettings) -> list[str]:
-    return sorted({name.split(".")[1] for name in block.secrets if name.startswith("keys.")})
-
-
-def _named_key(name: str, block: PlatformSettings) -> Key:
-    secret = block.secrets.get(f"keys.{name}.key") or block.secrets.get(f"keys.{name}") or Secret("")
-    check_key(f"platforms.{PLATFORM}.keys.{name}", secret.reveal())
-    if name in _TAKEN:
-        raise UserError(f"A key cannot be called “{name}”.", hint="Give it another name.")
-    said, agents = block.extra.get(f"keys.{name}.scopes", ""), block.extra.get(f"keys.{name}.agents", "")
-    try:
-        scopes = frozenset(map(Scope, _words(said)))
-    except ValueError as error:
-        known = ", ".join(Scope)
-        raise UserError(
-            f"The key “{name}” has an unknown scope ({error}).", hint=f"Known: {known}."
-        ) from None
-    return Key(
-        secret=secret,
-        principal=Principal(
-            name=name,
-            scopes=scopes if said else ALL_SCOPES - {Scope.ADMIN},
-            agents=frozenset(map(AgentId, _words(agents))) if agents else None,
-        ),
-    )
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hermes.domain.address import SINGLE, Address, Kind
 from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.platform_settings import ApiKey as ApiKey
 from hermes.domain.platform_settings import PlatformSettings as PlatformSettings
 from hermes.domain.setting_words import About as About
 from hermes.domain.setting_words import Secret as Secret
@@ -123,7 +124,8 @@ class ApprovalSettings:
         ),
     )
     destructive_slash_confirm: bool = field(
-        default=False, metadata=about("Ask before `/new` and `/undo` leave something behind.")
+        default=False,
+        metadata=closed(True, about("Ask before `/new` and `/undo` leave something behind.")),
     )
     cron_mode: str = field(
         default="deny",

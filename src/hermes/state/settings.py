@@ -217,8 +217,9 @@ def _overlaid(section: S, variables: Mapping[str, _Variable], platform: str = ""
         held = [(name, variables[name]) for name in names if name in variables]
         if not held or knob.kind is Secret:
             continue
-        changed[knob.name] = _from_variable(knob, *held[0])
-        if knob.many:
+        if not knob.many:
+            changed[knob.name] = _from_variable(knob, *held[0])
+        else:
             # Several variables may add to one list: LINE names groups and rooms apart.
             said = [item for one in held for item in _from_variable(knob, *one)]
             changed[knob.name] = tuple(dict.fromkeys(said))

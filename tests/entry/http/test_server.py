@@ -10,6 +10,7 @@ import pytest
 from hermes.domain.ids import AgentId
 from hermes.entry.host import HostState
 from hermes.testing.api import ApiWorld
+from tests.entry.http.talking import PHONE, PHONE_KEY
 
 JSON = {"Content-Type": "application/json"}
 HI = {"model": "hermes-agent", "messages": [{"role": "user", "content": "hi"}]}
@@ -136,6 +137,28 @@ agents:
         assert (await api.post("/v1/chat/completions", HI, headers=phone)).status == 404
         heard = await api.post("/v1/chat/completions", {**HI, "model": "helper"}, headers=phone)
         assert heard.status == 200
+
+
+@pytest.mark.parametrize(
+    "rights", ["scopes: []", "scopes: ''", "scopes:", "scopes: everything", "agents: []"]
+)
+async def test_a_key_whose_rights_cannot_be_read_may_nothing(tmp_path: Path, rights: str) -> None:
+    key = "oJ6tW0q3vYh2c8ZpLm4x"
+    config = f"api_server:\n  keys:\n    bob:\n      key: {key}\n      {rights}\n"
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        bob = {"Authorization": f"Bearer {key}"}
+        for path in ("/v1/models", "/api/sessions", "/metrics"):
+            assert (await api.get(path, headers=bob)).status == 403
+        assert (await api.post("/v1/chat/completions", HI, headers=bob)).status == 403
+
+
+async def test_a_plain_text_is_the_scope_of_a_key(tmp_path: Path) -> None:
+    config = f"api_server: {{keys: {{phone: {{key: {PHONE_KEY}, scopes: chat}}}}}}\n"
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        assert (await api.post("/v1/chat/completions", HI)).status == 200
+        owned = (await api.get("/api/sessions")).json
+        assert owned["data"]
+        assert (await api.get("/api/sessions", headers=PHONE)).json["data"] == []
 
 
 async def test_a_page_of_a_known_origin_may_ask(tmp_path: Path) -> None:

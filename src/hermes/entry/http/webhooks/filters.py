@@ -120,8 +120,10 @@ _TESTS: Mapping[str, Callable[[Any, Any, ReadLines], bool]] = {
 
 
 def read_filter(tree: Any) -> Filter | None:
-    """The filter that a route's `filters` stand for; None where nothing is said."""
-    if tree is None or tree == [] or tree == {}:
+    """The filter that a route's `filters` stand for; None where they are an empty list or mapping."""
+    if tree is None:
+        raise BadFilter("filters is empty or cannot be read; remove it if every event is wanted.")
+    if tree == [] or tree == {}:
         return None
     return _Reading().any(tree, "filters", 0)
 
