@@ -306,7 +306,7 @@ def test_known_names_of_the_existing_product_are_notes(tmp_path: Path) -> None:
 _config_version: 33
 memory: {provider: none}
 tts: {provider: none}
-terminal: {backend: docker}
+terminal: {timeout: 60}
 agent: {reasoning_effort: high}
 gateway: {multiplex_profiles: true, stt: {enabled: false}}
 display: {platforms: {telegram: {tool_progress: all}}}

@@ -30,7 +30,7 @@ from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
 from hermes.app.messaging import Messaging
 from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt
-from hermes.app.tools import Inject, Injecting, added_tools, own_tools
+from hermes.app.tools import Inject, Injecting, added_tools, limited_tools, own_tools
 from hermes.app.tools import Toolsets as Toolsets
 from hermes.app.vitals import Vitals
 from hermes.app.vitals import Watch as Watch
@@ -167,6 +167,8 @@ class App:
         """Run until `stop`. What a person must mend first is raised as a `UserError`."""
         watch.tell("starting")
         try:
+            if self.loaded.stops:
+                raise self.loaded.stops[0]
             await self._with_store(watch)
         except UserError as error:
             log.error("app.failed why=%s", error)
@@ -435,6 +437,7 @@ class App:
             agent_home=str(profile.home),
             own_pids=(os.getpid(),),
             asks=profile.settings.approvals.mode != "off",
+            deny=profile.settings.approvals.deny,
             ended=self._tell_ended,
             jobs=None if self._given.in_memory else job_tool(lambda: self._gateway),
             post=self._messaging.office,
@@ -443,7 +446,7 @@ class App:
         hosted = profile.settings.agents.get(profile.agent)
         if hosted is not None:
             chosen = Toolsets(enabled=hosted.enabled_toolsets, disabled=hosted.disabled_toolsets)
-        return [*own_tools(bench, chosen, added), *added_tools(chosen, added)]
+        return limited_tools([*own_tools(bench, chosen, added), *added_tools(chosen, added)], self.loaded)
 
     def _tell_ended(self, context: ToolContext, view: ProcessView) -> None:
         """A background process is over: its session hears of it in a turn of its own."""

@@ -14,10 +14,10 @@ from hermes.domain.address import SINGLE, Address, Kind
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.platform_settings import ApiKey as ApiKey
 from hermes.domain.platform_settings import PlatformSettings as PlatformSettings
+from hermes.domain.setting_words import EVERY_ONE, closed
 from hermes.domain.setting_words import About as About
 from hermes.domain.setting_words import Secret as Secret
 from hermes.domain.setting_words import about as about
-from hermes.domain.setting_words import closed
 from hermes.domain.turn import BusyMode
 
 NAME_RULE = "small letters, digits, “-” and “_”, at most 64, beginning with a letter or a digit"
@@ -95,6 +95,9 @@ class AgentSettings:
             most=3600,
         ),
     )
+    disabled_toolsets: tuple[str, ...] = field(
+        default=(), metadata=closed(EVERY_ONE, about("Toolsets that no agent has; `*` = every one."))
+    )
     system_prompt: str = field(default="", metadata=about("Text added to the system prompt."))
     image_input_mode: str = field(
         default="auto",
@@ -115,6 +118,13 @@ class ApprovalSettings:
         metadata=about(
             "Who decides: a person, a model first, or nobody (everything is allowed).",
             choices=("manual", "smart", "off"),
+        ),
+    )
+    deny: tuple[str, ...] = field(
+        default=(),
+        metadata=closed(
+            EVERY_ONE,
+            about("Commands that are never run, with `*` and `?` for anything, like `git push*`."),
         ),
     )
     timeout: float = field(
@@ -384,6 +394,12 @@ class Settings:
     )
     thread_sessions_per_user: bool = field(
         default=False, metadata=about("In threads each member has a session of their own.")
+    )
+    toolsets: tuple[str, ...] = field(
+        default=(),
+        metadata=closed(
+            ("none",), about("The only toolsets that agents have; empty, `all` or `hermes-cli` = every one.")
+        ),
     )
     timezone: str = field(
         default="",

@@ -52,6 +52,13 @@ TABLES: dict[str, type] = {
     "reset_by_platform": ResetSettings,
 }
 """Settings that hold any number of sections, each under a name of its own."""
+_LIMITS = frozenset(
+    knob.name
+    for section in (Settings, PlatformSettings, *sections(Settings).values())
+    for knob in knobs(section).values()
+    if knob.about.instead is not None
+)
+_OF_PLATFORMS = frozenset(knobs(PlatformSettings))
 _OLDER_KINDS = {"dm": "private", "forum": "thread"}
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PASSWORD_IN_ADDRESS = re.compile(r"://[^/\s@:]*:([^/\s@]+)@")
@@ -87,6 +94,15 @@ def known_keys() -> list[str]:
     return [*keys, "routes", "platforms", *TABLES]
 
 
+def is_lost_limit(path: str, meant: str) -> bool:
+    """Whether an unknown key was to restrict. An agent whose toolsets cannot be read has none, and a key of
+    the API no rights; elsewhere the limit would be dropped."""
+    name = path.rpartition(".")[2]
+    if ".keys." in path or (path.startswith("agents.") and "toolset" in name):
+        return False
+    return meant.rpartition(".")[2] in _LIMITS or (path.startswith("agents.") and name in _OF_PLATFORMS)
+
+
 def suggestion(path: str, siblings: list[str]) -> str:
     """The dotted key that was probably meant by an unknown one."""
     parent, _, name = path.rpartition(".")
@@ -109,6 +125,8 @@ class Reader:
         self.variable = variable
         self.secrets: dict[str, str] = {}
         self.agent_names: tuple[str, ...] = ()
+        self.lines: dict[str, int] = {}
+        """Where each value stands."""
 
     def settings(self, root: Mapping) -> Settings:
         values: dict[str, Any] = {}
@@ -155,11 +173,13 @@ class Reader:
 
     def unknown(self, path: str, line: int, siblings: list[str]) -> None:
         label = one_line(path)
+        if any(stop.line == line for stop in self.found.stops):
+            return
         if is_later(path):
             self.found.note(line, f"“{label}” is known, but not used yet.")
             return
         meant = "" if self.found.full else suggestion(path, siblings)
-        self.found.problem(
+        (self.found.stop if is_lost_limit(path, meant) else self.found.problem)(
             line,
             f"“{label}” is not a known setting.",
             f"Did you mean “{meant}”?" if meant else "Remove it.",
@@ -167,6 +187,7 @@ class Reader:
 
     def value(self, knob: Knob, node: Node, path: str) -> Any:
         """The value of one field; the default where nothing or something wrong is said."""
+        self.lines[path] = node.line
         try:
             if isinstance(node, Listing) and knob.many:
                 items = self.texts(node, path)

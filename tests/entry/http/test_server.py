@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent.tools import toolsets
 from hermes.domain.ids import AgentId
 from hermes.entry.host import HostState
 from hermes.testing.api import ApiWorld
@@ -150,6 +151,43 @@ async def test_a_key_whose_rights_cannot_be_read_may_nothing(tmp_path: Path, rig
         for path in ("/v1/models", "/api/sessions", "/metrics"):
             assert (await api.get(path, headers=bob)).status == 403
         assert (await api.post("/v1/chat/completions", HI, headers=bob)).status == 403
+
+
+@pytest.mark.parametrize(
+    ("config", "left"),
+    [
+        ("toolsets: [none]", set()),
+        ("toolsets: none", set()),
+        ("toolsets: []", None),
+        ("toolsets: [hermes-cli]", None),
+        ("toolsets: [hermes-cli, none]", set()),
+        ("toolsets: [web, file]", {"file"}),
+        ("toolsets: [web]", set()),
+        ("toolsets: {file: true}", set()),
+        ("gateway: {toolsets: file}", {"file"}),
+        ("toolsets: [file, todo]\nagent: {disabled_toolsets: [todo, browser]}", {"file"}),
+        ("agent: {disabled_toolsets: '*'}", set()),
+        ("agent: {disabled_toolsets: [[terminal]]}", set()),
+    ],
+)
+async def test_toolsets_are_limited_for_every_agent(
+    tmp_path: Path, config: str, left: set[str] | None
+) -> None:
+    text = f"{config}\nagents: {{bee: {{disabled_toolsets: [browser]}}, ant: {{enabled_toolsets: [file]}}}}\n"
+    async with ApiWorld(home=tmp_path / "home", config=text) as api:
+        shown = {(one["agent"], one["name"]) for one in (await api.get("/v1/toolsets")).json["data"]}
+        wanted = set(toolsets()) if left is None else left
+        few = wanted & {"file"}
+        assert shown == {(agent, name) for agent in ("main", "bee") for name in wanted} | {
+            ("ant", name) for name in few
+        }
+
+
+async def test_disabled_toolsets_are_gone_and_the_rest_is_there(tmp_path: Path) -> None:
+    config = "agent: {disabled_toolsets: [terminal, file]}\n"
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        shown = {one["name"] for one in (await api.get("/v1/toolsets")).json["data"]}
+        assert shown == set(toolsets()) - {"terminal", "file"}
 
 
 async def test_a_plain_text_is_the_scope_of_a_key(tmp_path: Path) -> None:

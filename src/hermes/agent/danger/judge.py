@@ -213,10 +213,13 @@ class Judge:
     def run(self, fields: list[str], feed: Feed | None = None) -> None:
         """Judge one program with its words."""
         name, args = fields[0], fields[1:]
-        shown = " ".join(to_plain(field) for field in fields)
+        words = [to_plain(field) for field in fields]
+        shown = " ".join(words)
         if self.depth >= _DEEPEST:
             self.find("text.unreadable", "too many commands inside commands")
             return
+        if any(map(self.place.denies, (shown, " ".join([os.path.basename(words[0]), *words[1:]])))):
+            self.find("denied", shown)
         name = to_plain(name) if name == BRACKET else name
         if UNKNOWN in name or has_glob(name):
             self.find("run.unknown", shown)
@@ -386,6 +389,8 @@ def judge_command(command: str, place: Place) -> Verdict:
     hidden = hidden_characters(command)
     if hidden:
         judge.find("text.hidden", hidden)
+    if place.denies(command):
+        judge.find("denied", command)
     judge.read(command)
     return Verdict(findings=tuple(judge.findings))
 

@@ -67,6 +67,12 @@ class Place:
     home: str
     agent_home: str = ""
     own_pids: tuple[int, ...] = ()
+    deny: tuple[str, ...] = ()
+    """Patterns of commands that the operator forbids."""
+
+    def denies(self, command: str) -> bool:
+        folded = command.strip().casefold()
+        return any(fnmatchcase(folded, pattern.casefold()) for pattern in self.deny)
 
 
 def resolve(path: str, cwd: str | None) -> str | None:
