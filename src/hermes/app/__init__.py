@@ -30,6 +30,7 @@ from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
 from hermes.app.messaging import Messaging
 from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt
+from hermes.app.real_models import keep_real_models
 from hermes.app.tools import Inject, Injecting, added_tools, limited_tools, own_tools
 from hermes.app.tools import Toolsets as Toolsets
 from hermes.app.vitals import Vitals
@@ -218,7 +219,7 @@ class App:
         clock, settings = self._given.clock, self.loaded.settings
         vitals = Vitals(self._home, self.loaded, watch, clock)
         vitals.store = self.store.facts
-        await self._choose(settings)
+        await self._choose(settings, store)
         if not self._given.in_memory:
             self._hooks = await asyncio.to_thread(HookPart, self._home, self._environ, clock)
         runtimes = await asyncio.to_thread(self._runtimes, store, settings)
@@ -324,7 +325,7 @@ class App:
 
     # --- models ---
 
-    async def _choose(self, settings: Settings) -> None:
+    async def _choose(self, settings: Settings, store: Store) -> None:
         routes = model_routes(self.loaded)
         given = self._given.provider
         if given is not None:
@@ -332,8 +333,11 @@ class App:
             return
         makers = await asyncio.to_thread(plugins.providers)
         self._models = Models(makers, probe=not self.loaded.variables.get(NO_PROBE))
-        for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
-            self._choices[agent] = await self._models.choose(model_of(agent, self.loaded))
+        wanted = {
+            agent: model_of(agent, self.loaded) for agent in (MAIN_AGENT, *map(AgentId, settings.agents))
+        }
+        chosen = {agent: await self._models.choose(model) for agent, model in wanted.items()}
+        self._choices = await keep_real_models(store, chosen, wanted)
         self._routes = await self._models.routes(routes)
         refresh = partial(self._models.refresh, self._choices)
         self._chores.append(Chore(name="model list", every=HOURLY, run=refresh, first=30.0))

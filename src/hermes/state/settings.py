@@ -61,6 +61,8 @@ class Loaded:
     stops: tuple[SettingsError, ...] = ()
     notes: tuple[SettingsError, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    is_empty: bool = False
+    """Whether there is a `config.yaml` and nothing stands in it."""
     file: str = CONFIG_FILE
     lines: Mapping[str, int] = field(default_factory=dict, repr=False)
 
@@ -107,7 +109,8 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     root = read_yaml(file, found)
     # Nobody knows what stood in the lines that could not be read, so nothing starts without them.
     found.stops += found.problems
-    if file.mode is not None and not root.pairs and not found.problems:
+    is_empty = file.mode is not None and not root.pairs and not found.problems
+    if is_empty:
         found.note(None, f"{CONFIG_FILE} is empty.", "Every setting has its default.")
     root = arrange(root, known, found)
     stop_at_limits(root, found)
@@ -123,6 +126,7 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
         stops=(*_by_line(found.stops), *in_file.stops, *in_environment.stops),
         notes=(*_by_line(found.notes), *in_file.notes, *in_environment.notes),
         variables={name: held.value for name, held in variables.items() if name not in key_like},
+        is_empty=is_empty,
         file=found.file,
         lines=reader.lines,
     )
