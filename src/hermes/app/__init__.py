@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hermes import plugins
 from hermes.agent.detect import NO_PROBE, Choice
@@ -152,6 +153,12 @@ class App:
         """One line: which model answers, and why."""
         return self.choice.line
 
+    @property
+    def display(self) -> dict[str, Any]:
+        """What terminals must know of the settings."""
+        shown = self.loaded.settings.display
+        return {"tool_progress": shown.tool_progress, "show_reasoning": shown.show_reasoning}
+
     def stop(self) -> None:
         """Drain and end; called again, end without draining."""
         if self._stop.is_set():
@@ -263,7 +270,7 @@ class App:
         hosts = [asyncio.create_task(host.live(), name=name) for name, host in kept.items()]
         names = [account.name for account in accounts]
         told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
-        told["workspace"] = str(self._workspace(runtimes[MAIN_AGENT].profile))
+        told |= {"workspace": str(self._workspace(runtimes[MAIN_AGENT].profile)), "display": self.display}
         hooks = self._hooks
         vitals.tell("running", **told, hooks=[] if hooks is None else hooks.facts())
         if hooks is not None and self._given.boots:

@@ -56,9 +56,6 @@ class ModelSettings:
             env=("OPENAI_API_KEY", "OPENROUTER_API_KEY"),
         ),
     )
-    context_length: int | None = field(
-        default=None, metadata=about("Tokens the model can read; asked from the provider if empty.", least=1)
-    )
     max_tokens: int | None = field(
         default=None,
         metadata=about("Tokens it may write per call; the provider's own limit if empty.", least=1),
@@ -83,7 +80,10 @@ class AgentSettings:
     )
     gateway_timeout: float = field(
         default=1800.0,
-        metadata=about("Seconds without any sign of life before a turn is given up; 0 = never.", least=0),
+        metadata=about(
+            "Seconds without any sign of life of the model or a tool before a turn is given up; 0 = never.",
+            least=0,
+        ),
     )
     restart_drain_timeout: float = field(
         default=10.0,
@@ -189,6 +189,17 @@ class DisplaySettings:
     busy_input_mode: BusyMode = field(
         default=BusyMode.INTERRUPT,
         metadata=about("What a message does while the agent works.", env=("HERMES_GATEWAY_BUSY_INPUT_MODE",)),
+    )
+    tool_progress: str = field(
+        default="all",
+        metadata=about(
+            "What is shown of tools at work: nothing, each change of tool, each call, or each call with its "
+            "arguments. A terminal shows each call, or nothing.",
+            choices=("off", "new", "all", "verbose"),
+        ),
+    )
+    show_reasoning: bool = field(
+        default=False, metadata=about("Show in the terminal what the model thinks before it answers.")
     )
 
 

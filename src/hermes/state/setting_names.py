@@ -53,13 +53,13 @@ _LATER_ROOT = """_config_version fallback_providers context_file_max_chars file_
     max_concurrent_sessions reset_triggers session_store_max_age_days
     filter_silence_narration always_log_local"""
 _LATER_IN = {
-    "model": "api_mode",
+    "model": "api_mode context_length",
     "agent": """reasoning_effort reasoning_overrides service_tier tool_use_enforcement
         task_completion_guidance parallel_tool_call_guidance environment_probe coding_context
         verify_on_stop max_verify_nudges gateway_timeout_warning
         gateway_notify_interval gateway_auto_continue_freshness""",
     "approvals": "mcp_reload_confirm",
-    "display": """compact personality skin language streaming show_reasoning reasoning_full tool_progress
+    "display": """compact personality skin language streaming reasoning_full
         tool_preview_length friendly_tool_labels inline_diffs bell_on_complete show_cost resume_display
         interface timestamps final_response_markdown runtime_footer platforms
         background_process_notifications ephemeral_system_ttl""",

@@ -383,7 +383,9 @@ class Chat:
         if turn.session != self._session:
             self._session, self._seq = turn.session, 0
         look = self._screen.look
-        console = Console(self._screen.width, colour=look.colour)
+        console = Console(
+            self._screen.width, colour=look.colour, show_tools=look.tools, show_thoughts=look.thoughts
+        )
         async for seen in self._door.watch(turn.id, self._seq):
             self._screen.stream(console.see(seen))
             if isinstance(seen, Entry):
