@@ -132,11 +132,13 @@ def checked(knob: Knob, written: tuple[str, ...]) -> tuple[str, ...]:
         raise WrongValue(expected(knob))
     if knob.about.choices:
         return tuple(_choose(knob, knob.about.choices, item) for item in items)
-    if knob.about.form == "patterns":
+    if knob.about.form == "patterns" and items:
+        import regex
+
         for item in items:
             try:
-                re.compile(item)
-            except (re.error, RecursionError, OverflowError) as error:
+                regex.compile(item)
+            except (regex.error, RecursionError, OverflowError) as error:
                 raise WrongValue(expected(knob)) from error
     return items
 
