@@ -102,3 +102,18 @@ def test_an_agent_whose_toolsets_cannot_be_read_has_none(tmp_path: Path, written
     for name in ("enabled_toolsets", "disabled_toolsets"):
         found = loaded(tmp_path / "home", f"agents:\n  bee: {{{name}: {written}}}\n")
         assert found.settings.agents["bee"].enabled_toolsets == ("none",) and found.problems
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("allowed_channels", "allowed_chats"),
+        ("allowed_rooms", "allowed_chats"),
+        ("allowed_groups", "allowed_chats"),
+        ("ignored_threads", "ignored_channels"),
+        ("free_response_chats", "free_response_channels"),
+    ],
+)
+def test_a_list_may_have_the_name_that_its_variables_have(tmp_path: Path, name: str, field: str) -> None:
+    found = loaded(tmp_path / "home", f"discord: {{{name}: [a], {field}: [b]}}\n")
+    assert set(getattr(found.settings.platforms["discord"], field)) == {"a", "b"} and not found.problems

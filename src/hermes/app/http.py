@@ -20,7 +20,8 @@ from hermes.domain.ids import AgentId
 from hermes.domain.settings import ApiKey, PlatformSettings, Secret
 from hermes.entry.host import HostState
 from hermes.entry.http.door import PLATFORM, Door, HttpOptions
-from hermes.entry.http.keys import ALL_SCOPES, LEAST_CHARS, Key, Keyring, Principal, Scope
+from hermes.entry.http.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable, is_loopback
+from hermes.entry.http.keys import ALL_SCOPES, Key, Keyring, Principal, Scope
 from hermes.entry.http.webhooks.resource import PLATFORM as WEBHOOKS
 from hermes.state.setting_names import platform_variable
 from hermes.state.setting_reader import looks_like_placeholder
@@ -32,6 +33,7 @@ KEY = "API_SERVER_KEY"
 DEFAULT_KEY = "default"
 _TAKEN = (DEFAULT_KEY, "owner", "nobody")
 _KEY_BYTES = 32
+_NEW_KEY = f"python3 -c 'import secrets; print(secrets.token_urlsafe({_KEY_BYTES}))'"
 _NONE = PlatformSettings()
 
 
@@ -113,6 +115,10 @@ class HttpPart:
         found = self._loaded.find(PLATFORM, variable)
         return "" if found is None else found.reveal().strip()
 
+    @property
+    def _is_wide(self) -> bool:
+        return not is_loopback(self.options().host)
+
     def options(self) -> HttpOptions:
         known = HttpOptions()
         extra = self._block.extra
@@ -136,13 +142,13 @@ class HttpPart:
             set_setting(self._home, KEY, own)
             log.warning("http.key_made: a new API_SERVER_KEY is in %s", self._home / SECRETS_FILE)
         if own:
-            check_key(KEY, own)
+            check_key(KEY, own, wide=self._is_wide)
             keys.insert(0, Key(secret=Secret(own), principal=Principal(name=DEFAULT_KEY)))
         return keys
 
     def _named_key(self, name: str, said: ApiKey) -> Key:
         secret = said.key or Secret(self._find(platform_variable(PLATFORM, f"keys_{name}_key")))
-        check_key(f"platforms.{PLATFORM}.keys.{name}", secret.reveal())
+        check_key(f"platforms.{PLATFORM}.keys.{name}", secret.reveal(), wide=self._is_wide)
         if name in _TAKEN:
             raise UserError(f"A key cannot be called “{name}”.", hint="Give it another name.")
         principal = Principal(
@@ -154,12 +160,14 @@ class HttpPart:
         return Key(secret=secret, principal=principal)
 
 
-def check_key(name: str, key: str) -> None:
-    if len(key) < LEAST_CHARS or looks_like_placeholder(key):
-        raise UserError(
-            f"{name} is too weak: it needs at least {LEAST_CHARS} characters that nobody can guess.",
-            hint="Remove it and start again: a strong one is made.",
-        )
+def check_key(name: str, key: str, *, wide: bool = False) -> None:
+    if is_guessable(key) or looks_like_placeholder(key):
+        why = f"it needs at least {LEAST_CHARS} characters that nobody can guess"
+    elif wide and bits_of(key) < WIDE_BITS:
+        why = "a server that others can reach needs a key that a program made"
+    else:
+        return
+    raise UserError(f"{name} is too weak: {why}.", hint=f"Put in a new one: {_NEW_KEY}")
 
 
 def _words(text: str) -> tuple[str, ...]:

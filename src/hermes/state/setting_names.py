@@ -28,8 +28,8 @@ _TOKENS = {
     "line": "LINE_CHANNEL_ACCESS_TOKEN",
     "sms": "TWILIO_AUTH_TOKEN",
 }
-# Keys of a platform block that every platform may have; adapters find them in `extra`.
-_PLATFORM_KEYS = """token api_key extra reply_to_mode typing_indicator
+# Keys of a platform block that are no fields, whatever they resemble; adapters find them in `extra`.
+_PLATFORM_KEYS = """token api_key extra allowed_hosts reply_to_mode typing_indicator
     typing_status_text channel_overrides channel_prompts channel_skill_bindings
     cron_continuable_surface notice_delivery auto_thread no_thread_channels"""
 PLATFORM_KEYS = frozenset(_PLATFORM_KEYS.split())

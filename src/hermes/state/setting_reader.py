@@ -59,6 +59,11 @@ _LIMITS = frozenset(
     if knob.about.instead is not None
 )
 _OF_PLATFORMS = frozenset(knobs(PlatformSettings))
+_BY_VARIABLE = {
+    variable.removeprefix("<P>_").lower(): knob.name
+    for knob in knobs(PlatformSettings).values()
+    for variable in knob.about.env
+}
 _OLDER_KINDS = {"dm": "private", "forum": "thread"}
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PASSWORD_IN_ADDRESS = re.compile(r"://[^/\s@:]*:([^/\s@]+)@")
@@ -92,6 +97,12 @@ def known_keys() -> list[str]:
     for name, section in sections(Settings).items():
         keys += [f"{name}.{knob}" for knob in knobs(section)]
     return [*keys, "routes", "platforms", *TABLES]
+
+
+def field_of(platform: str, key: str) -> str:
+    """The field that a key of a block means: its own name, an older one, or one that its variables have."""
+    meant = own_key(platform, key)
+    return meant if meant in _OF_PLATFORMS else _BY_VARIABLE.get(key, meant)
 
 
 def is_lost_limit(path: str, meant: str) -> bool:
@@ -385,7 +396,7 @@ class Reader:
             key = f"{path}.{name}"
             if name == "home_channel" and isinstance(child, Mapping):
                 values |= self.home_channel(child, key)
-            elif (meant := own_key(platform, name)) in own:
+            elif (meant := field_of(platform, name)) in own:
                 said = self.value(own[meant], child, key)
                 # A list under its older name adds to the one that stands beside it.
                 values[meant] = (*values.get(meant, ()), *said) if own[meant].many else said
@@ -403,7 +414,7 @@ class Reader:
         """What stands under `extra:`; a name that every platform has means the same there."""
         own = knobs(PlatformSettings)
         for name, _, child in self.pairs(node, f"platforms.{platform}.extra"):
-            path, meant = f"platforms.{platform}.{name}", own_key(platform, name)
+            path, meant = f"platforms.{platform}.{name}", field_of(platform, name)
             if meant in own:
                 values.setdefault(meant, self.value(own[meant], child, path))
             elif name == "keys" and platform == API_SERVER:

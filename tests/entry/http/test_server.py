@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import secrets
+import socket
 from pathlib import Path
 
 import pytest
@@ -43,14 +45,17 @@ async def test_without_the_key_nothing_happens(header: str, tmp_path: Path) -> N
         assert not await api.app.store.read(lambda tx: tx.sessions.find(""))
 
 
-async def test_guessing_locks_out(tmp_path: Path) -> None:
+async def test_guessing_puts_off_further_guesses_and_never_the_right_key(tmp_path: Path) -> None:
     async with ApiWorld(home=tmp_path / "home") as api:
         for number in range(10):
             heard = await api.get("/v1/models", headers={"Authorization": f"Bearer guess {number}"})
             assert heard.status == 401
-        heard = await api.get("/v1/models")
-        assert heard.status == 429
-        assert int(heard.headers["Retry-After"]) > 0
+            assert (await api.get("/v1/models")).status == 200
+        for wrong in ("guess 3", "guess 11"):
+            heard = await api.get("/v1/models", headers={"Authorization": f"Bearer {wrong}"})
+            assert heard.status == 429 and int(heard.headers["Retry-After"]) > 0
+        assert (await api.get("/v1/models", headers={"Authorization": ""})).status == 401
+        assert (await api.get("/v1/models")).status == 200
 
 
 async def test_an_old_key_is_no_guessing(tmp_path: Path) -> None:
@@ -112,6 +117,49 @@ async def test_a_weak_key_keeps_the_door_closed(tmp_path: Path) -> None:
         state, why = api.platforms["api_server"]
         assert state is HostState.PARKED
         assert "at least 16" in why
+
+
+@pytest.mark.parametrize("key", ["a" * 16, "passwordpassword", "1234567890123456", "my-secret-api-key"])
+async def test_a_key_that_can_be_guessed_keeps_the_door_closed(tmp_path: Path, key: str) -> None:
+    async with ApiWorld(home=tmp_path / "home", key=key) as api:
+        state, why = api.platforms["api_server"]
+        assert api.address == "" and state is HostState.PARKED
+        assert "nobody can guess" in why and "token_urlsafe" in why and key not in why
+
+
+WIDE = {"API_SERVER_HOST": "0.0.0.0"}
+
+
+async def test_a_server_that_others_reach_wants_a_key_that_was_made(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home", environ=WIDE) as api:
+        state, why = api.platforms["api_server"]
+        assert api.address == "" and state is HostState.PARKED and "a key that a program made" in why
+
+
+@pytest.mark.parametrize(
+    ("host", "hosts", "status"),
+    [
+        ("127.0.0.1", "[]", 200),
+        ("192.0.2.7:8642", "[]", 200),
+        ("[2001:db8::7]:8642", "[]", 200),
+        (socket.gethostname(), "[]", 200),
+        ("evil.example", "[]", 403),
+        ("evil.example", "[api.example]", 403),
+        ("api.example:443", "[api.example]", 200),
+        ("any.example", "['*']", 200),
+        ("192.0.2.7", "[api.example]", 200),
+        ("[", "[]", 403),
+    ],
+)
+async def test_a_server_that_others_reach_answers_to_its_own_names(
+    tmp_path: Path, host: str, hosts: str, status: int
+) -> None:
+    config = f"api_server: {{allowed_hosts: {hosts}}}\n"
+    key = secrets.token_urlsafe(32)
+    async with ApiWorld(home=tmp_path / "home", key=key, config=config, environ=WIDE) as api:
+        address = api.address.replace("0.0.0.0", "127.0.0.1")
+        async with api.http.get(f"{address}/v1/models", headers={"Host": host}) as response:
+            assert response.status == status
 
 
 async def test_a_key_is_made_where_there_is_none(tmp_path: Path) -> None:

@@ -7,11 +7,14 @@ has the home in their hands, so it needs no key."""
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import os
+import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,6 +29,7 @@ from hermes.domain.ids import AgentId
 from hermes.entry.http.door import LOCAL_ROUTES, ROUTES, Call, Door, Route, as_json, decode_query, wrong
 from hermes.entry.http.errors import ApiError, bad_request, not_found
 from hermes.entry.http.headers import PAGES_MAY_READ, PAGES_MAY_SEND
+from hermes.entry.http.key_strength import is_loopback
 from hermes.entry.http.keys import Keyring, Principal, Scope
 from hermes.entry.http.owner_socket import bind_socket, peer_user
 from hermes.entry.http.resources import load_resources
@@ -79,11 +83,14 @@ class Front:
 
     def _check_host(self, request: web.Request) -> None:
         options = self.door.options
-        if options.host not in _LOOPBACK and not options.hosts:
+        name = _host_name(request.host)
+        if name in _LOOPBACK or name == options.host or not {name, "*"}.isdisjoint(options.hosts):
             return
-        name = urlsplit(f"//{request.host}").hostname or ""
-        if name not in _LOOPBACK and name not in options.hosts and name != options.host:
-            raise ApiError(403, "host_not_allowed", "This server does not answer to that name (Host header).")
+        # No page can have an address for its name, so one that asks for an address was not led here.
+        if not is_loopback(options.host) and (_is_address(name) or name in _machine_names()):
+            return
+        told = "This server does not answer to that name (Host header). allowed_hosts may name further ones."
+        raise ApiError(403, "host_not_allowed", told)
 
     def _check_origin(self, request: web.Request) -> None:
         origin = request.headers.get("Origin")
@@ -94,6 +101,27 @@ class Front:
 
     def allows(self, origin: str) -> bool:
         return "*" in self.door.options.origins or origin in self.door.options.origins
+
+
+def _host_name(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+@cache
+def _machine_names() -> frozenset[str]:
+    name = socket.gethostname().lower()
+    return frozenset({name, f"{name.partition('.')[0]}.local"})
 
 
 class HttpServer:
