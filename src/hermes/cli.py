@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
-OK, FAILED, WRONG_USE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
+OK, FAILED, WRONG_USE, WRONG_SETTINGS, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 78, 130, 141
 
 COMMANDS: dict[str, str] = {
     "chat": "talk with the agent; `hermes` alone does the same",
@@ -144,7 +144,7 @@ def _run(words: list[str]) -> int:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")
-    from hermes.domain.errors import UserError
+    from hermes.domain.errors import SettingsError, UserError
 
     try:
         profile, rest = _take_profile(words)
@@ -156,6 +156,8 @@ def _run(words: list[str]) -> int:
         if name not in {command.partition(" ")[0] for command in COMMANDS}:
             return _unknown(name)
         return _dispatch(name, rest[1:], profile)
+    except SettingsError as error:
+        return _fail(f"{error.place}: {error.message}", error.hint, code=WRONG_SETTINGS)
     except UserError as error:
         return _fail(error.message, error.hint)
 

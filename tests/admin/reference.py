@@ -12,6 +12,7 @@ from typing import Any, get_args
 from hermes.domain.event import Live, Record
 from hermes.domain.hooks import EVENTS
 from hermes.domain.settings import (
+    ApiKey,
     HostedAgent,
     PlatformSettings,
     QuickCommand,
@@ -63,6 +64,8 @@ def settings_page() -> str:
         _table(ResetSettings, "reset_by_platform.<name>."),
         f"\n## platforms\n\n{_told(PlatformSettings)}\n\n",
         _table(PlatformSettings, "platforms.<name>."),
+        f"\n## keys of platforms.api_server\n\n{_told(ApiKey)}\n\n",
+        _table(ApiKey, "platforms.<name>.keys.<name>."),
         _platforms(),
         _later(),
     ]

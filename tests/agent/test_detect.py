@@ -17,6 +17,7 @@ from hermes.agent.detect import (
     is_local,
     is_settled,
     shown_url,
+    stand_in,
     with_endpoint,
 )
 from hermes.agent.models import Models
@@ -241,3 +242,21 @@ async def test_what_cannot_be_used_is_said_when_somebody_asks() -> None:
 
 def _request() -> ModelRequest:
     return ModelRequest(model="", system="", entries=(), tools=())
+
+
+def test_a_server_of_this_machine_may_come_up_later() -> None:
+    before = choose(settings(), Facts(servers=(OLLAMA,)))
+    now = stand_in(choose(settings(), Facts()), settings(), before)
+    assert (now.way, now.model, now.base_url) == (Way.HTTP, "qwen3", OLLAMA.base_url)
+    assert "no model server runs here" in now.why
+
+
+def test_only_the_demo_model_that_nobody_asked_for_is_replaced() -> None:
+    before = choose(settings(KEY), Facts())
+    for wish in (settings(default="demo"), settings(provider="demo"), settings(KEY), settings(default="x")):
+        choice = choose(wish, Facts())
+        assert stand_in(choice, wish, before) is choice
+    lost = stand_in(choose(settings(), Facts()), settings(), before)
+    assert lost.way is Way.NONE and "gpt-4.1-mini by OpenAI answered here before" in lost.why
+    assert KEY not in str(lost) and "model demo" in lost.hint
+    assert stand_in(choose(settings(), Facts()), settings(), None).way is Way.DEMO

@@ -1,9 +1,9 @@
 """`hermes chat` in a process of its own, with a model that follows simple words and tools that write a file.
 
 `chat_child.py <home> <arguments of chat …>`. The model: `count` counts to 30 slowly; `read`, `once`, `danger`
-use that tool with the next word; `choose` asks a question; `refuse` and `vanish` fail; anything else is
-repeated. What tools did stands in `<home>/effects`; `slowly` takes a minute. A terminal on stdin becomes the
-controlling one."""
+use that tool with the next word; `choose` asks a question; `ponder` thinks first; `refuse` and `vanish` fail;
+anything else is repeated. What tools did stands in `<home>/effects`; `slowly` takes a minute. A terminal on
+stdin becomes the controlling one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hermes import cli
 from hermes.admin import chat
 from hermes.app import Given
 from hermes.domain.errors import Refused, UserError
-from hermes.domain.event import TextDelta, ToolFinished, UserSaid
+from hermes.domain.event import TextDelta, ThoughtDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
 from hermes.domain.ports import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import ToolCall
@@ -48,6 +48,8 @@ class WordModel:
         text = f"The tool said: {done[-1].text}" if done else "" if calls else f"You said: {said.text}"
         if word == "count":
             text = " ".join(map(str, range(1, COUNTED + 1))) + " done counting"
+        if word == "ponder":
+            yield ThoughtDelta(text="let me think")
         left = text[len(request.said) :]
         for piece in left.split(" ") if left else ():
             yield TextDelta(text=piece + " ")

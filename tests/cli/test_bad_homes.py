@@ -28,11 +28,8 @@ def _refused(told: Said, *words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("model: {default: x\n", "config.yaml:"),
-        ("\tmodel: x\n", "config.yaml:1"),
         ("modle: x\n", "config.yaml:1: “modle” is not a known setting. Did you mean “model”?"),
         ("agent:\n  max_turns: lots\n", "config.yaml:2: agent.max_turns must be a whole number"),
-        ("- a\n- list\n", "config.yaml:1"),
         ("agents: {'B AD': {}}\n", "config.yaml:1"),
     ],
 )
@@ -44,6 +41,45 @@ def test_wrong_settings_are_told_and_the_gateway_starts(home: Path, text: str, s
     assert says in (home / "logs" / "gateway.log").read_text()
     assert "see: hermes config check" in hermes(home, "status").err
     assert says in hermes(home, "config", "check").out
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("logging: {level: INFO}\nmodel: {default: x\n", "config.yaml:2"),
+        ("\tmodel: x\n", "config.yaml:1"),
+        ("- a\n- list\n", "config.yaml:1"),
+        ("logging:\n  level: INFO\nterminal:\n  backend: docker\n", "config.yaml:4: “terminal.backend”"),
+        ("toolsets: [file, termnal]\n", "config.yaml:1: toolsets: There is no toolset “termnal”."),
+        ("agent:\n  disabled_toolsets: [debugging]\n", "config.yaml:2: agent.disabled_toolsets"),
+    ],
+)
+def test_a_limit_that_would_not_hold_stops_every_start(home: Path, text: str, says: str) -> None:
+    (home / "config.yaml").write_text(text)
+    for words in (("gateway", "run"), ("-q", "hi")):
+        told = hermes(home, *words)
+        assert told.code == 78 and says in told.err and told.clean and told.out == "", told
+    started = hermes(home, "gateway", "start")
+    assert started.code == 1 and says in started.err, started
+    checked = hermes(home, "config", "check")
+    # What toolsets there are is known when the tools are made.
+    assert (checked.code == 1 and says in checked.out) or "toolset" in text
+    assert says in hermes(home, "status").out
+
+
+def test_a_denied_command_is_not_run_even_if_nobody_is_asked(home: Path) -> None:
+    (home / "config.yaml").write_text("model: demo\napprovals: {mode: off, deny: ['touch *']}\n")
+    for command in ("touch one", "true; /bin/touch two"):
+        told = hermes(home, "-q", f"run: {command}")
+        assert "approvals.deny" in told.out, told
+    assert "hello" in hermes(home, "-q", "run: echo hello").out
+    assert not [*home.rglob("one"), *home.rglob("two"), *Path("/").glob("one"), *Path("/").glob("two")]
+
+
+def test_a_folder_in_place_of_the_settings_stops_the_start(home: Path) -> None:
+    (home / "config.yaml").mkdir()
+    told = hermes(home, "gateway", "run")
+    assert told.code == 78 and "config.yaml: This is a folder" in told.err
 
 
 def test_many_problems_do_not_fill_the_screen(home: Path) -> None:

@@ -11,6 +11,7 @@ from hermes.control.job_import import import_jobs, imported_job
 from hermes.domain.ids import MAIN_AGENT, JobId
 from hermes.domain.job import Job, JobState
 from hermes.domain.ports import Tx
+from hermes.domain.setting_words import NONE_LISTED
 from hermes.state.job_files import JOBS_FILE, read_jobs_file
 from hermes.state.sqlite import SqliteStore
 
@@ -40,6 +41,13 @@ def test_an_interval() -> None:
     assert job.next_due == NOW + timedelta(hours=1)
     assert job.origin is not None and str(job.origin.address) == "telegram:-100:7"
     assert json.loads(job.extra) == {"provider_snapshot": "openrouter"} and job.attach_to_session
+
+
+def test_toolsets_that_cannot_be_read_are_none() -> None:
+    for written in ({}, 5, True):
+        job = imported_job({**INTERVAL, "enabled_toolsets": written}, MAIN_AGENT, NOW, ZONE)
+        assert job.toolsets == NONE_LISTED
+    assert imported_job({**INTERVAL, "enabled_toolsets": None}, MAIN_AGENT, NOW, ZONE).toolsets == ()
 
 
 def test_the_other_kinds() -> None:

@@ -16,6 +16,7 @@ from hermes.control.pairing import (
     LENGTH,
     LIFETIME,
     LOCKED,
+    MOST_ASKING,
     MOST_PENDING,
     Approval,
     approve,
@@ -326,9 +327,15 @@ async def test_what_only_looks_like_the_code_is_not(desk: Desk, change) -> None:
     assert await desk.people() == []
 
 
-async def test_three_may_wait_and_the_fourth_is_told_once(desk: Desk) -> None:
-    for user in ("a", "b", "c"):
-        await desk.code(user)
+async def test_a_few_strangers_shut_out_nobody(desk: Desk) -> None:
+    for number in range(20):
+        await desk.code(f"eve{number}")
+    assert await desk.approves(await desk.code("ann")) is not None
+
+
+async def test_a_hundred_may_wait_and_the_next_is_told_once(desk: Desk) -> None:
+    for number in range(MOST_ASKING):
+        await desk.code(f"eve{number}")
     assert await desk.asks("d") == "I cannot take new people just now. Please try again later."
     assert await desk.asks("d") == ""
     assert "pairing code" in await desk.asks("d", platform="slack")

@@ -82,11 +82,9 @@ def test_mode_is_another_name_of_transport(
 def test_the_model_in_all_its_forms(tmp_path: Path) -> None:
     assert load(tmp_path, "model: a/b\n").settings.model.default == "a/b"
     assert load(tmp_path, "model: {model: a}\n").settings.model.default == "a"
-    whole = (
-        "model: {default: a, model: b, provider: custom, base_url: 'http://h/v1', context_length: 8_000}\n"
-    )
+    whole = "model: {default: a, model: b, provider: custom, base_url: 'http://h/v1', max_tokens: 8_000}\n"
     model = load(tmp_path, whole).settings.model
-    assert (model.default, model.provider, model.base_url, model.context_length) == (
+    assert (model.default, model.provider, model.base_url, model.max_tokens) == (
         "a",
         "custom",
         "http://h/v1",
@@ -306,7 +304,7 @@ def test_known_names_of_the_existing_product_are_notes(tmp_path: Path) -> None:
 _config_version: 33
 memory: {provider: none}
 tts: {provider: none}
-terminal: {backend: docker}
+terminal: {timeout: 60}
 agent: {reasoning_effort: high}
 gateway: {multiplex_profiles: true, stt: {enabled: false}}
 display: {platforms: {telegram: {tool_progress: all}}}

@@ -129,14 +129,29 @@ def _unset(command: Command) -> None:
 def _check(command: Command) -> int:
     loaded, console = _loaded(command), command.console
     found = [*map(str, loaded.problems), *_webhook_problems(loaded), *_account_problems(loaded)]
+    found += _model_problems(command, loaded)
     for problem in found:
         console.line(loaded.secrets.redact(problem))
     for note in loaded.notes:
         console.line("note: " + loaded.secrets.redact(str(note)))
     if found:
         return PROBLEMS
-    console.line("config ok")
+    console.line(f"{CONFIG_FILE} is empty" if loaded.is_empty else "config ok")
     return 0
+
+
+def _model_problems(command: Command, loaded: Loaded) -> list[str]:
+    """A model that is set no more, though one answered here. Servers of this machine are not looked for."""
+    from hermes.admin.status import last_model, read_state
+    from hermes.agent.detect import Facts, Way, choose, stand_in
+    from hermes.plugins import providers
+
+    settings, before = loaded.settings.model, last_model(read_state(command.home))
+    plain = choose(settings, Facts(plugins=providers(), looked=False))
+    choice = stand_in(plain, settings, before)
+    if plain is choice or choice.way is not Way.NONE:
+        return []
+    return [f"No model answers: {choice.why}. {choice.hint}"]
 
 
 def _account_problems(loaded: Loaded) -> list[str]:

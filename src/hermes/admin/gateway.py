@@ -424,6 +424,11 @@ def _tell_half_open(loaded: Loaded) -> bool:
 
 
 def tell_problems(loaded: Loaded) -> None:
+    # The first of those that stop the start is the error it ends with.
+    for stop in loaded.stops[1:_PROBLEMS_SHOWN]:
+        log.error("settings.stop %s", stop)
+    if loaded.stops:
+        return
     for problem in loaded.problems[:_PROBLEMS_SHOWN]:
         log.warning("settings.problem %s", problem)
     more = len(loaded.problems) - _PROBLEMS_SHOWN

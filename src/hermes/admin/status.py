@@ -16,7 +16,7 @@ from hermes.admin.command import Command, add_json
 from hermes.admin.gateway import GATEWAY, LOG_FILE, STATE_FILE, Holder, home_holder
 from hermes.admin.output import Console, ago
 from hermes.admin.running import find_running
-from hermes.agent.detect import DEMO, NO_PROBE
+from hermes.agent.detect import DEMO, NO_PROBE, SERVICES, Choice, Way, stand_in
 from hermes.agent.models import Models
 from hermes.domain.errors import UserError
 from hermes.plugins import platform_manifests, providers
@@ -44,7 +44,7 @@ def run(command: Command) -> int:
     holder = home_holder(home)
     told = read_state(home)
     running = holder is not None and holder.what == GATEWAY
-    model = _told_model(told) if running else _model(loaded)
+    model = _told_model(told) if running else _model(loaded, told)
     live = _ask(home, environ)
     trouble = _store_trouble(live, told) if running else ""
     code = 1 if trouble else 0
@@ -184,10 +184,11 @@ def _span(seconds: float) -> str:
     return " ".join(told[:2]) or "0 s"
 
 
-def _model(loaded: Loaded) -> dict[str, str]:
+def _model(loaded: Loaded, told: Mapping[str, Any]) -> dict[str, str]:
     """The model that a gateway would use if it were started now."""
     models = Models(providers(), probe=not loaded.variables.get(NO_PROBE))
-    choice = asyncio.run(models.choose(loaded.settings.model))
+    settings = loaded.settings.model
+    choice = stand_in(asyncio.run(models.choose(settings)), settings, last_model(told))
     hint = f" ({choice.hint})" if choice.hint else ""
     return {
         "model": choice.model,
@@ -195,6 +196,17 @@ def _model(loaded: Loaded) -> dict[str, str]:
         "model_line": choice.line,
         "model_why": choice.why + hint,
     }
+
+
+def last_model(told: Mapping[str, Any]) -> Choice | None:
+    """The real model of the last gateway, if it had one."""
+    model, provider = (str(told.get(key) or "") for key in ("model_name", "model_provider"))
+    if not model or not provider or provider == DEMO:
+        return None
+    service = SERVICES.get(provider)
+    url = service.base_url if service is not None else ""
+    title = service.title if service is not None else provider
+    return Choice(way=Way.HTTP, model=model, provider=provider, title=title, base_url=url)
 
 
 def _named(model: str, provider: str) -> str:

@@ -43,6 +43,8 @@ class Behind:
 
     greeting: Sequence[str]
     note: str
+    display: Mapping[str, Any]
+    """What its settings say of what is shown."""
     join: Callable[[Chat | OneShot], None]
 
 
@@ -90,7 +92,7 @@ class Embedded:
         choice = self.app.choice
         # It was found here and nobody asked for it by name, so that is said.
         note = choice.line if choice.provider in LOCAL_SERVERS else ""
-        return Behind(greeting=lines, note=note, join=self._join)
+        return Behind(greeting=lines, note=note, display=self.app.display, join=self._join)
 
     def _join(self, door: Chat | OneShot) -> None:
         follow = getattr(door, "follow", None)
@@ -133,6 +135,7 @@ class Attached:
         return Behind(
             greeting=lines,
             note=attached + elsewhere if elsewhere else "",
+            display=facts.get("display") or {},
             join=lambda door: self._join(line, door),
         )
 
@@ -171,7 +174,7 @@ class Talk:
         greeting = [] if self.words is not None else behind.greeting
         chat = Chat(
             visit=visit,
-            screen=Screen(sys.stdout.fileno(), self._look()),
+            screen=Screen(sys.stdout.fileno(), self._look(behind)),
             keys=sys.stdin.fileno(),
             history=History(self.process.command.home / HISTORY_FILE),
             plan=Plan(first=self.words, once=self.words is not None, greeting=greeting),
@@ -188,7 +191,7 @@ class Talk:
             self.process.command.console.note(f"hermes: {behind.note}")
         shot = OneShot(
             visit=visit,
-            screen=Screen(sys.stdout.fileno(), replace(self._look(), rich=False)),
+            screen=Screen(sys.stdout.fileno(), replace(self._look(behind), rich=False)),
             tell=lambda line: self.process.command.console.note(f"hermes: {line}"),
             final_only=self.process.final_only,
             ask=self._ask if self.process.command.console.interactive else None,
@@ -206,12 +209,18 @@ class Talk:
         err.flush()
         return await read_line(sys.stdin.fileno())
 
-    def _look(self) -> Look:
+    def _look(self, behind: Behind) -> Look:
         from hermes.entry.terminal.screen import Look
 
         console, terminal = self.process.command.console, is_terminal(sys.stdout)
         rich = terminal and self.process.command.environ.get("TERM", "dumb") != "dumb"
-        return Look(rich=rich, colour=console.colour, terminal=terminal)
+        return Look(
+            rich=rich,
+            colour=console.colour,
+            terminal=terminal,
+            tools=behind.display.get("tool_progress") != "off",
+            thoughts=behind.display.get("show_reasoning") is True,
+        )
 
 
 class Ready:

@@ -145,6 +145,23 @@ def choose(settings: ModelSettings, facts: Facts) -> Choice:
     return _local(settings, facts)
 
 
+def stand_in(choice: Choice, settings: ModelSettings, before: Choice | None) -> Choice:
+    """The choice where a real model answered `before`: the demo model takes its place only if it was asked
+    for by name. A server of this machine may come up later; a key that is gone must be set again."""
+    wanted = DEMO in (settings.provider.strip().lower(), settings.default.strip().lower())
+    if choice.way is not Way.DEMO or wanted or before is None:
+        return choice
+    if before.provider in LOCAL_SERVERS and before.base_url:
+        return replace(before, why=f"it answered here before, and {choice.why}")
+    return Choice(
+        way=Way.NONE,
+        model=before.model,
+        provider=before.provider,
+        why=f"{before.model} by {before.title} answered here before, but {choice.why}",
+        hint="Set the key or the address again; for the demo model: hermes config set model demo",
+    )
+
+
 def with_endpoint(settings: ModelSettings, base_url: str, key: str) -> ModelSettings:
     """The settings with an address or a key that somebody gives for one use. A stored key goes along only
     to the place that it was stored for."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hermes import plugins
 from hermes.agent.detect import NO_PROBE, Choice
@@ -31,8 +32,9 @@ from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
 from hermes.app.messaging import Messaging
 from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt
+from hermes.app.real_models import keep_real_models
 from hermes.app.store import StoreKeeper
-from hermes.app.tools import Inject, Injecting, added_tools, own_tools, redacting
+from hermes.app.tools import Inject, Injecting, added_tools, limited_tools, own_tools, redacting
 from hermes.app.tools import Toolsets as Toolsets
 from hermes.app.vitals import Vitals
 from hermes.app.vitals import Watch as Watch
@@ -152,6 +154,12 @@ class App:
         """One line: which model answers, and why."""
         return self.choice.line
 
+    @property
+    def display(self) -> dict[str, Any]:
+        """What terminals must know of the settings."""
+        shown = self.loaded.settings.display
+        return {"tool_progress": shown.tool_progress, "show_reasoning": shown.show_reasoning}
+
     def stop(self) -> None:
         """Drain and end; called again, end without draining."""
         if self._stop.is_set():
@@ -168,6 +176,8 @@ class App:
         """Run until `stop`. What a person must mend first is raised as a `UserError`."""
         watch.tell("starting")
         try:
+            if self.loaded.stops:
+                raise self.loaded.stops[0]
             await self._with_store(watch)
         except UserError as error:
             log.error("app.failed why=%s", error)
@@ -221,7 +231,7 @@ class App:
         clock, settings = self._given.clock, self.loaded.settings
         vitals = Vitals(self._home, self.loaded, watch, self._loops)
         vitals.store = self.store.facts
-        await self._choose(settings)
+        await self._choose(settings, store)
         if not self._given.in_memory:
             self._hooks = await asyncio.to_thread(HookPart, self._home, self._environ, clock)
         runtimes = await asyncio.to_thread(self._runtimes, store, settings)
@@ -266,10 +276,11 @@ class App:
         hosts = [self._loops.keep(name, host.live) for name, host in kept.items()]
         names = [account.name for account in accounts]
         told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
-        told["workspace"] = str(self._workspace(runtimes[MAIN_AGENT].profile))
-        vitals.tell("running", **told, hooks=[] if self._hooks is None else self._hooks.facts())
-        if self._hooks is not None and self._given.boots:
-            self._hooks.begin(gateway, names, vitals.tell_hooks)
+        told |= {"workspace": str(self._workspace(runtimes[MAIN_AGENT].profile)), "display": self.display}
+        hooks = self._hooks
+        vitals.tell("running", **told, hooks=[] if hooks is None else hooks.facts())
+        if hooks is not None and self._given.boots:
+            hooks.begin(gateway, names, vitals.tell_hooks)
         try:
             await self._stop.wait()
         finally:
@@ -328,7 +339,7 @@ class App:
 
     # --- models ---
 
-    async def _choose(self, settings: Settings) -> None:
+    async def _choose(self, settings: Settings, store: Store) -> None:
         routes = model_routes(self.loaded)
         given = self._given.provider
         if given is not None:
@@ -336,8 +347,11 @@ class App:
             return
         makers = await asyncio.to_thread(plugins.providers)
         self._models = Models(makers, probe=not self.loaded.variables.get(NO_PROBE))
-        for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
-            self._choices[agent] = await self._models.choose(model_of(agent, self.loaded))
+        wanted = {
+            agent: model_of(agent, self.loaded) for agent in (MAIN_AGENT, *map(AgentId, settings.agents))
+        }
+        chosen = {agent: await self._models.choose(model) for agent, model in wanted.items()}
+        self._choices = await keep_real_models(store, chosen, wanted)
         self._routes = await self._models.routes(routes)
         refresh = partial(self._models.refresh, self._choices)
         self._chores.append(Chore(name="model list", every=HOURLY, run=refresh, first=30.0))
@@ -444,6 +458,7 @@ class App:
             find_process=backend.processes.find,
             own_pids=(os.getpid(),),
             asks=profile.settings.approvals.mode != "off",
+            deny=profile.settings.approvals.deny,
             ended=self._tell_ended,
             jobs=None if self._given.in_memory else job_tool(lambda: self._gateway),
             post=self._messaging.office,
@@ -452,7 +467,7 @@ class App:
         hosted = profile.settings.agents.get(profile.agent)
         if hosted is not None:
             chosen = Toolsets(enabled=hosted.enabled_toolsets, disabled=hosted.disabled_toolsets)
-        return [*own_tools(bench, chosen, added), *added_tools(chosen, added)]
+        return limited_tools([*own_tools(bench, chosen, added), *added_tools(chosen, added)], self.loaded)
 
     def _tell_ended(self, context: ToolContext, view: ProcessView) -> None:
         """A background process is over: its session hears of it in a turn of its own."""

@@ -17,11 +17,13 @@ from typing import Any
 from hermes.app.webhooks import WebhookPart
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings import ApiKey, PlatformSettings, Secret
 from hermes.entry.host import HostState
 from hermes.entry.http.door import PLATFORM, Door, HttpOptions
-from hermes.entry.http.keys import ALL_SCOPES, LEAST_CHARS, Key, Keyring, Principal, Scope
+from hermes.entry.http.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable, is_loopback
+from hermes.entry.http.keys import ALL_SCOPES, Key, Keyring, Principal, Scope
 from hermes.entry.http.webhooks.resource import PLATFORM as WEBHOOKS
+from hermes.state.setting_names import platform_variable
 from hermes.state.setting_reader import looks_like_placeholder
 from hermes.state.settings import SECRETS_FILE, Loaded
 from hermes.state.settings_write import set_setting
@@ -31,6 +33,7 @@ KEY = "API_SERVER_KEY"
 DEFAULT_KEY = "default"
 _TAKEN = (DEFAULT_KEY, "owner", "nobody")
 _KEY_BYTES = 32
+_NEW_KEY = f"python3 -c 'import secrets; print(secrets.token_urlsafe({_KEY_BYTES}))'"
 _NONE = PlatformSettings()
 
 
@@ -56,7 +59,7 @@ class HttpPart:
         block = self._block
         if block.enabled is not None:
             return block.enabled
-        return bool(self._find(KEY)) or any(name.startswith("keys.") for name in block.secrets)
+        return bool(self._find(KEY)) or bool(block.keys)
 
     async def open(self, door: Door) -> None:
         """The owner's socket always, the port if it is wanted. What is wrong with the port stops nothing
@@ -112,6 +115,10 @@ class HttpPart:
         found = self._loaded.find(PLATFORM, variable)
         return "" if found is None else found.reveal().strip()
 
+    @property
+    def _is_wide(self) -> bool:
+        return not is_loopback(self.options().host)
+
     def options(self) -> HttpOptions:
         known = HttpOptions()
         extra = self._block.extra
@@ -129,7 +136,7 @@ class HttpPart:
 
     def _keys(self) -> list[Key]:
         """All keys, each strong enough. May write one: call it off the loop."""
-        keys = [_named_key(name, self._block) for name in _key_names(self._block)]
+        keys = [self._named_key(name, key) for name, key in sorted(self._block.keys.items())]
         own = self._find(KEY)
         if not own and not keys:
             own = secrets.token_urlsafe(_KEY_BYTES)
@@ -137,44 +144,32 @@ class HttpPart:
             self._loaded.secrets.learn(own)
             log.warning("http.key_made: a new API_SERVER_KEY is in %s", self._home / SECRETS_FILE)
         if own:
-            check_key(KEY, own)
+            check_key(KEY, own, wide=self._is_wide)
             keys.insert(0, Key(secret=Secret(own), principal=Principal(name=DEFAULT_KEY)))
         return keys
 
-
-def check_key(name: str, key: str) -> None:
-    if len(key) < LEAST_CHARS or looks_like_placeholder(key):
-        raise UserError(
-            f"{name} is too weak: it needs at least {LEAST_CHARS} characters that nobody can guess.",
-            hint="Remove it and start again: a strong one is made.",
-        )
-
-
-def _key_names(block: PlatformSettings) -> list[str]:
-    return sorted({name.split(".")[1] for name in block.secrets if name.startswith("keys.")})
-
-
-def _named_key(name: str, block: PlatformSettings) -> Key:
-    secret = block.secrets.get(f"keys.{name}.key") or block.secrets.get(f"keys.{name}") or Secret("")
-    check_key(f"platforms.{PLATFORM}.keys.{name}", secret.reveal())
-    if name in _TAKEN:
-        raise UserError(f"A key cannot be called “{name}”.", hint="Give it another name.")
-    said, agents = block.extra.get(f"keys.{name}.scopes", ""), block.extra.get(f"keys.{name}.agents", "")
-    try:
-        scopes = frozenset(map(Scope, _words(said)))
-    except ValueError as error:
-        known = ", ".join(Scope)
-        raise UserError(
-            f"The key “{name}” has an unknown scope ({error}).", hint=f"Known: {known}."
-        ) from None
-    return Key(
-        secret=secret,
-        principal=Principal(
+    def _named_key(self, name: str, said: ApiKey) -> Key:
+        secret = said.key or Secret(self._find(platform_variable(PLATFORM, f"keys_{name}_key")))
+        check_key(f"platforms.{PLATFORM}.keys.{name}", secret.reveal(), wide=self._is_wide)
+        if name in _TAKEN:
+            raise UserError(f"A key cannot be called “{name}”.", hint="Give it another name.")
+        principal = Principal(
             name=name,
-            scopes=scopes if said else ALL_SCOPES - {Scope.ADMIN},
-            agents=frozenset(map(AgentId, _words(agents))) if agents else None,
-        ),
-    )
+            # What stands for a list that could not be read names no scope and no agent.
+            scopes=frozenset(Scope(scope) for scope in said.scopes if scope in ALL_SCOPES),
+            agents=None if said.agents is None else frozenset(map(AgentId, said.agents)),
+        )
+        return Key(secret=secret, principal=principal)
+
+
+def check_key(name: str, key: str, *, wide: bool = False) -> None:
+    if is_guessable(key) or looks_like_placeholder(key):
+        why = f"it needs at least {LEAST_CHARS} characters that nobody can guess"
+    elif wide and bits_of(key) < WIDE_BITS:
+        why = "a server that others can reach needs a key that a program made"
+    else:
+        return
+    raise UserError(f"{name} is too weak: {why}.", hint=f"Put in a new one: {_NEW_KEY}")
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hermes.agent.tools import Workbench, default_tools
+from hermes.agent.tools import ABSENT, NO_TOOLSET, Workbench, default_tools, toolsets, unknown_toolset
 from hermes.domain.errors import HermesError
 from hermes.domain.ports import ModelPiece, ModelRequest, Provider
 from hermes.domain.tool import Tool, ToolContext, ToolResult
+from hermes.state.settings import Loaded
 
+EVERY_TOOLSET = frozenset({"*", "all", "hermes-cli", "hermes-gateway"})
 Inject = Callable[[ModelRequest], ModelRequest]
 
 
@@ -43,6 +45,23 @@ def own_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool]) -> list
     return default_tools(
         bench, enabled=enabled, disabled=[name for name in chosen.disabled if name not in foreign]
     )
+
+
+def limited_tools(tools: Sequence[Tool], loaded: Loaded) -> list[Tool]:
+    """Those that the settings leave to every agent. A name that means nothing here may be a mistyped limit,
+    so it is an error."""
+    enabled, disabled = set(loaded.settings.toolsets), set(loaded.settings.agent.disabled_toolsets)
+    known = {*toolsets(), *(tool.toolset for tool in tools)}
+    for key, names in (("toolsets", enabled), ("agent.disabled_toolsets", disabled)):
+        for name in sorted(names - known - ABSENT - EVERY_TOOLSET - {NO_TOOLSET}):
+            error = unknown_toolset(name, known)
+            raise loaded.wrong(key, f"{key}: {error.message}", error.hint)
+    every = not enabled or (bool(enabled & EVERY_TOOLSET) and NO_TOOLSET not in enabled)
+    return [
+        tool
+        for tool in tools
+        if (every or tool.toolset in enabled) and not disabled & {tool.toolset, *EVERY_TOOLSET}
+    ]
 
 
 def added_tools(chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:

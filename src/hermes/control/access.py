@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 
 from hermes.domain.address import LOCAL_DOOR, Kind, Source
 from hermes.domain.capabilities import Capabilities
@@ -20,7 +19,6 @@ from hermes.domain.settings import PlatformSettings, Settings
 log = logging.getLogger("hermes.access")
 _CHECKED_AT_THEIR_DOOR = (Kind.API, Kind.WEBHOOK, Kind.JOB)
 _NO_TOPIC = "1"
-_LOOKED_THROUGH = 2000
 _MOST_TOLD = 1000
 _NO_ABILITIES = Capabilities()
 
@@ -34,14 +32,16 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knock:
-    """What is known of a message when it is decided on. `for_others` is one that calls other bots by name and
-    not us; `joined` is a thread in which we already speak; `called` a command of ours or a button under a
-    message of ours, `continued` the next piece of a message to us."""
+    """What is known of a message when it is decided on. `named` is one that fits `mention_patterns`,
+    `for_others` one that calls other bots by name and not us; `joined` is a thread in which we already speak;
+    `called` a command of ours or a button under a message of ours, `continued` the next piece of a message to
+    us."""
 
     source: Source
     text: str = ""
     paired: bool = False
     mentioned: bool = False
+    named: bool = False
     for_others: bool = False
     replied: bool = False
     joined: bool = False
@@ -282,7 +282,7 @@ def _roles(case: _Case) -> Step | None:
     if not case.block.allowed_roles:
         return None
     rule = case.key("allowed_roles")
-    if set(case.source.roles) & set(case.block.allowed_roles):
+    if {role for role in case.source.roles if role.strip()} & set(case.block.allowed_roles):
         return Step(rule=rule, said="has an allowed role", outcome=Outcome.ALLOWED)
     return Step(rule=rule, said="has none of these roles")
 
@@ -305,7 +305,7 @@ def _everybody_everywhere(case: _Case) -> Step:
 
 
 _OF_THE_PERSON: tuple[Rule, ...] = (
-    _bots, _open_chats, _identity, _everybody, _list, _group_list, _roles, _pairing, _list_of_all,
+    _identity, _bots, _open_chats, _everybody, _list, _group_list, _roles, _pairing, _list_of_all,
     _everybody_everywhere,
 )  # fmt: skip
 _STRANGERS = "unauthorized_dm_behavior"
@@ -377,31 +377,18 @@ def _addressed(case: _Case) -> str:
         return "no mention is needed in this chat"
     if knock.joined and not block.thread_require_mention:
         return "we take part in this thread"
-    if any(_fits(pattern, knock.text) for pattern in block.mention_patterns):
+    if knock.named:
         return "it fits one of mention_patterns"
     return ""
-
-
-def _fits(pattern: str, text: str) -> bool:
-    compiled = _compiled(pattern)
-    return compiled is not None and compiled.search(text[:_LOOKED_THROUGH]) is not None
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    try:
-        return re.compile(pattern, re.IGNORECASE)
-    except (re.error, RecursionError, OverflowError):
-        return None
 
 
 # --- lists -----------------------------------------------------------------------------------------
 
 
 def ids_of(source: Source) -> set[str]:
-    """A person's ids, and of `4915@s.whatsapp.net` the part before the `@` as well."""
-    ids = {one for one in (source.user, source.user_alt) if one and one.strip()}
-    return ids | {part for one in ids if (part := one.partition("@")[0])}
+    """A person's ids, each as a whole: `42@evil.example` is not 42. A platform whose people have a second
+    name tells it as the other id."""
+    return {one for one in (source.user, source.user_alt) if one and one.strip()}
 
 
 def is_listed(source: Source, listed: Iterable[str]) -> bool:

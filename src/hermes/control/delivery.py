@@ -24,6 +24,7 @@ from hermes.domain.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.stream.drafts import draft_pace
+from hermes.stream.fold import Progress
 
 _LANES = 512
 _REPORT = "report:"
@@ -105,8 +106,9 @@ class Delivery:
         self._lanes.ring(turn.reply.to)
         lane = self._lanes.get(turn.reply.to)
         if isinstance(lane, Lane):
+            progress = Progress(self._settings.display.tool_progress)
             draft = Draft(
-                turn=turn, reply=turn.reply, feed=feed, pace=pace, store=self._store, clock=self._clock
+                turn=turn, feed=feed, pace=pace, progress=progress, store=self._store, clock=self._clock
             )
             lane.follow(draft)
 

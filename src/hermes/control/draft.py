@@ -25,9 +25,9 @@ from hermes.domain.event import Asked, Entry, Seen, TextDelta
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports import Deletes, Edits, Platform, Previews, Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
-from hermes.domain.turn import ReplyPlace, Turn
+from hermes.domain.turn import Turn
 from hermes.stream.drafts import DraftPace, draft_text
-from hermes.stream.fold import Fold
+from hermes.stream.fold import Fold, Progress
 from hermes.stream.markdown import parse
 from hermes.stream.print import print_markdown
 from hermes.stream.split import Part, split
@@ -46,10 +46,12 @@ class _Part:
 
 class Draft:
     def __init__(
-        self, *, turn: Turn, reply: ReplyPlace, feed: Feed, pace: DraftPace, store: Store, clock: Clock
+        self, *, turn: Turn, feed: Feed, pace: DraftPace, progress: Progress, store: Store, clock: Clock
     ) -> None:
+        assert turn.reply is not None, "a turn without a chat has no draft"
         self._turn = turn
-        self._reply = reply
+        self._reply = turn.reply
+        self._progress = progress
         self._feed = feed
         self._pace = pace
         self._store = store
@@ -117,7 +119,7 @@ class Draft:
             return None
         if self._segment <= self._settled:
             return None
-        text = self._fold.draft()
+        text = self._fold.draft(self._progress)
         wait = self._pace.wait(self._clock.monotonic(), text)
         if wait is None or wait > 0:
             return wait
@@ -133,7 +135,7 @@ class Draft:
             self._broken = True
         else:
             self._pace.shown(self._clock.monotonic(), text)
-        return self._pace.wait(self._clock.monotonic(), self._fold.draft())
+        return self._pace.wait(self._clock.monotonic(), self._fold.draft(self._progress))
 
     async def _load(self) -> None:
         """After a restart: what an earlier life has shown of this turn is edited, not posted again."""

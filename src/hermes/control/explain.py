@@ -9,6 +9,7 @@ from difflib import get_close_matches
 
 from hermes.control.access import Knock, Verdict, decide
 from hermes.control.pairing import is_paired
+from hermes.control.patterns import fits_one
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import UserError
@@ -60,7 +61,9 @@ def explain(
     """The verdict on it; without a store nobody is paired."""
     source = knock.source
     paired = tx is not None and is_paired(tx, source)
-    return decide(replace(knock, paired=paired, able=capabilities(source.address)), settings)
+    named = fits_one(settings.block(source.address).mention_patterns, knock.text)
+    able = capabilities(source.address)
+    return decide(replace(knock, paired=paired, named=named, able=able), settings)
 
 
 def _kind(word: str) -> Kind:

@@ -38,6 +38,7 @@ from hermes.control.hook_context import Told, session_began, session_renewed, se
 from hermes.control.hooks import Hooks
 from hermes.control.moves import move_chat, words_on_settings
 from hermes.control.pairing import is_paired, meet
+from hermes.control.patterns import is_named
 from hermes.control.pieces import join_pieces, unfinished_piece
 from hermes.control.prepare import Preparing, as_pending, busy_mode, overhear, speaker
 from hermes.control.questions import answer, as_answer, pressed, questions_here, was_asked_at
@@ -173,8 +174,8 @@ class Intake:
         routed = await route(row.inbound, world.settings, world.runtimes, world.select)
         runtime = world.runtimes[routed.agent]
         taking = Taking(row=row, edits=edits, agent=routed.agent, world=world)
-        if await self._has_processes(taking, runtime):
-            taking = replace(taking, lively=True)
+        named = await is_named(row.inbound, world.settings)
+        taking = replace(taking, named=named, lively=await self._has_processes(taking, runtime))
         try:
             taken = await runtime.store.write(taking.unit)
         except Unruled as open_case:
@@ -207,7 +208,7 @@ class Intake:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taking:
     """The transaction that ends a row, and with it the rows of the edits that are already in its text.
-    `lively` says that its session has background processes."""
+    `lively` says that its session has background processes, `named` that it fits `mention_patterns`."""
 
     row: InboxRow
     agent: AgentId
@@ -215,6 +216,7 @@ class Taking:
     edits: tuple[InboxRow, ...] = ()
     ruling: CommandRuling | None = None
     lively: bool = False
+    named: bool = False
 
     @property
     def inbound(self) -> Inbound:
@@ -270,6 +272,7 @@ class Taking:
             text=inbound.text,
             paired=is_paired(tx, source),
             mentioned=inbound.mentions_me,
+            named=self.named,
             for_others=inbound.mentions_others and not inbound.mentions_me,
             replied=inbound.reply_to is not None and inbound.reply_to.mine,
             joined=source.kind is Kind.THREAD and tx.bindings.get(self.key) is not None,
@@ -290,8 +293,7 @@ class Taking:
             overhear(tx, self.inbound, self.world.settings, self.world.clock.now())
         if verdict.stranger and self.inbound.what is What.MESSAGE:
             offer = verdict.outcome is Outcome.NEEDS_PAIRING
-            now = self.world.clock.now()
-            met = meet(tx, self.inbound.source, self.inbound.text, now, offer=offer)
+            met = meet(tx, self.inbound.source, self.inbound.text, self.world.clock.now(), offer=offer)
         if met is None:
             return Taken(outcome=str(verdict))
         return self._say(tx, Taken(outcome=met.outcome), met.text, fleeting=met.fleeting)

@@ -16,6 +16,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, JobId, new_job_id
 from hermes.domain.job import Job, JobState
 from hermes.domain.ports import Tx
+from hermes.domain.setting_words import NONE_LISTED
 from hermes.domain.text import one_line, storable
 
 FACT = "cron.imported"
@@ -91,7 +92,7 @@ def imported_job(told: Mapping[str, Any], agent: AgentId, now: datetime, zone: t
         no_agent=bool(told.get("no_agent")),
         context_from=tuple(JobId(one) for one in _words(told.get("context_from"))),
         model=_text(told.get("model")),
-        toolsets=_words(told.get("enabled_toolsets")),
+        toolsets=_limit(told.get("enabled_toolsets")),
         workdir=_text(told.get("workdir")),
         skills=_words(told.get("skills")) or _words(told.get("skill")),
         attach_to_session=told.get("attach_to_session") is True,
@@ -145,6 +146,11 @@ def _origin(told: object) -> Source | None:
 
 def _text(told: object) -> str:
     return "" if told is None else str(told).strip()
+
+
+def _limit(told: object) -> tuple[str, ...]:
+    """The only toolsets of a job; what cannot be read allows none, for no name at all allows every one."""
+    return _words(told) if told is None or isinstance(told, str | list | tuple) else NONE_LISTED
 
 
 def _words(told: object) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from hermes.domain.settings import Settings
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
 from hermes.stream.drafts import is_silence, is_streamed, may_be_silence, without_directives
-from hermes.stream.fold import Fold, answer_text, choices, for_people, question_text
+from hermes.stream.fold import Fold, Progress, answer_text, choices, for_people, question_text
 from hermes.stream.split import MIN_LIMIT, split
 
 STOPPED_HERE = "⏹ (stopped here)"
@@ -109,7 +109,7 @@ class Outcomes:
             fold.see(entry)
         rows, over_draft = (
             self.parts(turn.reply, Body(text=text), turn=turn.id, segment=len(places))
-            for text in (fold.text, fold.draft())
+            for text in (fold.text, fold.draft(Progress(self.settings.display.tool_progress)))
         )
         return Conclusion(rows=rows, over_draft=over_draft)
 

@@ -23,6 +23,9 @@ ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 LENGTH = 8
 LIFETIME = timedelta(hours=1)
 MOST_PENDING = 3
+"""Open invitations of an account."""
+MOST_ASKING = 100
+"""People who wait at one account, each with one code: so many that a few strangers shut out nobody."""
 ASK_AGAIN = timedelta(seconds=600)
 MOST_WRONG = 5
 LOCKED = timedelta(hours=1)
@@ -106,7 +109,7 @@ def _request(tx: Tx, source: Source, now: datetime) -> Met | None:
     for code in tx.pairing_codes.list():
         if code.account == account and code.user == user:
             tx.pairing_codes.remove(code.id)
-    if is_locked(tx, account, now) or len(_open(tx, account, now, invitations=False)) >= MOST_PENDING:
+    if is_locked(tx, account, now) or len(_open(tx, account, now, invitations=False)) >= MOST_ASKING:
         return Met(text=_LATER, outcome="pairing: later")
     name = one_line(source.user_name or "", _NAME)
     made, code_word = _new_code(account, now)

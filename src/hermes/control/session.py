@@ -40,6 +40,7 @@ from hermes.control.outcome import Outcomes, closing_words
 from hermes.control.quarantine import Quarantine
 from hermes.control.runtime import Runtime
 from hermes.control.scope import RunScope
+from hermes.control.silence import Silence
 from hermes.control.steering import AbsorbSteering, rule_steering
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.workers import Supervisor
@@ -278,23 +279,31 @@ class SessionActor:
             feed.show(Reset())
         self._around.outcomes.begin(turn, feed)
         scope = RunScope()
+        limit = self._runtime.profile.settings.agent.gateway_timeout
+        silence = Silence(limit, lambda: self._cancel_pull("silent"))
         try:
-            await self._pull_all(turn, session, feed, scope)
+            with silence.watch():
+                await self._pull_all(turn, session, feed, scope, silence)
         except _Interrupted as interrupted:
             await scope.close()
-            await self._stop(turn, feed, interrupted.reason)
+            if silence.expired:
+                log.warning("turn.silent turn=%s seconds=%g", turn.id, limit)
+                await self._fail(turn, feed, silence.reason)
+            else:
+                await self._stop(turn, feed, interrupted.reason)
         except Lost:
             raise
         except Exception as error:  # the actor is one of the three places that may catch everything
             log.exception("turn.broke turn=%s", turn.id)
             await scope.close()
-            view = view_turn(self._warm.records, turn.id)
             reason = WENT_WRONG.format(error=type(error).__name__)
-            await self._record(turn, feed, [*cut_off(view, feed.open_text), Failed(reason=reason)])
+            await self._fail(turn, feed, reason)
         finally:
             await scope.close()
 
-    async def _pull_all(self, turn: Turn, session: Session, feed: Feed, scope: RunScope) -> None:
+    async def _pull_all(
+        self, turn: Turn, session: Session, feed: Feed, scope: RunScope, silence: Silence
+    ) -> None:
         run = Run(
             session=session,
             turn=turn,
@@ -305,7 +314,9 @@ class SessionActor:
         )
         events = aiter(self._runtime.agent.run(run))
         while True:
+            silence.waiting()
             event = await self._pull(lambda: anext(events, None))
+            silence.heard()
             if event is None:
                 return
             if not isinstance(event, tuple):
@@ -398,6 +409,10 @@ class SessionActor:
     async def _stop(self, turn: Turn, feed: Feed, reason: str) -> None:
         view = view_turn(self._warm.records, turn.id)
         await self._record(turn, feed, [*cut_off(view, feed.open_text), Stopped(reason=reason)])
+
+    async def _fail(self, turn: Turn, feed: Feed, reason: str) -> None:
+        view = view_turn(self._warm.records, turn.id)
+        await self._record(turn, feed, [*cut_off(view, feed.open_text), Failed(reason=reason)])
 
     # --- mail ---
 

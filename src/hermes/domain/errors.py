@@ -38,9 +38,12 @@ class SettingsError(UserError):
         self.file = file
         self.line = line
 
+    @property
+    def place(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return f"{place}: {super().__str__()}"
+        return f"{self.place}: {super().__str__()}"
 
 
 class Refused(HermesError):

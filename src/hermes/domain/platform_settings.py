@@ -6,7 +6,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes.domain.setting_words import NONE_LISTED, Secret, about, closed
+from hermes.domain.setting_words import EVERY_ONE, NONE_LISTED, Secret, about, closed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A further key of the HTTP API. One with a mistake in it has no rights at all."""
+
+    key: Secret = field(default_factory=lambda: Secret(""), metadata=about("The key itself."))
+    scopes: tuple[str, ...] = field(
+        default=("chat", "sessions"),
+        metadata=closed(NONE_LISTED, about("What it may do.", choices=("chat", "sessions", "admin"))),
+    )
+    agents: tuple[str, ...] | None = field(
+        default=None, metadata=closed(NONE_LISTED, about("The only agents it sees; left out = all."))
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +28,8 @@ class PlatformSettings:
     """What an operator said about one platform; `extra` and `secrets` hold the platform's own keys.
 
     A list in `extra` is joined with commas, a mapping in it is flattened with dots; `trees` holds what is
-    nested as it was written, with secrets as `Secret`s and what could not be read as nothing."""
+    nested as it was written, with secrets as `Secret`s and what could not be read as nothing; `keys` are
+    those of the HTTP API."""
 
     enabled: bool | None = field(
         default=None,
@@ -116,9 +131,12 @@ class PlatformSettings:
     )
     ignored_channels: tuple[str, ...] = field(
         default=(),
-        metadata=about(
-            "Chats, topics and threads it never answers in.",
-            env=("<P>_IGNORED_CHANNELS", "<P>_IGNORED_THREADS"),
+        metadata=closed(
+            EVERY_ONE,
+            about(
+                "Chats, topics and threads it never answers in.",
+                env=("<P>_IGNORED_CHANNELS", "<P>_IGNORED_THREADS"),
+            ),
         ),
     )
     guest_mode: bool = field(
@@ -215,9 +233,12 @@ class PlatformSettings:
     )
     user_allowed_commands: tuple[str, ...] = field(
         default=(),
-        metadata=about(
-            "What others may use there beside /help and /whoami; empty = what they may in groups.",
-            env=("<P>_USER_ALLOWED_COMMANDS",),
+        metadata=closed(
+            NONE_LISTED,
+            about(
+                "What others may use there beside /help and /whoami; empty = what they may in groups.",
+                env=("<P>_USER_ALLOWED_COMMANDS",),
+            ),
         ),
     )
     group_allow_admin_from: tuple[str, ...] = field(
@@ -243,3 +264,6 @@ class PlatformSettings:
     extra: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, Secret] = field(default_factory=dict)
     trees: dict[str, Any] = field(default_factory=dict)
+    keys: dict[str, ApiKey] = field(
+        default_factory=dict, metadata=about("Further keys of the HTTP API, by name.")
+    )

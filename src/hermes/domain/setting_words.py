@@ -7,6 +7,8 @@ from typing import Any
 
 NONE_LISTED = ("(none)",)
 """Counts for a list that cannot be read, where an empty one would allow everybody: nobody is called so."""
+EVERY_ONE = ("*",)
+"""Counts for a list of exceptions that cannot be read: everything is one."""
 
 
 class Secret:

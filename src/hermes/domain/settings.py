@@ -12,11 +12,12 @@ from pathlib import Path
 
 from hermes.domain.address import SINGLE, Address, Kind
 from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.platform_settings import ApiKey as ApiKey
 from hermes.domain.platform_settings import PlatformSettings as PlatformSettings
+from hermes.domain.setting_words import EVERY_ONE, closed
 from hermes.domain.setting_words import About as About
 from hermes.domain.setting_words import Secret as Secret
 from hermes.domain.setting_words import about as about
-from hermes.domain.setting_words import closed
 from hermes.domain.turn import BusyMode
 
 NAME_RULE = "small letters, digits, “-” and “_”, at most 64, beginning with a letter or a digit"
@@ -55,9 +56,6 @@ class ModelSettings:
             env=("OPENAI_API_KEY", "OPENROUTER_API_KEY"),
         ),
     )
-    context_length: int | None = field(
-        default=None, metadata=about("Tokens the model can read; asked from the provider if empty.", least=1)
-    )
     max_tokens: int | None = field(
         default=None,
         metadata=about("Tokens it may write per call; the provider's own limit if empty.", least=1),
@@ -82,7 +80,10 @@ class AgentSettings:
     )
     gateway_timeout: float = field(
         default=1800.0,
-        metadata=about("Seconds without any sign of life before a turn is given up; 0 = never.", least=0),
+        metadata=about(
+            "Seconds without any sign of life of the model or a tool before a turn is given up; 0 = never.",
+            least=0,
+        ),
     )
     restart_drain_timeout: float = field(
         default=10.0,
@@ -93,6 +94,9 @@ class AgentSettings:
             least=0,
             most=3600,
         ),
+    )
+    disabled_toolsets: tuple[str, ...] = field(
+        default=(), metadata=closed(EVERY_ONE, about("Toolsets that no agent has; `*` = every one."))
     )
     system_prompt: str = field(default="", metadata=about("Text added to the system prompt."))
     image_input_mode: str = field(
@@ -116,6 +120,13 @@ class ApprovalSettings:
             choices=("manual", "smart", "off"),
         ),
     )
+    deny: tuple[str, ...] = field(
+        default=(),
+        metadata=closed(
+            EVERY_ONE,
+            about("Commands that are never run, with `*` and `?` for anything, like `git push*`."),
+        ),
+    )
     timeout: float = field(
         default=3600.0,
         metadata=about(
@@ -123,7 +134,8 @@ class ApprovalSettings:
         ),
     )
     destructive_slash_confirm: bool = field(
-        default=False, metadata=about("Ask before `/new` and `/undo` leave something behind.")
+        default=False,
+        metadata=closed(True, about("Ask before `/new` and `/undo` leave something behind.")),
     )
     cron_mode: str = field(
         default="deny",
@@ -177,6 +189,17 @@ class DisplaySettings:
     busy_input_mode: BusyMode = field(
         default=BusyMode.INTERRUPT,
         metadata=about("What a message does while the agent works.", env=("HERMES_GATEWAY_BUSY_INPUT_MODE",)),
+    )
+    tool_progress: str = field(
+        default="all",
+        metadata=about(
+            "What is shown of tools at work: nothing, each change of tool, each call, or each call with its "
+            "arguments. A terminal shows each call, or nothing.",
+            choices=("off", "new", "all", "verbose"),
+        ),
+    )
+    show_reasoning: bool = field(
+        default=False, metadata=about("Show in the terminal what the model thinks before it answers.")
     )
 
 
@@ -382,6 +405,12 @@ class Settings:
     )
     thread_sessions_per_user: bool = field(
         default=False, metadata=about("In threads each member has a session of their own.")
+    )
+    toolsets: tuple[str, ...] = field(
+        default=(),
+        metadata=closed(
+            ("none",), about("The only toolsets that agents have; empty, `all` or `hermes-cli` = every one.")
+        ),
     )
     timezone: str = field(
         default="",

@@ -1,4 +1,5 @@
-"""What reading the settings finds: problems an operator must mend, and notes that are good to know."""
+"""What reading the settings finds: problems an operator must mend (with some of them nothing may start), and
+notes that are good to know."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ class Findings:
         self.count = 0
         self.problems: list[SettingsError] = []
         self.notes: list[SettingsError] = []
+        self.stops: list[SettingsError] = []
 
     @property
     def full(self) -> bool:
@@ -26,6 +28,12 @@ class Findings:
         # A file that is no settings file at all would fill the screen otherwise.
         if not self.full:
             self.problems.append(SettingsError(message, file=self.file, line=line, hint=hint))
+
+    def stop(self, line: int | None, message: str, hint: str) -> None:
+        """A problem with which the gateway does not start: a limit that would not hold."""
+        self.problem(line, message, hint)
+        if len(self.stops) < MOST_FINDINGS:
+            self.stops.append(SettingsError(message, file=self.file, line=line, hint=hint))
 
     def note(self, line: int | None, message: str, hint: str = "") -> None:
         if len(self.notes) < MOST_FINDINGS:

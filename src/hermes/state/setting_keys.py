@@ -153,7 +153,7 @@ def value_at(settings: Settings, key: str) -> Any:
         return PlatformSettings()
     found: Any = settings
     for number, part in enumerate(parts):
-        if isinstance(found, PlatformSettings) and part not in knobs(PlatformSettings):
+        if isinstance(found, PlatformSettings) and part not in (*knobs(PlatformSettings), "keys"):
             rest = ".".join(parts[number:])
             found = found.secrets.get(rest) or found.extra.get(rest)
             break

@@ -28,8 +28,8 @@ _TOKENS = {
     "line": "LINE_CHANNEL_ACCESS_TOKEN",
     "sms": "TWILIO_AUTH_TOKEN",
 }
-# Keys of a platform block that every platform may have; adapters find them in `extra`.
-_PLATFORM_KEYS = """token api_key extra reply_to_mode typing_indicator
+# Keys of a platform block that are no fields, whatever they resemble; adapters find them in `extra`.
+_PLATFORM_KEYS = """token api_key extra allowed_hosts reply_to_mode typing_indicator
     typing_status_text channel_overrides channel_prompts channel_skill_bindings
     cron_continuable_surface notice_delivery auto_thread no_thread_channels"""
 PLATFORM_KEYS = frozenset(_PLATFORM_KEYS.split())
@@ -48,18 +48,18 @@ _LATER_SECTIONS = """terminal compression memory skills delegation security tool
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
     privacy providers custom_providers credential_pool_strategies personalities
     platform_hints hooks auxiliary mcp_servers plugins"""
-_LATER_ROOT = """_config_version fallback_providers toolsets context_file_max_chars file_read_max_chars
+_LATER_ROOT = """_config_version fallback_providers context_file_max_chars file_read_max_chars
     mcp_discovery_timeout prefill_messages_file command_allowlist hooks_auto_accept
     max_concurrent_sessions reset_triggers session_store_max_age_days
     filter_silence_narration always_log_local"""
 _LATER_IN = {
-    "model": "api_mode",
+    "model": "api_mode context_length",
     "agent": """reasoning_effort reasoning_overrides service_tier tool_use_enforcement
         task_completion_guidance parallel_tool_call_guidance environment_probe coding_context
-        verify_on_stop max_verify_nudges disabled_toolsets gateway_timeout_warning
+        verify_on_stop max_verify_nudges gateway_timeout_warning
         gateway_notify_interval gateway_auto_continue_freshness""",
-    "approvals": "deny mcp_reload_confirm",
-    "display": """compact personality skin language streaming show_reasoning reasoning_full tool_progress
+    "approvals": "mcp_reload_confirm",
+    "display": """compact personality skin language streaming reasoning_full
         tool_preview_length friendly_tool_labels inline_diffs bell_on_complete show_cost resume_display
         interface timestamps final_response_markdown runtime_footer platforms
         background_process_notifications ephemeral_system_ttl""",

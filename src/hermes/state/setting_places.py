@@ -24,6 +24,7 @@ ALSO_UNDER_GATEWAY = (
     "reset_by_type",
     "reset_by_platform",
     "quick_commands",
+    "toolsets",
 )
 
 ALIASES = {("model", "model"): "default", ("streaming", "mode"): "transport"}

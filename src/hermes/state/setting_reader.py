@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.domain.address import Kind, account_problem
-from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.settings import (
     NAME_RULE,
     GatewaySettings,
@@ -17,16 +17,16 @@ from hermes.domain.settings import (
     PlatformSettings,
     QuickCommand,
     ResetSettings,
-    Route,
-    RouteMatch,
     Secret,
     Settings,
     is_name,
 )
 from hermes.domain.text import one_line
 from hermes.state.findings import Findings, nearest
+from hermes.state.setting_http_keys import API_SERVER, read_api_keys
 from hermes.state.setting_names import LATER, PLATFORM_KEYS, is_key_like, is_later, own_key
 from hermes.state.setting_places import not_a_section
+from hermes.state.setting_routes import read_routes
 from hermes.state.setting_values import (
     Knob,
     WrongValue,
@@ -52,6 +52,18 @@ TABLES: dict[str, type] = {
     "reset_by_platform": ResetSettings,
 }
 """Settings that hold any number of sections, each under a name of its own."""
+_LIMITS = frozenset(
+    knob.name
+    for section in (Settings, PlatformSettings, *sections(Settings).values())
+    for knob in knobs(section).values()
+    if knob.about.instead is not None
+)
+_OF_PLATFORMS = frozenset(knobs(PlatformSettings))
+_BY_VARIABLE = {
+    variable.removeprefix("<P>_").lower(): knob.name
+    for knob in knobs(PlatformSettings).values()
+    for variable in knob.about.env
+}
 _OLDER_KINDS = {"dm": "private", "forum": "thread"}
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PASSWORD_IN_ADDRESS = re.compile(r"://[^/\s@:]*:([^/\s@]+)@")
@@ -87,6 +99,21 @@ def known_keys() -> list[str]:
     return [*keys, "routes", "platforms", *TABLES]
 
 
+def field_of(platform: str, key: str) -> str:
+    """The field that a key of a block means: its own name, an older one, or one that its variables have."""
+    meant = own_key(platform, key)
+    return meant if meant in _OF_PLATFORMS else _BY_VARIABLE.get(key, meant)
+
+
+def is_lost_limit(path: str, meant: str) -> bool:
+    """Whether an unknown key was to restrict. An agent whose toolsets cannot be read has none, and a key of
+    the API no rights; elsewhere the limit would be dropped."""
+    name = path.rpartition(".")[2]
+    if ".keys." in path or (path.startswith("agents.") and "toolset" in name):
+        return False
+    return meant.rpartition(".")[2] in _LIMITS or (path.startswith("agents.") and name in _OF_PLATFORMS)
+
+
 def suggestion(path: str, siblings: list[str]) -> str:
     """The dotted key that was probably meant by an unknown one."""
     parent, _, name = path.rpartition(".")
@@ -108,6 +135,9 @@ class Reader:
         self.platforms = platforms
         self.variable = variable
         self.secrets: dict[str, str] = {}
+        self.agent_names: tuple[str, ...] = ()
+        self.lines: dict[str, int] = {}
+        """Where each value stands."""
 
     def settings(self, root: Mapping) -> Settings:
         values: dict[str, Any] = {}
@@ -121,12 +151,13 @@ class Reader:
                 known = [*own, *inner, *knobs(GatewaySettings), *self.platforms]
                 self.unknown(name, line, [*known, *(key for key in LATER if "." not in key)])
         agents = self.agents(root.get("agents"))
+        self.agent_names = (MAIN_AGENT, *agents)
         values["platforms"] = self.blocks(root.get("platforms"))
         values["agents"] = agents
         values["quick_commands"] = self.quick_commands(root.get("quick_commands"))
         values["reset_by_type"] = self.resets(root.get("reset_by_type"), "reset_by_type")
         values["reset_by_platform"] = self.resets(root.get("reset_by_platform"), "reset_by_platform")
-        values["routes"] = tuple(self.routes(root.get("routes"), agents))
+        values["routes"] = tuple(read_routes(self, root.get("routes"), agents))
         chosen = values.get("default_agent", MAIN_AGENT)
         if chosen not in (MAIN_AGENT, *agents):
             self.no_such_agent("default_agent", root.pairs["default_agent"][0], chosen, list(agents))
@@ -153,11 +184,13 @@ class Reader:
 
     def unknown(self, path: str, line: int, siblings: list[str]) -> None:
         label = one_line(path)
+        if any(stop.line == line for stop in self.found.stops):
+            return
         if is_later(path):
             self.found.note(line, f"“{label}” is known, but not used yet.")
             return
         meant = "" if self.found.full else suggestion(path, siblings)
-        self.found.problem(
+        (self.found.stop if is_lost_limit(path, meant) else self.found.problem)(
             line,
             f"“{label}” is not a known setting.",
             f"Did you mean “{meant}”?" if meant else "Remove it.",
@@ -165,6 +198,7 @@ class Reader:
 
     def value(self, knob: Knob, node: Node, path: str) -> Any:
         """The value of one field; the default where nothing or something wrong is said."""
+        self.lines[path] = node.line
         try:
             if isinstance(node, Listing) and knob.many:
                 items = self.texts(node, path)
@@ -232,7 +266,7 @@ class Reader:
             if text is None:
                 return None
             items.append(text.strip())
-        return tuple(item for item in items if item)
+        return tuple(items)
 
     def kept(self, path: str, node: Scalar, value: Any) -> Any:
         """Remember a secret, so that it is taken out of every text; note one that is written openly."""
@@ -326,62 +360,6 @@ class Reader:
             f"Did you mean “{meant}”?" if meant else "Declare it under `agents:`.",
         )
 
-    def routes(self, node: Node | None, agents: dict[str, HostedAgent]) -> Iterator[Route]:
-        if node is None or (isinstance(node, Scalar) and (node.empty or node.unreadable)):
-            return
-        if not isinstance(node, Listing):
-            self.found.problem(node.line, "routes must be a list.", "Begin each route with “- match:”.")
-            return
-        for number, item in enumerate(node.items):
-            before = self.found.count
-            route = self.route(item, f"routes[{number}]", agents)
-            # A route that is only partly understood would match more than was meant.
-            if route is not None and self.found.count == before:
-                yield route
-
-    def route(self, node: Node, path: str, agents: dict[str, HostedAgent]) -> Route | None:
-        if isinstance(node, Scalar) and node.unreadable:
-            return None
-        if not isinstance(node, Mapping):
-            self.found.problem(
-                node.line, f"{path} must hold match and agent.", "Write {match: {…}, agent: …}."
-            )
-            return None
-        for name, (line, _) in node.pairs.items():
-            if name not in ("match", "agent"):
-                self.unknown(f"{path}.{name}", line, ["match", "agent"])
-        match, agent = node.get("match"), node.get("agent")
-        chosen = self.text(agent, f"{path}.agent") if isinstance(agent, Scalar) and not agent.empty else ""
-        if chosen is None or (isinstance(match, Scalar) and match.unreadable):
-            return None
-        if not chosen or not isinstance(match, Mapping):
-            lacks = "agent" if not chosen else "match"
-            self.found.problem(node.line, f"{path} has no {lacks}.", "Write {match: {…}, agent: …}.")
-            return None
-        if chosen not in (MAIN_AGENT, *agents):
-            self.no_such_agent(f"{path}.agent", node.pairs["agent"][0], chosen, list(agents))
-            return None
-        found = self.route_match(match, f"{path}.match")
-        return None if found is None else Route(match=found, agent=AgentId(chosen))
-
-    def route_match(self, node: Mapping, path: str) -> RouteMatch | None:
-        own = knobs(RouteMatch)
-        values: dict[str, Any] = {}
-        for name, (line, child) in node.pairs.items():
-            key = f"{path}.{name}"
-            if name not in own:
-                self.unknown(key, line, list(own))
-            elif isinstance(child, Scalar) and child.empty:
-                self.found.problem(line, f"{key} is empty.", "Give it a value, or remove the line.")
-            else:
-                # An older name of the same sort of place.
-                dm = name == "kind" and isinstance(child, Scalar) and child.text == "dm"
-                values[name] = "private" if dm else self.value(own[name], child, key)
-        platform = values.get("platform")
-        if platform and platform not in self.platforms:
-            self.no_such_platform(node.pairs["platform"][0], platform)
-        return None if None in values.values() else RouteMatch(**values)
-
     def no_such_platform(self, line: int, name: str) -> None:
         platform, at, account = name.partition("@")
         meant = nearest(platform, sorted(self.platforms))
@@ -418,10 +396,12 @@ class Reader:
             key = f"{path}.{name}"
             if name == "home_channel" and isinstance(child, Mapping):
                 values |= self.home_channel(child, key)
-            elif (meant := own_key(platform, name)) in own:
+            elif (meant := field_of(platform, name)) in own:
                 said = self.value(own[meant], child, key)
                 # A list under its older name adds to the one that stands beside it.
                 values[meant] = (*values.get(meant, ()), *said) if own[meant].many else said
+            elif name == "keys" and platform == API_SERVER:
+                values["keys"] = read_api_keys(self, child, key)
             elif name == "extra":
                 self.keep_extras(values, child, platform)
             elif name not in PLATFORM_KEYS and nearest(name, list(own)):
@@ -434,9 +414,11 @@ class Reader:
         """What stands under `extra:`; a name that every platform has means the same there."""
         own = knobs(PlatformSettings)
         for name, _, child in self.pairs(node, f"platforms.{platform}.extra"):
-            path, meant = f"platforms.{platform}.{name}", own_key(platform, name)
+            path, meant = f"platforms.{platform}.{name}", field_of(platform, name)
             if meant in own:
                 values.setdefault(meant, self.value(own[meant], child, path))
+            elif name == "keys" and platform == API_SERVER:
+                values.setdefault("keys", read_api_keys(self, child, path))
             else:
                 self.keep_own(values, name, child, path)
 
@@ -487,7 +469,7 @@ class Reader:
                 self.keep_extra(values, f"{name}.{inner}", child, f"{path}.{inner}")
         elif isinstance(node, Listing):
             if all(isinstance(item, Scalar) for item in node.items):
-                items = self.texts(node, path) or ()
+                items = [item for item in self.texts(node, path) or () if item]
                 values["extra"][name] = ("\n" if any("," in item for item in items) else ",").join(items)
                 return
             for number, child in enumerate(node.items):

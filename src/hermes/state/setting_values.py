@@ -65,8 +65,10 @@ def _knob(item: Field[Any], hint: Any) -> Knob | None:
     about = item.metadata.get("about")
     if not isinstance(about, About) or typing.get_origin(hint) is dict:
         return None
+    if isinstance(hint, types.UnionType):
+        hint = typing.get_args(hint)[0]
     many = typing.get_origin(hint) is tuple
-    if many or isinstance(hint, types.UnionType):
+    if many:
         hint = typing.get_args(hint)[0]
     kind = getattr(hint, "__supertype__", hint)
     if is_dataclass(kind):
@@ -79,7 +81,7 @@ def expected(knob: Knob) -> str:
     """What the field may hold, as the end of "must be …"."""
     choices = _choices(knob)
     if choices:
-        return "one of " + ", ".join(filter(None, choices))
+        return ("a list of " if knob.many else "one of ") + ", ".join(filter(None, choices))
     if knob.many:
         return "a list of regular expressions" if knob.about.form else "a list of texts"
     if knob.about.form:
@@ -104,8 +106,8 @@ def convert(knob: Knob, text: str) -> Any:
     """The value that the text stands for; a list is written with commas."""
     if knob.many:
         inner = text.strip().removeprefix("[").removesuffix("]")
-        items = (part for item in inner.split(",") if (part := item.strip().strip("\"'").strip()))
-        return checked(knob, tuple(items))
+        items = (item.strip().strip("\"'").strip() for item in inner.split(","))
+        return checked(knob, tuple(items) if inner.strip() else ())
     if knob.kind is Secret:
         return Secret(text.strip())
     if choices := _choices(knob):
@@ -122,13 +124,21 @@ def convert(knob: Knob, text: str) -> Any:
     return text
 
 
-def checked(knob: Knob, items: tuple[str, ...]) -> tuple[str, ...]:
-    """A list whose every item is of the field's form."""
-    if knob.about.form == "patterns":
+def checked(knob: Knob, written: tuple[str, ...]) -> tuple[str, ...]:
+    """A list whose every item is of the field's form. One of empty items only is no list: where an empty list
+    allows everything, `[""]` must not."""
+    items = tuple(item for item in written if item)
+    if written and not items:
+        raise WrongValue(expected(knob))
+    if knob.about.choices:
+        return tuple(_choose(knob, knob.about.choices, item) for item in items)
+    if knob.about.form == "patterns" and items:
+        import regex
+
         for item in items:
             try:
-                re.compile(item)
-            except (re.error, RecursionError, OverflowError) as error:
+                regex.compile(item)
+            except (regex.error, RecursionError, OverflowError) as error:
                 raise WrongValue(expected(knob)) from error
     return items
 

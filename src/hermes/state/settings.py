@@ -21,6 +21,7 @@ from hermes.domain.settings import ModelSettings, PlatformSettings, Secret, Sett
 from hermes.domain.text import one_line
 from hermes.state.dotenv import parse_dotenv
 from hermes.state.findings import Findings
+from hermes.state.narrowing import stop_at_limits, stop_at_variable
 from hermes.state.secrets import Secrets
 from hermes.state.setting_accounts import named_account
 from hermes.state.setting_names import (
@@ -50,7 +51,8 @@ _KEYLESS = frozenset({"", "auto", "custom", "openai", "ollama", "local", "vllm",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What was read. `problems` must be mended; `notes` are good to know.
+    """What was read. `problems` must be mended, and with `stops`, which are some of them, nothing starts;
+    `notes` are good to know.
 
     `variables` are those of `.env` and the environment that are no secrets. `exposed` are the notes that
     others on this machine can read the secrets in a file."""
@@ -58,9 +60,18 @@ class Loaded:
     settings: Settings
     secrets: Secrets
     problems: tuple[SettingsError, ...] = ()
+    stops: tuple[SettingsError, ...] = ()
     notes: tuple[SettingsError, ...] = ()
     exposed: tuple[SettingsError, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    is_empty: bool = False
+    """Whether there is a `config.yaml` and nothing stands in it."""
+    file: str = CONFIG_FILE
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+    def wrong(self, key: str, message: str, hint: str) -> SettingsError:
+        """What is wrong with a value of `config.yaml`, for those who alone know what it may hold."""
+        return SettingsError(message, file=self.file, line=self.lines.get(key), hint=hint)
 
     def find(self, account: str, variable: str) -> Secret | None:
         """What an operator said for a platform's variable, as a variable or as a key of its block; for
@@ -99,7 +110,14 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
         found.note(None, "config.yml is not read.", f"Rename it to {CONFIG_FILE}.")
     file = read_text(home / CONFIG_FILE, found)
     root = read_yaml(file, found)
-    settings = reader.settings(arrange(root, known, found))
+    # Nobody knows what stood in the lines that could not be read, so nothing starts without them.
+    found.stops += found.problems
+    is_empty = file.mode is not None and not root.pairs and not found.problems
+    if is_empty:
+        found.note(None, f"{CONFIG_FILE} is empty.", "Every setting has its default.")
+    root = arrange(root, known, found)
+    stop_at_limits(root, found)
+    settings = reader.settings(root)
     settings = _with_environment(settings, variables, known)
     key_like = {name for name, held in variables.items() if is_key_like(name) or password_in(held.value)}
     secret_values = reader.secrets | {name: variables[name].value for name in key_like}
@@ -111,9 +129,13 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
         settings=settings,
         secrets=Secrets(secret_values, also=hidden),
         problems=(*_by_line(found.problems), *in_file.problems, *in_environment.problems),
+        stops=(*_by_line(found.stops), *in_file.stops, *in_environment.stops),
         notes=(*_by_line(found.notes), *in_file.notes, *in_environment.notes),
         exposed=tuple(exposed) if _lets_others_in(home) else (),
         variables={name: held.value for name, held in variables.items() if name not in key_like},
+        is_empty=is_empty,
+        file=found.file,
+        lines=reader.lines,
     )
 
 
@@ -173,7 +195,9 @@ def _variables(
     _check_mode(in_file, file.mode)
     variables: dict[str, _Variable] = {}
     hidden: list[str] = []
-    for entry in parse_dotenv(file, in_file):
+    entries = parse_dotenv(file, in_file)
+    in_file.stops += in_file.problems
+    for entry in entries:
         if entry.name in variables:
             in_file.note(
                 entry.first,
@@ -190,6 +214,8 @@ def _variables(
     for name, value in environ.items():
         if value:
             variables[name] = _Variable(value=value, found=in_environment)
+    for name, held in variables.items():
+        stop_at_variable(name, held.value, held.line, held.found)
     return variables, hidden
 
 
@@ -236,8 +262,9 @@ def _overlaid(section: S, variables: Mapping[str, _Variable], platform: str = ""
         held = [(name, variables[name]) for name in names if name in variables]
         if not held or knob.kind is Secret:
             continue
-        changed[knob.name] = _from_variable(knob, *held[0])
-        if knob.many:
+        if not knob.many:
+            changed[knob.name] = _from_variable(knob, *held[0])
+        else:
             # Several variables may add to one list: LINE names groups and rooms apart.
             said = [item for one in held for item in _from_variable(knob, *one)]
             changed[knob.name] = tuple(dict.fromkeys(said))

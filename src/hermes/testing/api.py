@@ -42,7 +42,7 @@ class ApiWorld:
     """`async with ApiWorld(home=…) as api: await api.post("/v1/…", {…})`."""
 
     home: Path
-    provider: Provider = field(default_factory=ScriptedModel)
+    provider: Provider | None = field(default_factory=ScriptedModel)
     tools: tuple[Tool, ...] | None = None
     accounts: Mapping[str, Platform] | None = None
     environ: Mapping[str, str] = field(default_factory=dict)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import secrets
+import socket
 from pathlib import Path
 
 import pytest
 
+from hermes.agent.tools import toolsets
 from hermes.domain.ids import AgentId
 from hermes.entry.host import HostState
 from hermes.testing.api import ApiWorld
+from tests.entry.http.talking import PHONE, PHONE_KEY
 
 JSON = {"Content-Type": "application/json"}
 HI = {"model": "hermes-agent", "messages": [{"role": "user", "content": "hi"}]}
@@ -41,14 +45,17 @@ async def test_without_the_key_nothing_happens(header: str, tmp_path: Path) -> N
         assert not await api.app.store.read(lambda tx: tx.sessions.find(""))
 
 
-async def test_guessing_locks_out(tmp_path: Path) -> None:
+async def test_guessing_puts_off_further_guesses_and_never_the_right_key(tmp_path: Path) -> None:
     async with ApiWorld(home=tmp_path / "home") as api:
         for number in range(10):
             heard = await api.get("/v1/models", headers={"Authorization": f"Bearer guess {number}"})
             assert heard.status == 401
-        heard = await api.get("/v1/models")
-        assert heard.status == 429
-        assert int(heard.headers["Retry-After"]) > 0
+            assert (await api.get("/v1/models")).status == 200
+        for wrong in ("guess 3", "guess 11"):
+            heard = await api.get("/v1/models", headers={"Authorization": f"Bearer {wrong}"})
+            assert heard.status == 429 and int(heard.headers["Retry-After"]) > 0
+        assert (await api.get("/v1/models", headers={"Authorization": ""})).status == 401
+        assert (await api.get("/v1/models")).status == 200
 
 
 async def test_an_old_key_is_no_guessing(tmp_path: Path) -> None:
@@ -112,6 +119,49 @@ async def test_a_weak_key_keeps_the_door_closed(tmp_path: Path) -> None:
         assert "at least 16" in why
 
 
+@pytest.mark.parametrize("key", ["a" * 16, "passwordpassword", "1234567890123456", "my-secret-api-key"])
+async def test_a_key_that_can_be_guessed_keeps_the_door_closed(tmp_path: Path, key: str) -> None:
+    async with ApiWorld(home=tmp_path / "home", key=key) as api:
+        state, why = api.platforms["api_server"]
+        assert api.address == "" and state is HostState.PARKED
+        assert "nobody can guess" in why and "token_urlsafe" in why and key not in why
+
+
+WIDE = {"API_SERVER_HOST": "0.0.0.0"}
+
+
+async def test_a_server_that_others_reach_wants_a_key_that_was_made(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home", environ=WIDE) as api:
+        state, why = api.platforms["api_server"]
+        assert api.address == "" and state is HostState.PARKED and "a key that a program made" in why
+
+
+@pytest.mark.parametrize(
+    ("host", "hosts", "status"),
+    [
+        ("127.0.0.1", "[]", 200),
+        ("192.0.2.7:8642", "[]", 200),
+        ("[2001:db8::7]:8642", "[]", 200),
+        (socket.gethostname(), "[]", 200),
+        ("evil.example", "[]", 403),
+        ("evil.example", "[api.example]", 403),
+        ("api.example:443", "[api.example]", 200),
+        ("any.example", "['*']", 200),
+        ("192.0.2.7", "[api.example]", 200),
+        ("[", "[]", 403),
+    ],
+)
+async def test_a_server_that_others_reach_answers_to_its_own_names(
+    tmp_path: Path, host: str, hosts: str, status: int
+) -> None:
+    config = f"api_server: {{allowed_hosts: {hosts}}}\n"
+    key = secrets.token_urlsafe(32)
+    async with ApiWorld(home=tmp_path / "home", key=key, config=config, environ=WIDE) as api:
+        address = api.address.replace("0.0.0.0", "127.0.0.1")
+        async with api.http.get(f"{address}/v1/models", headers={"Host": host}) as response:
+            assert response.status == status
+
+
 async def test_a_key_is_made_where_there_is_none(tmp_path: Path) -> None:
     home = tmp_path / "home"
     async with ApiWorld(home=home, key="", environ={"API_SERVER_ENABLED": "true"}) as api:
@@ -136,6 +186,65 @@ agents:
         assert (await api.post("/v1/chat/completions", HI, headers=phone)).status == 404
         heard = await api.post("/v1/chat/completions", {**HI, "model": "helper"}, headers=phone)
         assert heard.status == 200
+
+
+@pytest.mark.parametrize(
+    "rights", ["scopes: []", "scopes: ''", "scopes:", "scopes: everything", "agents: []"]
+)
+async def test_a_key_whose_rights_cannot_be_read_may_nothing(tmp_path: Path, rights: str) -> None:
+    key = "oJ6tW0q3vYh2c8ZpLm4x"
+    config = f"api_server:\n  keys:\n    bob:\n      key: {key}\n      {rights}\n"
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        bob = {"Authorization": f"Bearer {key}"}
+        for path in ("/v1/models", "/api/sessions", "/metrics"):
+            assert (await api.get(path, headers=bob)).status == 403
+        assert (await api.post("/v1/chat/completions", HI, headers=bob)).status == 403
+
+
+@pytest.mark.parametrize(
+    ("config", "left"),
+    [
+        ("toolsets: [none]", set()),
+        ("toolsets: none", set()),
+        ("toolsets: []", None),
+        ("toolsets: [hermes-cli]", None),
+        ("toolsets: [hermes-cli, none]", set()),
+        ("toolsets: [web, file]", {"file"}),
+        ("toolsets: [web]", set()),
+        ("toolsets: {file: true}", set()),
+        ("gateway: {toolsets: file}", {"file"}),
+        ("toolsets: [file, todo]\nagent: {disabled_toolsets: [todo, browser]}", {"file"}),
+        ("agent: {disabled_toolsets: '*'}", set()),
+        ("agent: {disabled_toolsets: [[terminal]]}", set()),
+    ],
+)
+async def test_toolsets_are_limited_for_every_agent(
+    tmp_path: Path, config: str, left: set[str] | None
+) -> None:
+    text = f"{config}\nagents: {{bee: {{disabled_toolsets: [browser]}}, ant: {{enabled_toolsets: [file]}}}}\n"
+    async with ApiWorld(home=tmp_path / "home", config=text) as api:
+        shown = {(one["agent"], one["name"]) for one in (await api.get("/v1/toolsets")).json["data"]}
+        wanted = set(toolsets()) if left is None else left
+        few = wanted & {"file"}
+        assert shown == {(agent, name) for agent in ("main", "bee") for name in wanted} | {
+            ("ant", name) for name in few
+        }
+
+
+async def test_disabled_toolsets_are_gone_and_the_rest_is_there(tmp_path: Path) -> None:
+    config = "agent: {disabled_toolsets: [terminal, file]}\n"
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        shown = {one["name"] for one in (await api.get("/v1/toolsets")).json["data"]}
+        assert shown == set(toolsets()) - {"terminal", "file"}
+
+
+async def test_a_plain_text_is_the_scope_of_a_key(tmp_path: Path) -> None:
+    config = f"api_server: {{keys: {{phone: {{key: {PHONE_KEY}, scopes: chat}}}}}}\n"
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        assert (await api.post("/v1/chat/completions", HI)).status == 200
+        owned = (await api.get("/api/sessions")).json
+        assert owned["data"]
+        assert (await api.get("/api/sessions", headers=PHONE)).json["data"] == []
 
 
 async def test_a_page_of_a_known_origin_may_ask(tmp_path: Path) -> None:

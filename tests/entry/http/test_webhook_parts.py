@@ -106,7 +106,7 @@ def test_filters_are_joined() -> None:
     assert asked({"all": [yes, {"not": {"any": [no, {"all": [yes, no]}]}}]})
     assert asked({"field": "number", "exists": True, "equals": 42})
     assert not asked({"field": "number", "exists": True, "equals": 43})
-    assert asked(None) and asked([]) and read_filter({}) is None
+    assert asked([]) and read_filter({}) is None
 
 
 def test_an_array_has_paths_too() -> None:
@@ -153,6 +153,7 @@ def test_what_cannot_be_decided_lets_nothing_through() -> None:
         ({"field": "a", "regex": "("}, "regular expression"),
         ({"field": "a", "regex": 3}, "regular expression"),
         ([[[{"not": 1}]]], "filters[0][0][0].not"),
+        (None, "cannot be read"),
         ({"all": [{"field": "a", "exists": True}] * 201}, "at most"),
     ],
 )
@@ -403,3 +404,10 @@ def test_a_broken_file_has_no_routes_and_says_so(tmp_path: Path, text: str) -> N
     assert table.find("mine") is not None and not file.problem
     (tmp_path / FILE).write_text(text, encoding="latin-1")
     assert table.find("mine") is None and file.problem
+
+
+@pytest.mark.parametrize("key", ["events", "toolsets"])
+@pytest.mark.parametrize("written", ["", " , ", [""], None, {"a": "b"}, 5])
+def test_a_limit_that_names_nothing_closes_its_route(key: str, written: Any) -> None:
+    routes = read_routes({"mine": {"secret": "s", "prompt": "x", key: written}}, Secret(""))
+    assert not routes["mine"].enabled and key in routes["mine"].problem

@@ -46,6 +46,17 @@ def effects(home: Path) -> str:
     return file.read_text() if file.exists() else ""
 
 
+def test_what_is_shown_is_what_the_settings_of_the_gateway_say(home: Path) -> None:
+    (home / "config.yaml").write_text("display: {tool_progress: off, show_reasoning: true}\n")
+    with words_gateway(home), at_terminal(home) as person:
+        person.until("Attached", "❯ ")
+        person.type("read notes")
+        person.until("The tool said: read did notes", "❯ ")
+        person.type("ponder this")
+        person.until("let me think", "You said: ponder this", "❯ ")
+        assert "· read notes" not in person.seen
+
+
 def test_a_conversation_with_a_gateway_that_runs(home: Path) -> None:
     with words_gateway(home) as running, at_terminal(home) as person:
         attached = f"Attached to the gateway (process {running.process.pid})."

@@ -244,6 +244,22 @@ def test_the_busy_mode_of_the_settings_counts(home: Path) -> None:
         person.until("done counting", "You said: later this", "❯ ")
 
 
+@pytest.mark.parametrize(
+    ("display", "tools", "thoughts"),
+    [("", True, False), ("{tool_progress: off}", False, False), ("{show_reasoning: true}", True, True)],
+)
+def test_the_settings_say_what_is_shown(home: Path, display: str, tools: bool, thoughts: bool) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.yaml").write_text(f"display: {display}\n")
+    with at_terminal(home) as person:
+        person.prompt()
+        person.type("read notes")
+        person.until("The tool said: read did notes", "❯ ")
+        person.type("ponder this")
+        person.until("You said: ponder this", "❯ ")
+        assert (("· read notes" in person.seen), ("let me think" in person.seen)) == (tools, thoughts)
+
+
 def test_ctrl_c_stops_the_turn_and_keeps_what_was_said(home: Path) -> None:
     held(home)
     with at_terminal(home) as person:

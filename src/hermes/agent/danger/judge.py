@@ -237,10 +237,13 @@ class Judge:
         """Judge one program with its words."""
         self._step(len(fields))
         name, args = fields[0], fields[1:]
-        shown = " ".join(to_plain(field) for field in fields)
+        words = [to_plain(field) for field in fields]
+        shown = " ".join(words)
         if self.depth >= _DEEPEST:
             self.find("text.unreadable", "too many commands inside commands")
             return
+        if any(map(self.place.denies, (shown, " ".join([os.path.basename(words[0]), *words[1:]])))):
+            self.find("denied", shown)
         name = to_plain(name) if name == BRACKET else name
         meant = self.aliases.pop(name, None)
         if meant is not None:
@@ -465,6 +468,8 @@ def follow(command: str, place: Place, cwd: str | None) -> Judge:
     hidden = hidden_characters(command)
     if hidden:
         judge.find("text.hidden", hidden)
+    if place.denies(command):
+        judge.find("denied", command)
     judge.read(command)
     return judge
 

@@ -82,6 +82,8 @@ class Place:
     agent_home: str = ""
     own_pids: tuple[int, ...] = ()
     homes: Homes = NO_HOMES
+    deny: tuple[str, ...] = ()
+    """Patterns of commands that the operator forbids."""
 
     def __post_init__(self) -> None:
         if self.agent_home and self.agent_home not in self.homes.closed:
@@ -95,6 +97,10 @@ class Place:
 
     def mentions_home(self, code: str) -> bool:
         return mentions_home(code, self.homes, self.home)
+
+    def denies(self, command: str) -> bool:
+        folded = command.strip().casefold()
+        return any(fnmatchcase(folded, pattern.casefold()) for pattern in self.deny)
 
 
 def is_free_workspace(workspace: str, home: str) -> bool:

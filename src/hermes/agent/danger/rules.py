@@ -14,6 +14,7 @@ class Rule:
 
 
 RULES: dict[str, Rule] = {
+    "denied": Rule("fits a pattern of approvals.deny", never=True),
     "delete.root": Rule("deletes a system folder, a home or the whole disk", never=True),
     "delete.outside": Rule("deletes outside the workspace"),
     "delete.everything": Rule("deletes everything in the workspace, or its version history"),

@@ -2,9 +2,20 @@
 
 from hermes.agent.tools import files, history, jobs, messaging, patch, talk, terminal
 from hermes.agent.tools.reference import tools_page
-from hermes.agent.tools.registry import NO_TOOLSET, TOOLS, Desk, Workbench, default_tools, tool, toolsets
+from hermes.agent.tools.registry import (
+    ABSENT,
+    NO_TOOLSET,
+    TOOLS,
+    Desk,
+    Workbench,
+    default_tools,
+    tool,
+    toolsets,
+    unknown_toolset,
+)
 
 __all__ = [
+    "ABSENT",
     "NO_TOOLSET",
     "TOOLS",
     "Desk",
@@ -20,4 +31,5 @@ __all__ = [
     "tool",
     "tools_page",
     "toolsets",
+    "unknown_toolset",
 ]

@@ -21,6 +21,10 @@ from hermes.domain.rows import Hit
 from hermes.domain.tool import Approval, Ask, Clarification, Effect, Tool, ToolContext, ToolResult
 
 NO_TOOLSET = "none"
+_ABSENT = """web search browser vision image_gen tts skills memory code_execution delegation safe project
+    homeassistant spotify discord discord_admin video video_gen x_search kanban computer_use yuanbao moa"""
+ABSENT = frozenset(_ABSENT.split())
+"""Toolsets of the existing product that are not here: to enable or to disable one changes nothing."""
 _LONGEST_RESULT = 100_000
 
 Recall = Callable[[str, int, ToolContext], Awaitable[Sequence[Hit]]]
@@ -49,6 +53,8 @@ class Workbench:
     asks: bool = True
     ended: Callable[[ToolContext, ProcessView], None] = field(default=lambda context, view: None)
     find_process: Callable[[str], ProcessView | None] = field(default=lambda process: None)
+    deny: tuple[str, ...] = ()
+    """Patterns of commands that are never run."""
     jobs: Callable[[ToolContext, str, Mapping[str, Any]], Awaitable[str]] | None = None
     """Does with jobs what an action and what is said of a job ask for."""
     post: PostOffice | None = None
@@ -63,6 +69,7 @@ class Workbench:
             agent_home=self.agent_home,
             homes=self.homes,
             own_pids=self.own_pids,
+            deny=self.deny,
         )
 
 
@@ -149,14 +156,18 @@ def default_tools(
     """The registered tools of the enabled toolsets (all if none is named), without the disabled ones."""
     known = toolsets()
     for name in (*enabled, *disabled):
-        if name not in known and name != NO_TOOLSET:
-            near = get_close_matches(name, list(known), n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known))}, {NO_TOOLSET}."
-            raise UserError(f"There is no toolset “{name}”.", hint=hint)
+        if name not in known and name not in (NO_TOOLSET, *ABSENT):
+            raise unknown_toolset(name, known)
     if NO_TOOLSET in enabled:
         return []
     wanted = (set(enabled) or set(known)) - set(disabled)
     return [_bind(spec, bench) for spec in TOOLS.values() if spec.toolset in wanted and spec.needs(bench)]
+
+
+def unknown_toolset(name: str, known: Collection[str]) -> UserError:
+    near = get_close_matches(name, list(known), n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known))}, {NO_TOOLSET}."
+    return UserError(f"There is no toolset “{name}”.", hint=hint)
 
 
 def _bind(spec: ToolSpec, bench: Workbench) -> Tool:

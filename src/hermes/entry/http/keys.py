@@ -1,7 +1,8 @@
 """Who may use the HTTP door: keys with a name, scopes and the agents each may see.
 
-A key is compared in constant time. Whoever tries many different wrong keys is guessing, and is locked out for
-a while; one wrong key over and over is a program with an old key, and is only told so."""
+A key is compared in constant time, and a right one always passes. Whoever tries many different wrong keys is
+guessing, and further wrong ones from there are put off for a while; one wrong key over and over is a program
+with an old key, and is only told so."""
 
 from __future__ import annotations
 
@@ -16,7 +17,6 @@ from hermes.domain.ids import AgentId
 from hermes.domain.settings import Secret
 from hermes.entry.http.errors import ApiError
 
-LEAST_CHARS = 16
 GUESSES = 10
 LOCKED_SECONDS = 300.0
 _PEERS = 1024
@@ -57,7 +57,7 @@ class Key:
 
 @dataclass(slots=True)
 class _Guesses:
-    """Different wrong keys from one place, and until when it is locked out for them."""
+    """Different wrong keys from one place, and until when further ones are put off."""
 
     tried: set[bytes] = field(default_factory=set)
     since: float = 0.0
@@ -72,15 +72,6 @@ class Keyring:
 
     def check(self, authorization: str, peer: str) -> Principal:
         """Who sends this header, or an error for them."""
-        locked = self._guesses.get(peer)
-        if locked is not None and locked.locked_until > self._now():
-            seconds = int(locked.locked_until - self._now()) + 1
-            raise ApiError(
-                429,
-                "too_many_wrong_keys",
-                f"Too many wrong keys from your address. Try again in {seconds} s with the right one.",
-                headers={"Retry-After": str(seconds)},
-            )
         if authorization[: len(_BEARER)].lower() != _BEARER:
             raise _no_key("No key was sent. Send it as: Authorization: Bearer <key>")
         digest = sha256(authorization[len(_BEARER) :].strip().encode("utf-8", "replace")).digest()
@@ -90,9 +81,21 @@ class Keyring:
             if hmac.compare_digest(known, digest):
                 found = principal
         if found is None:
+            self._put_off(peer)
             self._count(peer, digest)
             raise _no_key("The key is wrong. The right one is API_SERVER_KEY in the home's .env file.")
         return found
+
+    def _put_off(self, peer: str) -> None:
+        locked = self._guesses.get(peer)
+        if locked is not None and locked.locked_until > self._now():
+            seconds = int(locked.locked_until - self._now()) + 1
+            raise ApiError(
+                429,
+                "too_many_wrong_keys",
+                f"Too many wrong keys from your address. The right one works; others wait for {seconds} s.",
+                headers={"Retry-After": str(seconds)},
+            )
 
     def _count(self, peer: str, digest: bytes) -> None:
         now = self._now()

@@ -7,12 +7,14 @@ what was started for hooks, scripts and agents may ask there for what `domain.ra
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,6 +31,7 @@ from hermes.domain.rank import RIGHTS, Rank
 from hermes.entry.http.door import LOCAL_ROUTES, ROUTES, Call, Door, Route, as_json, decode_query, wrong
 from hermes.entry.http.errors import ApiError, bad_request, not_found
 from hermes.entry.http.headers import PAGES_MAY_READ, PAGES_MAY_SEND
+from hermes.entry.http.key_strength import is_loopback
 from hermes.entry.http.keys import Keyring, Principal, Scope
 from hermes.entry.http.owner_socket import bind_socket
 from hermes.entry.http.peers import peer_rank, peer_user
@@ -91,11 +94,14 @@ class Front:
 
     def _check_host(self, request: web.Request) -> None:
         options = self.door.options
-        if options.host not in _LOOPBACK and not options.hosts:
+        name = _host_name(request.host)
+        if name in _LOOPBACK or name == options.host or not {name, "*"}.isdisjoint(options.hosts):
             return
-        name = urlsplit(f"//{request.host}").hostname or ""
-        if name not in _LOOPBACK and name not in options.hosts and name != options.host:
-            raise ApiError(403, "host_not_allowed", "This server does not answer to that name (Host header).")
+        # No page can have an address for its name, so one that asks for an address was not led here.
+        if not is_loopback(options.host) and (_is_address(name) or name in _machine_names()):
+            return
+        told = "This server does not answer to that name (Host header). allowed_hosts may name further ones."
+        raise ApiError(403, "host_not_allowed", told)
 
     def _check_origin(self, request: web.Request) -> None:
         origin = request.headers.get("Origin")
@@ -120,6 +126,27 @@ def _check_right(request: web.Request, rank: Rank | None) -> None:
     else:
         why = f"{rank.label.capitalize()} may not do this: it does not speak for the owner."
     raise ApiError(403, "not_the_owner", why)
+
+
+def _host_name(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+@cache
+def _machine_names() -> frozenset[str]:
+    name = socket.gethostname().lower()
+    return frozenset({name, f"{name.partition('.')[0]}.local"})
 
 
 class HttpServer:

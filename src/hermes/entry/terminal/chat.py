@@ -384,7 +384,9 @@ class Chat:
     async def _watch(self, turn: Turn) -> None:
         session, after = self._shown
         look = self._screen.look
-        console = Console(self._screen.width, colour=look.colour)
+        console = Console(
+            self._screen.width, colour=look.colour, show_tools=look.tools, show_thoughts=look.thoughts
+        )
         async for seen in self._door.watch(turn.id, after if session == turn.session else 0):
             self._screen.stream(console.see(seen))
             if isinstance(seen, Entry):

@@ -105,7 +105,12 @@ class OneShot:
         look = self.screen.look
         console: Console | QuietConsole = QuietConsole()
         if not self.final_only:
-            console = Console(self.screen.width, colour=look.colour, show_tools=look.terminal)
+            console = Console(
+                self.screen.width,
+                colour=look.colour,
+                show_tools=look.terminal and look.tools,
+                show_thoughts=look.terminal and look.thoughts,
+            )
         ended: Finished | Failed | Stopped | None = None
         async for seen in self.visit.door.watch(turn.id, 0):
             self._show(console, seen)

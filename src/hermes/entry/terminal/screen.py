@@ -27,11 +27,14 @@ _DEFAULT_WIDTH = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a terminal wants to be written on. `rich` ones can move the cursor; on others the kernel echoes."""
+    """How a terminal wants to be written on. `rich` ones can move the cursor; on others the kernel echoes.
+    `tools` and `thoughts` are shown if the settings say so."""
 
     rich: bool = False
     colour: bool = False
     terminal: bool = False
+    tools: bool = True
+    thoughts: bool = False
 
 
 class Screen:

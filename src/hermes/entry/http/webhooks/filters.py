@@ -12,13 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import regex
-
+from hermes.control.patterns import BadPattern, finds, read_pattern
 from hermes.domain.settings import Secret
 from hermes.entry.http.webhooks.signatures import Headers
 
 log = logging.getLogger("hermes.webhooks")
-PATTERN_SECONDS = 0.05
 _MOST_TEXT = 100_000
 _MOST_DEPTH = 16
 _MOST_PARTS = 200
@@ -98,10 +96,9 @@ def _in_file(found: Any, name: str, read_lines: ReadLines) -> bool:
 
 def _fits(found: Any, pattern: Any) -> bool:
     try:
-        match = pattern.search(spell(found)[:_MOST_TEXT], timeout=PATTERN_SECONDS, concurrent=True)
+        return finds(pattern, spell(found)[:_MOST_TEXT])
     except TimeoutError as error:
         raise _Undecided("the pattern takes too long") from error
-    return match is not None
 
 
 _TESTS: Mapping[str, Callable[[Any, Any, ReadLines], bool]] = {
@@ -120,8 +117,10 @@ _TESTS: Mapping[str, Callable[[Any, Any, ReadLines], bool]] = {
 
 
 def read_filter(tree: Any) -> Filter | None:
-    """The filter that a route's `filters` stand for; None where nothing is said."""
-    if tree is None or tree == [] or tree == {}:
+    """The filter that a route's `filters` stand for; None where they are an empty list or mapping."""
+    if tree is None:
+        raise BadFilter("filters is empty or cannot be read; remove it if every event is wanted.")
+    if tree == [] or tree == {}:
         return None
     return _Reading().any(tree, "filters", 0)
 
@@ -190,8 +189,8 @@ class _Reading:
             raise BadFilter(f"{at} must name a file.")
         if test == "regex":
             try:
-                return regex.compile(value)
-            except (regex.error, TypeError) as error:
+                return read_pattern(value)
+            except (BadPattern, TypeError) as error:
                 raise BadFilter(f"{at} is not a regular expression ({error}).") from error
         return value
 

@@ -137,7 +137,10 @@ def _texts(key: str, value: Any) -> tuple[str, ...]:
     items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise BadRoute(f"{key} must be a list of texts.")
-    return tuple(item for item in items if item)
+    named = tuple(item for item in items if item)
+    if items and not named:
+        raise BadRoute(f"{key} names nothing; remove it if everything is meant.")
+    return named
 
 
 def _extra(_: str, tree: Any) -> dict[str, str]:

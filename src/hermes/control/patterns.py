@@ -1,0 +1,63 @@
+"""Regular expressions that operators write, held against what others send: each search has a time limit and
+leaves the loop alone. What takes too long fits nothing, and is told once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from hermes.domain.address import Kind
+from hermes.domain.message import Inbound
+from hermes.domain.settings import Settings
+
+log = logging.getLogger("hermes.patterns")
+PATTERN_SECONDS = 0.05
+_LOOKED_THROUGH = 2000
+_MOST_TOLD = 1000
+_told: set[str] = set()
+
+
+class BadPattern(Exception):
+    """It is no regular expression."""
+
+
+@lru_cache(maxsize=256)
+def read_pattern(text: str, *, any_case: bool = False) -> Any:
+    import regex  # most gateways have no pattern at all
+
+    try:
+        return regex.compile(text, regex.IGNORECASE if any_case else 0)
+    except (regex.error, TypeError, RecursionError, OverflowError) as error:
+        raise BadPattern(str(error)) from error
+
+
+def finds(pattern: Any, text: str) -> bool:
+    """`TimeoutError` if it takes too long. Other threads go on meanwhile."""
+    return pattern.search(text, timeout=PATTERN_SECONDS, concurrent=True) is not None
+
+
+def fits_one(patterns: Sequence[str], text: str) -> bool:
+    """Whether one of them is found, in upper or lower case. May take a while: not on the loop."""
+    return any(_fits(pattern, text[:_LOOKED_THROUGH]) for pattern in patterns)
+
+
+def _fits(pattern: str, text: str) -> bool:
+    try:
+        return finds(read_pattern(pattern, any_case=True), text)
+    except (TimeoutError, BadPattern) as error:
+        if pattern not in _told and len(_told) < _MOST_TOLD:
+            _told.add(pattern)
+            why = "takes too long" if isinstance(error, TimeoutError) else f"is none ({error})"
+            log.warning("pattern.left_out pattern=%r: it %s, so it fits nothing", pattern, why)
+        return False
+
+
+async def is_named(inbound: Inbound, settings: Settings) -> bool:
+    """Whether a message in a group fits one of `mention_patterns`."""
+    patterns = settings.block(inbound.source.address).mention_patterns
+    if not patterns or inbound.source.kind is Kind.PRIVATE:
+        return False
+    return await asyncio.to_thread(fits_one, patterns, inbound.text)

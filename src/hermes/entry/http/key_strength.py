@@ -1,0 +1,76 @@
+"""How hard a key is to guess. A rough judgement that errs on the strict side: what people think up (words,
+rows of a keyboard, repetitions) counts little, what a program draws counts in full."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from itertools import pairwise
+
+LEAST_CHARS = 16
+LEAST_LEFT = 8
+WIDE_BITS = 100
+"""Less than 16 random bytes have, for their letters may look like words; the keys made here have more."""
+_WORDS = """password passwort passwd passphrase secret changeme change letmein welcome qwertyuiop asdfghjkl
+    zxcvbnm qwertz qwerty azerty 1q2w3e4r administrator admin master default example sample hermes gateway
+    server service token bearer apikey api key login access private test demo root user guest monkey dragon
+    iloveyou sunshine princess football baseball superman trustno correcthorsebatterystaple"""
+_KNOWN = re.compile("|".join(sorted(_WORDS.split(), key=len, reverse=True)), re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z]?[a-z]{5,}")
+_HEX = re.compile(r"[0-9a-f]+", re.IGNORECASE)
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_WORD_BITS = 1.5
+"""What a letter of a sentence is worth."""
+
+
+def is_guessable(key: str) -> bool:
+    """Whether it was thought up without care: too short, a repetition, a row, well-known words."""
+    return (
+        len(key) < LEAST_CHARS
+        or len(set(key)) < LEAST_LEFT - 2
+        or _is_periodic(key)
+        or _is_row(key)
+        or len(_remaining(key)) < LEAST_LEFT
+    )
+
+
+def bits_of(key: str) -> float:
+    """An upper estimate of what a guesser does not know."""
+    rest = "".join(_KNOWN.sub("", key).split())
+    if not (any(char.isdigit() for char in key) or any(char.isupper() for char in key)) or " " in key:
+        return len(rest) * _WORD_BITS
+    # A hexadecimal number may hold a known word by chance, so it counts as it is.
+    plain = key.replace("-", "")
+    if _HEX.fullmatch(plain):
+        return len(plain) * 4.0
+    kinds = ((str.islower, 26), (str.isupper, 26), (str.isdigit, 10))
+    pool = sum(size for is_kind, size in kinds if any(map(is_kind, key))) or 10
+    letters = sum(map(len, _WORD.findall(rest)))
+    return letters * _WORD_BITS + (len(rest) - letters) * math.log2(pool)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() in _LOOPBACK
+
+
+def _remaining(key: str) -> str:
+    """The letters and digits that belong to no well-known word."""
+    return "".join(char for char in _KNOWN.sub("", key) if char.isalnum())
+
+
+def _is_periodic(key: str) -> bool:
+    return any(
+        all(key[place] == key[place - size] for place in range(size, len(key)))
+        for size in range(1, len(key) // 2 + 1)
+    )
+
+
+def _is_row(key: str) -> bool:
+    """Mostly neighbours of the alphabet or the digits, or the same again: `abcdefgh…`, `aaaabbbb…`."""
+    steps = [abs(ord(one) - ord(other)) for one, other in pairwise(key)]
+    return 3 * sum(step <= 1 for step in steps) > 2 * len(steps)

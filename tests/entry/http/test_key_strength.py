@@ -1,0 +1,74 @@
+"""Keys that people think up count little; keys that a program makes always pass."""
+
+from __future__ import annotations
+
+import secrets
+import string
+import uuid
+
+import pytest
+
+from hermes.entry.http.key_strength import WIDE_BITS, bits_of, is_guessable, is_loopback
+
+GUESSABLE = (
+    *("a" * 16, "a" * 64, "passwordpassword", "1234567890123456", "changemechangeme", "abcdefghijklmnop"),
+    *("abababababababab", "aaaaaaaabbbbbbbb", "qwertyuiopasdfghjkl", "my-secret-api-key", "abc" * 10),
+    *("PasswordPassword1", "0000000000000001", "9876543210987654", "adminadminadmin1", "short", ""),
+    *("API_SERVER_KEY_SECRET", "test-key-test-key", "correcthorsebatterystaple", "zyxwvutsrqponmlkji"),
+    "hermes-api-key-2024",
+)
+
+
+@pytest.mark.parametrize("key", GUESSABLE)
+def test_what_can_be_guessed(key: str) -> None:
+    assert is_guessable(key)
+
+
+THOUGHT_UP = (
+    "a key that nobody guesses",
+    "another long secret 1",
+    "my dog ate 3 green umbrellas on a monday",
+)
+
+
+@pytest.mark.parametrize("key", THOUGHT_UP)
+def test_a_sentence_will_do_on_this_machine_alone(key: str) -> None:
+    assert not is_guessable(key) and bits_of(key) < WIDE_BITS
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "Summer2024Holiday!Summer",
+        "4829103746582910",
+        "Xk29",
+        "lowercaseonlywithoutanydigits",
+        "dead" * 6 + "be",
+    ],
+)
+def test_what_is_too_little_for_others_to_reach(key: str) -> None:
+    assert is_guessable(key) or bits_of(key) < WIDE_BITS
+
+
+def test_made_keys_always_pass() -> None:
+    letters = string.ascii_letters + string.digits
+    for _ in range(500):
+        made = (
+            secrets.token_urlsafe(32),
+            secrets.token_hex(16),
+            secrets.token_hex(32).upper(),
+            str(uuid.uuid4()),
+            secrets.token_urlsafe(24),
+            "sk-" + "".join(secrets.choice(letters) for _ in range(32)),
+        )
+        assert not [key for key in made if is_guessable(key) or bits_of(key) < WIDE_BITS]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.3", "::1", "localhost", "LOCALHOST"])
+def test_loopback(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", "", "127.0.0.1.example"])
+def test_all_else_is_wide(host: str) -> None:
+    assert not is_loopback(host)

@@ -1,0 +1,137 @@
+"""A limit that would not hold stops the start: each name of the table, in every place, and each spelling of a
+limit that is mistyped; what narrows nothing stops nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes.state.narrowing import NARROWING, OF_ONE, VARIABLES
+from hermes.state.settings import Loaded, load_settings
+
+
+def loaded(home: Path, text: str | bytes, **environ: str) -> Loaded:
+    home.mkdir(mode=0o700, exist_ok=True)
+    (home / "config.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    return load_settings(home, environ)
+
+
+def written(name: str, value: str) -> str:
+    """The dotted name as nested lines, beginning in line 1."""
+    parts = name.split(".")
+    lines = ["  " * depth + f"{part}:" for depth, part in enumerate(parts)]
+    return "\n".join(lines) + f" {value}\n"
+
+
+def stopped(found: Loaded, name: str, line: int) -> None:
+    assert [(stop.line, f"“{name}”" in stop.message) for stop in found.stops] == [(line, True)], found.stops
+    assert found.stops[0].hint and str(found.stops[0]) in map(str, found.problems)
+
+
+NARROWS = {"security.tirith_fail_open": "false"}
+LIMITS = sorted([*NARROWING, "security.something", "terminal.backend"])
+
+
+@pytest.mark.parametrize("prefix", ["", "gateway.", "agents.bee.", "platforms.telegram."])
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_limit_that_nothing_honours_stops_the_start(tmp_path: Path, prefix: str, name: str) -> None:
+    found = loaded(tmp_path / "home", written(prefix + name, NARROWS.get(name, "docker")))
+    stopped(found, prefix + name, len((prefix + name).split(".")))
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("value", ["", "null", "[]", "{}", '""'])
+def test_what_narrows_nothing_stops_nothing(tmp_path: Path, name: str, value: str) -> None:
+    assert not loaded(tmp_path / "home", written(name, value)).stops
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "terminal: {backend: local, timeout: 60, container_memory: 5120}",
+        "terminal: {backend: LOCAL}",
+        "security: {redact_secrets: true, allow_private_urls: false, tirith_enabled: false, tirith_path: /x}",
+        "security: {website_blocklist: {enabled: false, domains: [a.example]}}",
+        "privacy: {redact_pii: false}",
+        "platform_toolsets: {telegram: []}",
+        "browser: {headed: true}\nweb: {backend: x}\ndisplay: {skin: dark}",
+    ],
+)
+def test_settings_that_decorate_or_are_as_they_are_here_are_no_limits(tmp_path: Path, text: str) -> None:
+    assert not loaded(tmp_path / "home", text).stops
+
+
+@pytest.mark.parametrize("section", sorted(OF_ONE))
+def test_a_limit_for_one_agent_or_platform_stops_the_start(tmp_path: Path, section: str) -> None:
+    for name in OF_ONE[section]:
+        own = f"{section}.{'bee' if section == 'agents' else 'slack'}.{name}"
+        stopped(loaded(tmp_path / "home", written(own, "[file]")), own, 3)
+
+
+@pytest.mark.parametrize("name", sorted(VARIABLES))
+def test_a_variable_that_nothing_honours_stops_the_start(tmp_path: Path, name: str) -> None:
+    found = loaded(tmp_path / "home", "", **{name: "docker"})
+    assert [stop.file for stop in found.stops] == ["environment"] and name in found.stops[0].message
+    (tmp_path / "home" / ".env").write_text(f"A=1\n{name}=docker\n")
+    (stop,) = loaded(tmp_path / "home", "").stops
+    assert stop.file.endswith(".env") and stop.line == 2
+    assert not loaded(tmp_path / "other", "", TERMINAL_ENV="local").stops
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "meant"),
+    [
+        ("telegram:\n  alowed_chats: [1]\n", 2, "allowed_chats"),
+        ("telegram:\n  group_polcy: disabled\n", 2, "group_policy"),
+        ("agent:\n  disabled_toolset: [terminal]\n", 2, "agent.disabled_toolsets"),
+        ("disabled_toolsets: [terminal]\n", 1, "agent.disabled_toolsets"),
+        ("toolset: [none]\n", 1, "toolsets"),
+        ("approvals:\n  denies: ['git push*']\n", 2, "approvals.deny"),
+        ("agents:\n  bee:\n    allowed_users: [1]\n", 3, "allowed_users"),
+    ],
+)
+def test_a_mistyped_limit_stops_the_start(tmp_path: Path, text: str, line: int, meant: str) -> None:
+    (stop,) = loaded(tmp_path / "home", text).stops
+    assert stop.line == line and meant in str(stop)
+
+
+@pytest.mark.parametrize("text", ["modle: x\n", "agent: {max_turn: 3}\n", "agents: {bee: {toolset: [x]}}\n"])
+def test_other_mistakes_do_not_stop_it(tmp_path: Path, text: str) -> None:
+    found = loaded(tmp_path / "home", text)
+    assert found.problems and not found.stops
+
+
+BROKEN: dict[str, bytes] = {
+    "random bytes": bytes(range(128, 256)) * 4,
+    "an open list": b"model: x\nallowed_users: [a\n",
+    "a tab": b"agent:\n\tmax_turns: 5\n",
+    "a list": b"- model\n- x\n",
+    "a word": b"hello\n",
+    "a key twice": b"telegram: {allowed_chats: [1]}\ntelegram: {}\n",
+    "another encoding": "model: x\n".encode("utf-16"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN))
+def test_a_file_that_cannot_be_read_stops_the_start(tmp_path: Path, name: str) -> None:
+    found = loaded(tmp_path / "home", BROKEN[name])
+    assert found.stops and all(stop.line for stop in found.stops)
+
+
+def test_what_stands_in_place_of_a_file_stops_the_start(tmp_path: Path) -> None:
+    for name in ("config.yaml", ".env"):
+        home = tmp_path / name
+        (home / name).mkdir(parents=True)
+        (stop,) = load_settings(home, {}).stops
+        assert stop.file.endswith(name) and "folder" in stop.message
+    (tmp_path / ".env" / ".env").rmdir()
+    (tmp_path / ".env" / ".env").write_text('A=1\nTELEGRAM_ALLOWED_CHATS="-100\n')
+    assert [stop.line for stop in load_settings(tmp_path / ".env", {}).stops] == [2]
+
+
+def test_an_empty_file_is_said_to_be_empty(tmp_path: Path) -> None:
+    for text in ("", "\n# nothing\n", "{}\n"):
+        found = loaded(tmp_path / "home", text)
+        assert ["is empty" in note.message for note in found.notes] == [True] and not found.stops
+    assert not load_settings(tmp_path / "none", {}).notes
