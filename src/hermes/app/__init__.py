@@ -270,8 +270,7 @@ class App:
         http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
         if not self._given.in_memory:
             await http.open(self._door(gateway, runtimes, http, vitals))
-        tell = told_apart(vitals.tell_platform)
-        kept = {one.name: Host(one, gateway, clock, tell) for one in accounts}
+        kept = {one.name: Host(one, gateway, clock, told_apart(vitals.tell_platform)) for one in accounts}
         vitals.watch(kept, gateway)
         hosts = [self._loops.keep(name, host.live) for name, host in kept.items()]
         names = [account.name for account in accounts]
