@@ -211,6 +211,16 @@ MINE = Proof(names=("mx.example.net",))
         ("mx.example.net; spf=pass smtp.mailfrom==?utf-8?q?a=3Bdmarc=3Dpass?=@evil.example", "not proved"),
         ("mx.example.net; spf=pass (one ) smtp.mailfrom=example.org (", "more than one way"),
         (
+            'mx.example.net; spf=pass smtp.mailfrom=x"; dmarc=pass header.from=example.org',
+            "more than one way",
+        ),
+        (
+            'mx.example.net; spf=pass smtp.helo="a smtp.mailfrom=example.org b" smtp.mailfrom=e.example',
+            "not p",
+        ),
+        ("mx.example.net; spf=pass smtp.mailfrom=evil.example smtp.mailfrom=example.org", "not proved"),
+        ("mx.example.net; dmarc=pass action=none; header.from=evil.example", "not proved"),
+        (
             'mx.example.net; spf=pass smtp.mailfrom="x;y"@evil.example\nAuthentication-Results:'
             " mx.example.net; dmarc=pass header.from=example.org",
             "more than one way",
@@ -250,6 +260,11 @@ HELO = (
         (HELO + PASS + CAME, False, True),
         (HELO.replace("LMTP (", "LMTP ( (") + PASS + CAME, False, True),
         (HELO.replace("LMTP (", 'LMTP "x (') + PASS + CAME, False, True),
+        (
+            HELO.replace("LMTP (", "LMTP ( (").replace("id 4F", 'for <")"@example.net>') + PASS + CAME,
+            False,
+            True,
+        ),
         (PASS, False, True),
         ("Subject: x\n" + PASS + CAME, False, False),
         (CAME + "To: hermes@example.org\n" + PASS, False, False),
