@@ -105,8 +105,8 @@ class PlainFake:
         return Receipt(to=to, ref=ref)
 
 
-class EditingFake(PlainFake):
-    """Edits, deletes, gets files, opens threads, has a menu, and can look back at what it sent."""
+class ForgetfulFake(PlainFake):
+    """Edits, deletes, gets files, opens threads, has a menu; what it sent it cannot look back at."""
 
     def __init__(
         self, service: EditableService, capabilities: Capabilities = EDITS, name: str = "fake"
@@ -124,10 +124,6 @@ class EditingFake(PlainFake):
         for part in range(DOWNLOADS):
             await sink(b64decode(await self._editable.download(ref, part)))
 
-    async def find_sent(self, to: Address, key: str) -> Receipt | None:
-        ref = await self._editable.find(to.chat, key)
-        return None if ref is None else Receipt(to=to, ref=ref)
-
     async def open_thread(self, parent: Address, name: str) -> Address:
         return replace(parent, thread=await self._editable.open_thread(parent.chat, name))
 
@@ -135,9 +131,18 @@ class EditingFake(PlainFake):
         await self._editable.set_menu([entry.name for entry in entries])
 
 
+class EditingFake(ForgetfulFake):
+    """The same, and can look back at what it sent."""
+
+    async def find_sent(self, to: Address, key: str) -> Receipt | None:
+        ref = await self._editable.find(to.chat, key)
+        return None if ref is None else Receipt(to=to, ref=ref)
+
+
 def fake_platform(kind: str, service: EditableService, name: str = "fake") -> PlainFake:
     capabilities = KINDS[kind]
-    make = EditingFake if capabilities.edits else PlainFake
+    editing = EditingFake if capabilities.history else ForgetfulFake
+    make = editing if capabilities.edits else PlainFake
     return make(service, capabilities, name)
 
 
