@@ -620,3 +620,13 @@ async def test_a_run_in_which_nothing_happens_is_stopped(tmp_path: Path) -> None
         await clock.advance(180)
         [run] = await rest(chat)
         assert run.status is RunStatus.STOPPED and "nothing happened for 300 seconds" in run.error
+
+
+async def test_it_tells_when_it_last_looked(tmp_path: Path) -> None:
+    clock = FakeClock()
+    chat = journey(tmp_path, clock)
+    async with chat:
+        await settle()
+        assert chat.gateway.cron.ticked_at == START
+        await clock.leap(LONGEST_SLEEP)
+        assert chat.gateway.cron.ticked_at == START + timedelta(seconds=LONGEST_SLEEP)

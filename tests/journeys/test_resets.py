@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from hermes.control.expiry import SessionExpiry
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import Unreachable
@@ -179,3 +181,38 @@ async def test_what_a_session_leaves_behind_is_brought_home_before_it_ends(tmp_p
         )
         assert [await expiry.sweep() for _ in range(3)] == [0, 1, 0]
         assert len(tries) == 2
+
+
+async def test_a_session_ends_although_what_it_leaves_behind_cannot_be_brought_home(tmp_path: Path) -> None:
+    clock = FakeClock()
+    tries: list[str] = []
+
+    async def flush(agent: AgentId, session: SessionId) -> None:
+        tries.append(session)
+        raise Unreachable("the memory is away")
+
+    async with Journey(folder=tmp_path, clock=clock, settings=settings()) as chat:
+        await talk(chat, "one")
+        clock.jump(2 * HOUR)
+        runtimes = {AgentId("main"): chat.gateway._runtime(AgentId("main"))}
+        expiry = SessionExpiry(runtimes=runtimes, settings=chat.settings, clock=clock, flush=flush)
+        assert [await expiry.sweep() for _ in range(4)] == [0, 0, 1, 0]
+        assert len(tries) == 3
+
+
+@pytest.mark.parametrize(
+    ("running", "hours", "ended"), [(True, 1, 0), (True, 25, 1), (False, 1, 1), (False, 25, 1)]
+)
+async def test_the_job_spares_a_session_with_a_background_process(
+    tmp_path: Path, running: bool, hours: int, ended: int
+) -> None:
+    clock = FakeClock()
+    view = ProcessView(id="p1", command="serve", cwd="/", seconds=hours * HOUR, running=running)
+
+    async def processes(session: str) -> list[ProcessView]:
+        return [view]
+
+    async with Journey(folder=tmp_path, clock=clock, settings=settings(), processes=processes) as chat:
+        await talk(chat, "one")
+        clock.jump(2 * HOUR)
+        assert await chat.gateway.sessions_expiry.sweep() == ended

@@ -34,7 +34,7 @@ class Quarantine:
     async def begin(self, session: SessionId) -> None:
         """A turn of this session is about to begin; waits while a suspect of another is alone."""
         # Waits for this suspect, not for the next one too: many suspects must not starve everybody else.
-        if session != self._suspect and not self.open:
+        if session != self._suspect:
             await self._open.wait()
         self.note(session)
 
