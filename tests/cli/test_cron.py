@@ -82,3 +82,20 @@ def test_a_home_with_a_gateway(tmp_path: Path) -> None:
         assert runs[0]["status"] == "ok"
         assert "Another job is called" in hermes(home, "cron", "create", "1h", "x", "--name", "hello").err
         assert "Removed" in hermes(home, "cron", "remove", "Hello").out
+
+
+def test_a_job_without_an_agent_goes_where_the_routes_say(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.yaml").write_text(
+        "agents: {bee: {}}\nroutes:\n- match: {kind: job, chat_id: Mail}\n  agent: bee\n"
+    )
+    for asked, agent in (
+        (["--name", "Mail"], "bee"),
+        (["--name", "Mail", "--agent", "main"], "main"),
+        ([], "main"),
+    ):
+        assert hermes(home, "cron", "create", "every 2h", "look", *asked).code == 0
+        jobs = json.loads(hermes(home, "cron", "list", "--json").out)
+        assert [job["agent"] for job in jobs] == [agent]
+        assert hermes(home, "cron", "remove", jobs[0]["id"]).code == 0

@@ -305,7 +305,7 @@ class RouteMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Chats that match go to this agent; routes are tried in the order they are declared."""
+    """What comes from there and names no agent goes to this one; routes are tried in their order."""
 
     match: RouteMatch
     agent: AgentId
@@ -419,13 +419,16 @@ class Settings:
         ),
     )
     default_agent: AgentId = field(
-        default=MAIN_AGENT, metadata=about("The agent for chats that no route matches.")
+        default=MAIN_AGENT, metadata=about("The agent for whatever names none and no route matches.")
     )
     agents: dict[str, HostedAgent] = field(
         default_factory=dict, metadata=about("The agents this gateway hosts beside `main`, by id.")
     )
     routes: tuple[Route, ...] = field(
-        default=(), metadata=about("Which chats go to which agent; the first match counts.")
+        default=(),
+        metadata=about(
+            "Which chats, API clients, webhooks and jobs go to which agent; the first match counts."
+        ),
     )
     platforms: dict[str, PlatformSettings] = field(
         default_factory=dict,

@@ -31,11 +31,11 @@ def cronjob(folder: Path, chat: Journey | None) -> Tool:
     return tool
 
 
-async def use(tool: Tool, **arguments: Any) -> str:
+async def use(tool: Tool, turn: TurnId | None = None, **arguments: Any) -> str:
     context = ToolContext(
         agent=MAIN_AGENT,
         session=SessionId("s"),
-        turn=TurnId("t"),
+        turn=turn or TurnId("t"),
         call=CallId("c"),
         key="k",
         output=lambda text: None,
@@ -46,21 +46,27 @@ async def use(tool: Tool, **arguments: Any) -> str:
 async def test_the_life_of_a_job(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path) as chat:
         tool = cronjob(tmp_path, chat)
-        assert "There are no jobs." in await use(tool, action="list")
-        made = await use(tool, action="create", schedule="every 2h", prompt="look", name="Oven", repeat=3)
+        asked = chat.world.write("look after my oven")
+        await chat.until_seen("look after my oven")
+        turn = (await chat.database.read(lambda tx: tx.inbox.find(asked.delivery)))[0].turn
+        assert "There are no jobs." in await use(tool, turn, action="list")
+        made = await use(
+            tool, turn, action="create", schedule="every 2h", prompt="look", name="Oven", repeat=3
+        )
         assert made.startswith("Made: ") and "every 2h" in made
-        assert "every 1d" in await use(tool, action="update", job="oven", schedule="every 1d")
-        assert (await use(tool, action="pause", job="Oven")).startswith("Paused")
-        assert (await use(tool, action="resume", job="Oven")).startswith("Resumed")
-        assert (await use(tool, action="run", job="Oven")).startswith("Runs now")
-        assert (await use(tool, action="remove", job="Oven")).startswith("Removed")
+        assert "every 1d" in await use(tool, turn, action="update", job="oven", schedule="every 1d")
+        assert (await use(tool, turn, action="pause", job="Oven")).startswith("Paused")
+        assert (await use(tool, turn, action="resume", job="Oven")).startswith("Resumed")
+        assert (await use(tool, turn, action="run", job="Oven")).startswith("Runs now")
+        assert "There are no jobs." in await use(tool, action="list"), "a turn of nobody's sees nothing"
+        assert (await use(tool, turn, action="remove", job="Oven")).startswith("Removed")
         for wrong in (
             {"action": "pause"},
             {"action": "pause", "job": "x"},
             {"action": "create", "prompt": "x"},
         ):
             with pytest.raises(UserError):
-                await use(tool, **wrong)
+                await use(tool, turn, **wrong)
 
 
 @pytest.mark.parametrize(
