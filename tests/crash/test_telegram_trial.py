@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.crash.trial import Trial
+from tests.crash.telegram_trial import Trial
 
 
 async def test_killed_between_a_faulty_telegram_and_a_faulty_model(tmp_path: Path, full: bool) -> None:
