@@ -176,7 +176,7 @@ async def test_nothing_is_lost_or_doubled_without_a_word(tmp_path: Path, full: b
     async with FakeModelServer(faults.model) as server, WorldServer(world) as service:
         (home / "config.yaml").write_text(CONFIG % server.base_url)
         trial = Trial(home, kind, world, service.port)
-        for life in range(50 if full else 4):
+        for life in range(63 if full else 4):
             await trial.begin()
             await trial.until_ready()
             moment = asyncio.get_running_loop().time() + dice.uniform(0.05, 0.9)
