@@ -52,6 +52,7 @@ from hermes.state.readers import NeedsWriter, Readers
 from hermes.state.reserve import FILE as RESERVE_FILE
 from hermes.state.reserve import Reserve
 from hermes.state.search import SearchTable, catch_up
+from hermes.state.units import StoreFacts as StoreFacts
 from hermes.state.units import WorkUnit, fail_open, resolve_open, settle_units
 
 log = logging.getLogger("hermes.store")
@@ -64,17 +65,6 @@ _RETRY_SECONDS = 0.5
 _INDEX_SECONDS = 1.0
 _CHECKPOINT_MS = 100
 _MOST_BATCHES = 50
-
-
-@dataclass(slots=True)
-class StoreFacts:
-    """What the store has done and how it is; for status, metrics and benches."""
-
-    units: int = 0
-    commits: int = 0
-    seconds: float = 0.0
-    """Spent in batches that were committed: their units and the COMMIT, which waits for the disk."""
-    trouble: str = ""
 
 
 class SqliteStore:

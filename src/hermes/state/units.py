@@ -1,4 +1,5 @@
-"""A unit of work on its way through the writer thread, and how whoever waits for it hears what came of it."""
+"""A unit of work on its way through the writer thread, how whoever waits for it hears what came of it, and
+what the store tells of all of them."""
 
 from __future__ import annotations
 
@@ -21,6 +22,17 @@ class WorkUnit:
     future: asyncio.Future[Any]
     result: Any = None
     error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class StoreFacts:
+    """What the store has done and how it is; for status, metrics and benches."""
+
+    units: int = 0
+    commits: int = 0
+    seconds: float = 0.0
+    """Spent in batches that were committed: their units and the COMMIT, which waits for the disk."""
+    trouble: str = ""
 
 
 def resolve_open(opened: asyncio.Future[None]) -> None:
