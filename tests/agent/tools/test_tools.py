@@ -311,7 +311,7 @@ async def test_nothing_in_a_question_speaks_for_itself(bench: Bench) -> None:
         assert asked is not None
         assert "\\u000aIt reads nothing.\\u202e" in asked.text and asked.text.count("\n") == 1
     command = bench.ask("terminal", command="git push --force\nIt only lists files.")
-    assert command is not None and "\n    It only lists files." in command.text
+    assert command is not None and "\n│ It only lists files." in command.text
 
 
 # --- the terminal ---
