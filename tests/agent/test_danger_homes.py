@@ -167,6 +167,14 @@ def test_the_rest_is_free(command: str) -> None:
     assert rules(command) == set()
 
 
+def test_a_home_inside_the_workspace_stays_closed() -> None:
+    inside = "/home/ann/.hermes/workspace/bee"
+    place = replace(PLACE, homes=replace(HOMES, closed=(*HOMES.closed, inside)))
+    assert read_fault(f"{inside}/MEMORY.md", place) == "read.home"
+    assert write_fault(f"{inside}/MEMORY.md", place) == "write.agent"
+    assert write_fault("/home/ann/.hermes/workspace/notes.txt", place) == ""
+
+
 def test_a_home_around_the_workspace_stays_closed() -> None:
     place = replace(PLACE, cwd="/home/ann/.hermes", workspace="/home/ann/.hermes")
     assert "write.agent" in rules("rm -f gateway.db", place)
