@@ -342,5 +342,5 @@ def test_what_other_programs_are_told_is_asked_for(command: str) -> None:
     assert lines("flushall", command) == {"run.input"}
     assert lines("y\nrm x", command) == {"run.input"}
     assert lines("mkfs.ext4 /dev/sdb", command) == {"run.input", "disk.format"}
-    for answer in ("y", "No", "", "3", "quit"):
+    for answer in ("y", " No ", "", "3", "quit"):
         assert lines(answer, command) == set()

@@ -132,6 +132,14 @@ async def test_nothing_is_sent_from_a_workspace_that_is_too_wide(tmp_path: Path)
         assert (await own("letter.txt")).name == "letter.txt"
 
 
+def test_the_usual_home_and_that_of_a_profile_are_closed_too(tmp_path: Path) -> None:
+    usual, other = tmp_path / ".hermes", tmp_path / "elsewhere"
+    for home in (usual / "profiles/work", other / "profiles/work", other):
+        closed = closed_homes(home, {"HOME": str(tmp_path), "HERMES_HOME": str(home)}, Settings())
+        root = usual if home.is_relative_to(usual) else other
+        assert {str(home), str(root), str(usual)} <= set(closed)
+
+
 def test_homes_inside_another_are_closed_with_it(tmp_path: Path) -> None:
     home = tmp_path / ".hermes"
     hosted = {f"bee{number}": HostedAgent() for number in range(50)}
