@@ -86,6 +86,7 @@ def test_reading_a_home_is_asked_for(command: str) -> None:
         'cp "$SET_BEFORE/gateway.db" copy',
         "cat ~/$NAME",
         "cat /home/$WHO/notes.txt",
+        "cat /$NAME",
         "wc -l < ~/$NAME",
         "cd - && cat config.yaml",
         'cd "$SET_BEFORE" && tar c .',
@@ -165,6 +166,30 @@ def test_changing_a_home_is_asked_for(command: str) -> None:
 )
 def test_the_rest_is_free(command: str) -> None:
     assert rules(command) == set()
+
+
+def test_what_is_too_long_to_be_matched_is_asked_for() -> None:
+    assert rules("cat ~/" + "a*" * 200 + "/x") == {"read.home"}
+    assert rules("cat " + "a/" * 2500 + "*") == {"read.secret"}
+
+
+def test_a_write_that_may_lead_into_a_home() -> None:
+    assert rules("echo x > /tmp/x/$NAME") == {"write.unknown"}
+    assert rules("echo x > /tmp/y/$NAME") == set()
+
+
+def test_a_short_name_of_a_home_may_stand_in_code() -> None:
+    place = replace(PLACE, homes=Homes(closed=("/home/ann/bee",)))
+    assert rules("python3 -c 'bee = 1; print(bee)'", place) == set()
+    assert rules("python3 -c 'print(open(\"/home/ann/bee/x\").read())'", place) == {"read.home"}
+
+
+def test_a_home_inside_the_workspace_stays_closed() -> None:
+    inside = "/home/ann/.hermes/workspace/bee"
+    place = replace(PLACE, homes=replace(HOMES, closed=(*HOMES.closed, inside)))
+    assert read_fault(f"{inside}/MEMORY.md", place) == "read.home"
+    assert write_fault(f"{inside}/MEMORY.md", place) == "write.agent"
+    assert write_fault("/home/ann/.hermes/workspace/notes.txt", place) == ""
 
 
 def test_a_home_around_the_workspace_stays_closed() -> None:
@@ -317,5 +342,5 @@ def test_what_other_programs_are_told_is_asked_for(command: str) -> None:
     assert lines("flushall", command) == {"run.input"}
     assert lines("y\nrm x", command) == {"run.input"}
     assert lines("mkfs.ext4 /dev/sdb", command) == {"run.input", "disk.format"}
-    for answer in ("y", "No", "", "3", "quit"):
+    for answer in ("y", " No ", "", "3", "quit"):
         assert lines(answer, command) == set()

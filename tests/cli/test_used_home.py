@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from hermes.app.homes import closed_homes
 from hermes.app.messaging import Messaging
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
-from hermes.domain.settings import Profile, Settings
+from hermes.domain.settings import HostedAgent, Profile, Settings
 from hermes.domain.tool import Tool
 from hermes.state.media import MediaFiles
 from hermes.state.sqlite import SqliteStore
@@ -124,8 +125,26 @@ async def test_nothing_is_sent_from_a_workspace_that_is_too_wide(tmp_path: Path)
     profile = Profile(agent=MAIN_AGENT, home=home, settings=Settings())
     async with SqliteStore(None) as store:
         media = MediaFiles(home / "media", store.scoped(MAIN_AGENT), FakeClock())
-        wide = messaging.files(profile, tmp_path, media, home / "media")
+        wide = messaging.files(profile, tmp_path, media, home / "media", [str(home)])
         with pytest.raises(UserError, match="outside of the folders"):
             await wide(str(letter))
-        own = messaging.files(profile, tmp_path / "project", media, home / "media")
+        own = messaging.files(profile, tmp_path / "project", media, home / "media", [str(home)])
         assert (await own("letter.txt")).name == "letter.txt"
+
+
+def test_the_usual_home_and_that_of_a_profile_are_closed_too(tmp_path: Path) -> None:
+    usual, other = tmp_path / ".hermes", tmp_path / "elsewhere"
+    for home in (usual / "profiles/work", other / "profiles/work", other):
+        closed = closed_homes(home, {"HOME": str(tmp_path), "HERMES_HOME": str(home)}, Settings())
+        root = usual if home.is_relative_to(usual) else other
+        assert {str(home), str(root), str(usual)} <= set(closed)
+
+
+def test_homes_inside_another_are_closed_with_it(tmp_path: Path) -> None:
+    home = tmp_path / ".hermes"
+    hosted = {f"bee{number}": HostedAgent() for number in range(50)}
+    hosted["wasp"] = HostedAgent(home_dir=str(tmp_path / ".hermes-wasp"))
+    settings = Settings(agents=hosted)
+    closed = closed_homes(home, {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}, settings)
+    locks = tmp_path / "state/hermes/gateway-locks"
+    assert {str(home), str(tmp_path / ".hermes-wasp"), str(locks)} <= set(closed) and len(closed) < 6

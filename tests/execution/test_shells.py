@@ -81,6 +81,12 @@ async def test_code_in_the_file_of_a_session_does_not_run(tmp_path: Path) -> Non
     await backend.close()
 
 
+def test_a_file_of_somebody_else_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Shells(tmp_path, start="/").put("s", ShellState(cwd="/usr", exports='export A="1"\n'))
+    monkeypatch.setattr("hermes.execution.shells.os.geteuid", lambda: 12345)
+    assert Shells(tmp_path, start="/").get("s") == ShellState(cwd="/")
+
+
 def test_a_file_that_others_may_write_is_not_read(tmp_path: Path) -> None:
     Shells(tmp_path, start="/").put("s", ShellState(cwd="/usr", exports='export A="1"\n'))
     assert Shells(tmp_path, start="/").get("s") == ShellState(cwd="/usr", exports='export A="1"\n')

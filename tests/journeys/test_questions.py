@@ -28,6 +28,14 @@ async def test_a_yes_lets_the_tool_run(tmp_path: Path, word: str) -> None:
         assert len(chat.world.did(Deed.EFFECT)) == 1
 
 
+async def test_what_is_asked_is_shown_sign_by_sign(tmp_path: Path) -> None:
+    """Nothing in an action is taken for markup: `rm *a* b` is not shown as `rm a b`."""
+    script = [call("danger", '{"token": "rm *a* b_c_d [ls](https://x.example)"}'), say("it is done")]
+    async with Journey(folder=tmp_path, script=script, kind="plain") as chat:
+        chat.world.write("do it")
+        await chat.until_seen("May I do rm *a* b_c_d [ls](https://x.example)?")
+
+
 @pytest.mark.parametrize("word", ["no", "/deny too risky"])
 async def test_a_no_keeps_the_tool_from_running(tmp_path: Path, word: str) -> None:
     async with Journey(folder=tmp_path, script=DANGER, kind="plain") as chat:

@@ -130,6 +130,7 @@ class App:
         self._backends: list[Backend] = []
         self._chores: list[Chore] = []
         self._loops = Supervisor(self._given.clock)
+        self._closed: tuple[str, ...] = ()
         self._hooks: HookPart | None = None
         self._messaging = Messaging(home, environ, lambda: self.gateway.courier)
 
@@ -377,6 +378,7 @@ class App:
     def _runtimes(self, store: Store, settings: Settings) -> dict[AgentId, Runtime]:
         """Reads plugins and makes folders, so it runs beside the loop."""
         plugins.load_commands()
+        self._closed = closed_homes(self._home, self._environ, settings)
         added = plugins.tools() if self._given.tools is None else ()
         runtimes: dict[AgentId, Runtime] = {}
         for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
@@ -436,7 +438,7 @@ class App:
             tools=tools,
             media=media,
             jobs=jobs,
-            take_file=self._messaging.files(profile, workspace, media, profile.home / MEDIA),
+            take_file=self._messaging.files(profile, workspace, media, profile.home / MEDIA, self._closed),
             processes=None if backend is None else backend.processes.list,
         )
 
@@ -446,14 +448,13 @@ class App:
     def _tools(
         self, profile: Profile, store: Store, backend: LocalBackend, workspace: Path, added: Sequence[Tool]
     ) -> list[Tool]:
-        closed = closed_homes(self._home, self._environ, profile.settings)
         bench = Workbench(
             backend=backend,
             recall=recall_from(store, zone_named(profile.settings.timezone)),
             workspace=str(workspace),
             home=user_home(self._environ),
             wide=is_wide(workspace, self._environ),
-            homes=homes_for(profile, workspace, closed),
+            homes=homes_for(profile, workspace, self._closed),
             find_process=backend.processes.find,
             own_pids=(os.getpid(),),
             asks=profile.settings.approvals.mode != "off",

@@ -25,7 +25,9 @@ def closed_homes(home: Path, environ: Mapping[str, str], settings: Settings) -> 
     """The gateway's home, the one that holds its profile, the user's usual one, those of all its agents; its
     locks and sockets, wherever they are."""
     usual = root_home({**environ, "HERMES_HOME": ""})
-    hosted = (agent_home(home, AgentId(name), settings) for name in settings.agents)
+    # The others live inside the gateway's own; a thousand of them must not slow down each look.
+    apart = [AgentId(name) for name, hosted in settings.agents.items() if hosted.home_dir]
+    hosted = (agent_home(home, name, settings) for name in apart)
     beside = (lock_folder(environ), *socket_places(home, environ))
     return spellings((home, root_home(environ), usual, *hosted, *beside))
 
@@ -37,7 +39,8 @@ def homes_for(profile: Profile, workspace: Path, closed: tuple[str, ...]) -> Hom
     read = [own / OUTPUT_FOLDER, own / MEDIA, own / SKILLS_FOLDER]
     read += [own / folder / name for name, folder in PLACES.items()]
     written = spellings([workspace])
-    inside = any(Path(one).is_relative_to(Path(folder) / WORKSPACE) for one in written for folder in closed)
+    places = [Path(folder) / WORKSPACE for folder in (*closed, *spellings([own]))]
+    inside = any(Path(spelled).is_relative_to(place) for spelled in written for place in places)
     return Homes(closed=closed, readable=spellings(read), writable=written if inside else ())
 
 

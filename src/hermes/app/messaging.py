@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from hermes.app.homes import closed_homes, is_wide
+from hermes.app.homes import is_wide
 from hermes.control.attachments import TakeFile, collect_files
 from hermes.control.courier import Courier, Letter
 from hermes.domain.address import Address
@@ -18,6 +18,7 @@ from hermes.domain.settings import Profile
 from hermes.domain.text import one_line
 from hermes.domain.tool import ToolContext
 from hermes.state.outgoing import OutgoingFiles
+from hermes.state.profiles import agent_home
 
 
 class Messaging:
@@ -34,18 +35,21 @@ class Messaging:
     def office(self) -> PostOffice:
         return PostOffice(send=self._send, places=self._places)
 
-    def files(self, profile: Profile, workspace: Path, media: Media, kept: Path) -> TakeFile:
+    def files(
+        self, profile: Profile, workspace: Path, media: Media, kept: Path, closed: Sequence[str]
+    ) -> TakeFile:
         """What lets an agent's files go: those of its workspace unless that is too wide, its media folder
-        `kept`, and the folders that the settings name."""
+        `kept`, and the folders that the settings name; nothing in a `closed` home but these."""
         settings = profile.settings
         user_home = Path(self._environ.get("HOME") or Path.home())
         named = [_absolute(folder, user_home) for folder in settings.gateway.media_delivery_allow_dirs]
+        hosted = [agent_home(self._home, AgentId(name), settings) for name in settings.agents]
         own = [] if is_wide(workspace, self._environ) else [workspace]
         files = OutgoingFiles(
             media=media,
             workspace=workspace,
             allowed=[*own, kept, *(folder for folder in named if folder is not None)],
-            homes=[Path(home) for home in closed_homes(self._home, self._environ, settings)],
+            homes=[*map(Path, closed), profile.home, *hosted],
             user_home=user_home,
         )
         self._files[profile.agent] = files.take

@@ -24,6 +24,7 @@ from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
 from hermes.stream.drafts import is_silence, is_streamed, may_be_silence, without_directives
 from hermes.stream.fold import Fold, Progress, answer_text, choices, for_people, question_text
+from hermes.stream.markdown import literal
 from hermes.stream.split import MIN_LIMIT, split
 
 STOPPED_HERE = "⏹ (stopped here)"
@@ -145,13 +146,15 @@ class Outcomes:
             return ()
         able = self.capabilities(turn.reply.to)
         buttons: tuple[Button, ...] = ()
+        approval = asked.kind is QuestionKind.APPROVAL
+        asked = replace(asked, text=literal(asked.text)) if approval else asked
         text = question_text(asked)
         if able.buttons is not Grade.NONE:
             text = asked.text
             buttons = tuple(
                 Button(label=option, value=f"{asked.question}:{option}") for option in choices(asked)
             )
-        elif asked.kind is QuestionKind.APPROVAL:
+        elif approval:
             words = f"{able.command_prefix}approve, {able.command_prefix}deny"
             text = f"{asked.text}\n\nReply yes, session, always or no (or {words})."
         elif asked.kind is QuestionKind.CONFIRM:

@@ -149,6 +149,14 @@ _URL_UNSAFE = re.compile(r"[\s<>\"\\`|{}^\x00-\x1f\x7f\ud800-\udfff]")
 _LANG = re.compile(r"[\w+#./-]{1,30}")
 
 
+_MEANINGFUL = re.compile(r"[\\`*_\[\]&<>~#|]|^[-+=]|(?<=\d)[.)]", re.MULTILINE)
+
+
+def literal(text: str) -> str:
+    """Markdown that shows exactly this text: for what a person decides about by reading it."""
+    return _MEANINGFUL.sub(r"\\\g<0>", text)
+
+
 def parse(text: str) -> Document:
     """Read a markdown text. Never fails: what is hostile (too deep, too dense) is kept as plain text."""
     if not text.isascii() or "\r" in text or not text.isprintable():

@@ -293,6 +293,14 @@ async def test_a_write_is_shown_and_bound_to_its_content(bench: Bench) -> None:
     )
 
 
+async def test_a_question_is_short_enough_to_be_read(bench: Bench) -> None:
+    content = "".join(f"{number} {'x' * 180}\n" for number in range(30))
+    asked = bench.ask("write_file", path=str(bench.user / ".bashrc"), content=content)
+    assert asked is not None and asked.more is not None
+    shown = await asked.more(SessionId("s"))
+    assert shown.startswith("+0 xxx") and shown.endswith("[… 24 more lines]") and len(shown) < 1300
+
+
 async def test_a_patch_is_shown_and_bound_to_its_content(bench: Bench) -> None:
     path = str(bench.user / ".bashrc")
     first = bench.ask("patch", path=path, old="a\nb", new="c")
@@ -311,7 +319,7 @@ async def test_nothing_in_a_question_speaks_for_itself(bench: Bench) -> None:
         assert asked is not None
         assert "\\u000aIt reads nothing.\\u202e" in asked.text and asked.text.count("\n") == 1
     command = bench.ask("terminal", command="git push --force\nIt only lists files.")
-    assert command is not None and "\n    It only lists files." in command.text
+    assert command is not None and "\n│ It only lists files." in command.text
 
 
 # --- the terminal ---
@@ -357,6 +365,10 @@ async def test_what_a_process_is_told_is_judged(bench: Bench) -> None:
     assert bench.ask("process", action="write", id=shell, text="mkfs.ext4 /dev/nowhere") is None
     with pytest.raises(UserError, match="Refused"):
         await bench.use("process", action="write", id=shell, text="mkfs.ext4 /dev/nowhere")
+    (bench.user / ".aws").mkdir()
+    there = await bench.text("terminal", command="bash", workdir=str(bench.user / ".aws"), background=True)
+    assert bench.ask("process", action="write", id=there.split()[1], text="head -n 3 config") is not None
+    assert bench.ask("process", action="write", id=shell, text="head -n 3 config") is None
     repl = (await bench.text("terminal", command="python3 -i", background=True)).split()[1]
     assert bench.ask("process", action="write", id=repl, text="import os") is not None
     assert bench.ask("process", action="write", id=repl, text="y") is None

@@ -30,9 +30,11 @@ def holds_one(path: str, folders: Iterable[str]) -> bool:
 def is_closed(path: str, homes: Homes, *, writing: bool) -> bool:
     if not is_inside(path, homes.closed):
         return False
-    free = homes.writable if writing else (*homes.writable, *homes.readable)
+    places = homes.writable if writing else (*homes.writable, *homes.readable)
     plain = to_plain(path)
-    return not any(plain == place or plain.startswith(place + "/") for place in free)
+    free = [place for place in places if plain == place or plain.startswith(place + "/")]
+    # A home inside a place that is free is closed again.
+    return not free or any(is_inside(home, free) and is_inside(path, (home,)) for home in homes.closed)
 
 
 def mentions_home(text: str, homes: Homes, user_home: str) -> bool:

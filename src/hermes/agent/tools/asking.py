@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from difflib import unified_diff
 
 _MOST_LINES = 40
-_MOST_CHARS = 2000
+_MOST_CHARS = 1200
 _LONGEST_LINE = 200
 _LINES_COMPARED = 1000
 """Comparing longer texts would hold everybody up."""
@@ -16,7 +16,7 @@ _LINES_COMPARED = 1000
 
 def visible(text: str) -> str:
     """A text as a person must see it: every line but the first is set off, so that none passes for ours."""
-    return visible_line(text, keep="\n\t").replace("\n", "\n    ")
+    return visible_line(text, keep="\n\t").replace("\n", "\n│ ")
 
 
 def visible_line(text: str, *, keep: str = "") -> str:
