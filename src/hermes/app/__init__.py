@@ -32,7 +32,7 @@ from hermes.app.messaging import Messaging
 from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt
 from hermes.app.real_models import keep_real_models
-from hermes.app.tools import Inject, Injecting, added_tools, limited_tools, own_tools
+from hermes.app.tools import Inject, Injecting, added_tools, check_toolsets, limited_tools, own_tools
 from hermes.app.tools import Toolsets as Toolsets
 from hermes.app.vitals import Vitals
 from hermes.app.vitals import Watch as Watch
@@ -372,6 +372,7 @@ class App:
         """Reads plugins and makes folders, so it runs beside the loop."""
         plugins.load_commands()
         added = plugins.tools() if self._given.tools is None else ()
+        check_toolsets(self.loaded, added)
         runtimes: dict[AgentId, Runtime] = {}
         for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
             try:
@@ -457,7 +458,9 @@ class App:
         hosted = profile.settings.agents.get(profile.agent)
         if hosted is not None:
             chosen = Toolsets(enabled=hosted.enabled_toolsets, disabled=hosted.disabled_toolsets)
-        return limited_tools([*own_tools(bench, chosen, added), *added_tools(chosen, added)], self.loaded)
+        return limited_tools(
+            [*own_tools(bench, chosen, added), *added_tools(chosen, added)], profile.settings
+        )
 
     def _tell_ended(self, context: ToolContext, view: ProcessView) -> None:
         """A background process is over: its session hears of it in a turn of its own."""
