@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from hermes.admin.command import Command, Commands
+from hermes.domain.errors import SettingsError
 from hermes.domain.settings import Secret
 from hermes.plugins import platform_manifests
 from hermes.state.profiles import prepare_home
@@ -129,7 +130,7 @@ def _unset(command: Command) -> None:
 def _check(command: Command) -> int:
     loaded, console = _loaded(command), command.console
     found = [*map(str, loaded.problems), *_webhook_problems(loaded), *_account_problems(loaded)]
-    found += _model_problems(command, loaded)
+    found += [*_toolset_problems(loaded), *_model_problems(command, loaded)]
     for problem in found:
         console.line(loaded.secrets.redact(problem))
     for note in loaded.notes:
@@ -138,6 +139,19 @@ def _check(command: Command) -> int:
         return PROBLEMS
     console.line(f"{CONFIG_FILE} is empty" if loaded.is_empty else "config ok")
     return 0
+
+
+def _toolset_problems(loaded: Loaded) -> list[str]:
+    if not loaded.settings.toolsets and not loaded.settings.agent.disabled_toolsets:
+        return []
+    from hermes.app.tools import check_toolsets
+    from hermes.plugins import tools
+
+    try:
+        check_toolsets(loaded, tools())
+    except SettingsError as error:
+        return [str(error)]
+    return []
 
 
 def _model_problems(command: Command, loaded: Loaded) -> list[str]:

@@ -34,7 +34,15 @@ from hermes.app.pairing import import_people
 from hermes.app.prompt import SystemPrompt
 from hermes.app.real_models import keep_real_models
 from hermes.app.store import StoreKeeper
-from hermes.app.tools import Inject, Injecting, added_tools, limited_tools, own_tools, redacting
+from hermes.app.tools import (
+    Inject,
+    Injecting,
+    added_tools,
+    check_toolsets,
+    limited_tools,
+    own_tools,
+    redacting,
+)
 from hermes.app.tools import Toolsets as Toolsets
 from hermes.app.vitals import Vitals
 from hermes.app.vitals import Watch as Watch
@@ -380,6 +388,7 @@ class App:
         plugins.load_commands()
         self._closed = closed_homes(self._home, self._environ, settings)
         added = plugins.tools() if self._given.tools is None else ()
+        check_toolsets(self.loaded, added)
         runtimes: dict[AgentId, Runtime] = {}
         for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
             try:
@@ -467,7 +476,9 @@ class App:
         hosted = profile.settings.agents.get(profile.agent)
         if hosted is not None:
             chosen = Toolsets(enabled=hosted.enabled_toolsets, disabled=hosted.disabled_toolsets)
-        return limited_tools([*own_tools(bench, chosen, added), *added_tools(chosen, added)], self.loaded)
+        return limited_tools(
+            [*own_tools(bench, chosen, added), *added_tools(chosen, added)], profile.settings
+        )
 
     def _tell_ended(self, context: ToolContext, view: ProcessView) -> None:
         """A background process is over: its session hears of it in a turn of its own."""

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from hermes.agent.tools import ABSENT, NO_TOOLSET, Workbench, default_tools, toolsets, unknown_toolset
 from hermes.domain.errors import HermesError
 from hermes.domain.ports import ModelPiece, ModelRequest, Provider
+from hermes.domain.settings import Settings
 from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.state.settings import Loaded
 
+_MCP = "mcp-"
 EVERY_TOOLSET = frozenset({"*", "all", "hermes-cli", "hermes-gateway"})
 Inject = Callable[[ModelRequest], ModelRequest]
 
@@ -47,15 +49,21 @@ def own_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool]) -> list
     )
 
 
-def limited_tools(tools: Sequence[Tool], loaded: Loaded) -> list[Tool]:
-    """Those that the settings leave to every agent. A name that means nothing here may be a mistyped limit,
-    so it is an error."""
-    enabled, disabled = set(loaded.settings.toolsets), set(loaded.settings.agent.disabled_toolsets)
-    known = {*toolsets(), *(tool.toolset for tool in tools)}
-    for key, names in (("toolsets", enabled), ("agent.disabled_toolsets", disabled)):
-        for name in sorted(names - known - ABSENT - EVERY_TOOLSET - {NO_TOOLSET}):
-            error = unknown_toolset(name, known)
-            raise loaded.wrong(key, f"{key}: {error.message}", error.hint)
+def check_toolsets(loaded: Loaded, added: Sequence[Tool]) -> None:
+    """A `SettingsError` for a limit that names a toolset which is none: it may be mistyped."""
+    known = {*toolsets(), *(tool.toolset for tool in added)}
+    settings = loaded.settings
+    limits = {"toolsets": settings.toolsets, "agent.disabled_toolsets": settings.agent.disabled_toolsets}
+    for key, names in limits.items():
+        for name in names:
+            if name not in known | ABSENT | EVERY_TOOLSET | {NO_TOOLSET} and not name.startswith(_MCP):
+                error = unknown_toolset(name, known)
+                raise loaded.wrong(key, f"{key}: {error.message}", error.hint)
+
+
+def limited_tools(tools: Sequence[Tool], settings: Settings) -> list[Tool]:
+    """Those that the settings leave to every agent."""
+    enabled, disabled = set(settings.toolsets), set(settings.agent.disabled_toolsets)
     every = not enabled or (bool(enabled & EVERY_TOOLSET) and NO_TOOLSET not in enabled)
     return [
         tool
