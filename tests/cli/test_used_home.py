@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.homes import closed_homes
+from hermes.app.homes import closed_homes, is_wide
 from hermes.app.messaging import Messaging
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
@@ -148,3 +148,20 @@ def test_homes_inside_another_are_closed_with_it(tmp_path: Path) -> None:
     closed = closed_homes(home, {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}, settings)
     locks = tmp_path / "state/hermes/gateway-locks"
     assert {str(home), str(tmp_path / ".hermes-wasp"), str(locks)} <= set(closed) and len(closed) < 6
+
+
+def test_a_socket_outside_of_the_home_is_closed_too(tmp_path: Path) -> None:
+    home, runtime = tmp_path / ("deep/" * 30), tmp_path / "run"
+    runtime.mkdir()
+    closed = closed_homes(home, {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(runtime)}, Settings())
+    sockets = [path for path in closed if path.endswith(".sock")]
+    assert sockets and all(not path.startswith(str(home)) for path in sockets)
+
+
+def test_a_home_folder_is_too_wide_by_any_name(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    (real / "project").mkdir(parents=True)
+    link.symlink_to(real)
+    for workspace, home in ((real, link), (link, real), (tmp_path, link)):
+        assert is_wide(workspace, {"HOME": str(home)})
+    assert not is_wide(real / "project", {"HOME": str(link)})
