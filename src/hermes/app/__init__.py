@@ -46,6 +46,7 @@ from hermes.app.tools import (
 from hermes.app.tools import Toolsets as Toolsets
 from hermes.app.vitals import Vitals
 from hermes.app.vitals import Watch as Watch
+from hermes.app.waking import Waking
 from hermes.control.commands.registry import Around as CommandAround
 from hermes.control.gates import agent_chooser, gate_tools
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
@@ -63,14 +64,11 @@ from hermes.domain.ports import (
     Backend,
     Media,
     Platform,
-    ProcessView,
     Provider,
     Store,
 )
 from hermes.domain.settings import Profile, Settings
-from hermes.domain.text import one_line
-from hermes.domain.tool import Tool, ToolContext
-from hermes.domain.turn import Turn
+from hermes.domain.tool import Tool
 from hermes.entry.host import Account, Host
 from hermes.entry.http.door import AgentFacts, Door
 from hermes.entry.http.streams import Streams
@@ -134,7 +132,7 @@ class App:
         self._models = Models()
         self._choices: dict[AgentId, Choice] = {}
         self._routes: dict[str, Route] = {}
-        self._waking: set[asyncio.Task[Turn | None]] = set()
+        self._waking = Waking(lambda: None if self._stop.is_set() else self._gateway)
         self._backends: list[Backend] = []
         self._chores: list[Chore] = []
         self._loops = Supervisor(self._given.clock)
@@ -468,7 +466,7 @@ class App:
             own_pids=(os.getpid(),),
             asks=profile.settings.approvals.mode != "off",
             deny=profile.settings.approvals.deny,
-            ended=self._tell_ended,
+            ended=self._waking.tell_ended,
             jobs=None if self._given.in_memory else job_tool(lambda: self._gateway),
             post=self._messaging.office,
         )
@@ -479,16 +477,6 @@ class App:
         return limited_tools(
             [*own_tools(bench, chosen, added), *added_tools(chosen, added)], profile.settings
         )
-
-    def _tell_ended(self, context: ToolContext, view: ProcessView) -> None:
-        """A background process is over: its session hears of it in a turn of its own."""
-        if self._gateway is None or self._stop.is_set():
-            return
-        words = f"[Background process {view.id} ended with code {view.code}: {one_line(view.command, 200)}]"
-        work = self._gateway.wake(context.agent, context.session, words)
-        task = asyncio.get_running_loop().create_task(work, name=f"wake {context.session}")
-        self._waking.add(task)
-        task.add_done_callback(self._waking.discard)
 
     # --- platforms ---
 
