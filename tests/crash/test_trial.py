@@ -173,10 +173,11 @@ async def test_nothing_is_lost_or_doubled_without_a_word(tmp_path: Path, full: b
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     count = spoken_up_to = 0
+    lives = 63 if full else 4
     async with FakeModelServer(faults.model) as server, WorldServer(world) as service:
         (home / "config.yaml").write_text(CONFIG % server.base_url)
         trial = Trial(home, kind, world, service.port)
-        for life in range(63 if full else 4):
+        for life in range(lives):
             await trial.begin()
             await trial.until_ready()
             moment = asyncio.get_running_loop().time() + dice.uniform(0.05, 0.9)
@@ -189,7 +190,7 @@ async def test_nothing_is_lost_or_doubled_without_a_word(tmp_path: Path, full: b
                 await asyncio.sleep(dice.uniform(0.002, 0.03))
             stops = life % 5 == 1
             assert await trial.end(signal.SIGTERM if stops else signal.SIGKILL) in (0, -signal.SIGKILL)
-            if kind == "plain" and life % 5 == 3 and backups_of(home / DATABASE_FILE):
+            if kind == "plain" and life == lives - 1 and backups_of(home / DATABASE_FILE):
                 spoilt = trial.damage(dice)
                 spoken_up_to = count
                 print(f"life {life}: spoilt {spoilt}")
