@@ -66,6 +66,19 @@ async def test_a_crash_between_an_answer_and_its_turn_is_not_the_turn_s_fault(tm
     await store.close()
 
 
+async def test_a_confirmed_session_bears_its_title(tmp_path: Path) -> None:
+    async with journey(tmp_path, World()) as chat:
+        await talk(chat, "one")
+        chat.world.write("/new Plan")
+        await chat.until_seen("Shall I begin a new session?")
+        chat.world.write("yes")
+        await chat.until_seen("New session “Plan”.")
+        await chat.until_idle()
+        assert await talk(chat, "two") == ["two"]
+        sessions = await chat.database.read(lambda tx: tx.sessions.find(""))
+        assert [session.title for session in sessions] == ["Plan", None]
+
+
 @pytest.mark.parametrize("word", ["no", "/deny", "always"])
 async def test_without_a_yes_nothing_changes(tmp_path: Path, word: str) -> None:
     async with journey(tmp_path, World()) as chat:
