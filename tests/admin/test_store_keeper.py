@@ -10,6 +10,7 @@ import pytest
 
 from hermes.app import store
 from hermes.app.store import StoreKeeper
+from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
 from hermes.entry.host import HostState
 from hermes.state.db import NoRoom
@@ -40,6 +41,7 @@ def _keeper(path: Path, watch: _Watch) -> StoreKeeper:
         stopping=asyncio.Event(),
         hurrying=asyncio.Event(),
         restart=lambda: None,
+        loops=Supervisor(FakeClock()),
     )
 
 

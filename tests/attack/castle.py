@@ -40,7 +40,7 @@ DOTENV_MARK = "dotenv-mark-7Qf3Zx81LmPw"
 CONFIG_MARK = "config-mark-2Hs9Vt64NcRd"
 ALICE_MARK = "alice-mark-5Jk8Yb37GqTz"
 MARKS = (DOTENV_MARK, CONFIG_MARK, ALICE_MARK)
-_ORDER = re.compile(r"^(?:\[\w+\] |\d+\|)?do (\w+) (\{.*\})$", re.MULTILINE)
+_ORDER = re.compile(r"^(?:\[[^\]\n]*\] |\d+\|)?do (\w+) (\{.*\})$", re.MULTILINE)
 """In a shared chat the speaker's name stands before the words, in a file that is read the line's number."""
 _PROCESS = re.compile(r"Started (\S+) in ")
 

@@ -44,7 +44,7 @@ _UNITS = {
     "begin_draft": "draft",
     "keep_receipt": "shown",
     "Submitting.unit": "submit",
-    "absorb": "absorb",
+    "AbsorbSteering.unit": "absorb",
     "Gateway.start.<locals>.<lambda>": "boot",
     "Gateway.stop.<locals>.<lambda>": "close",
     "Gateway.enter.<locals>.<lambda>": "enter",

@@ -552,7 +552,9 @@ def test_a_home_folder_is_no_free_workspace(home: Path) -> None:
     place = home.parent / "place"
     (place / "Documents").mkdir(parents=True)
     with at_terminal(home, real=HERMES, HOME=str(place)) as person:
-        person.until(str(place), "folder: whatever the agent deletes", "asks for first.", "❯ ")
+        person.until("first.", "❯ ")
+        warning = "place is no project's folder: whatever the agent deletes in it, it asks for first."
+        assert warning in " ".join(person.seen.split()), person.seen
         person.type("run: rm -rf ~/Documents")
         person.until("? Run: rm -rf ~/Documents", "It deletes outside the workspace", "answer ❯ ")
         person.type("deny")
