@@ -34,7 +34,6 @@ NARROWING: Mapping[str, Narrowing] = {
     "container": _NO_SANDBOX,
     "docker": _NO_SANDBOX,
     "platform_toolsets": Narrowing(why="toolsets are not chosen by platform"),
-    "command_allowlist": Narrowing(why="no list of commands decides what may run"),
     "security.tirith_enabled": Narrowing(why=_NO_SCANNER),
     "security.tirith_fail_open": Narrowing(why=_NO_SCANNER, harmless=frozenset({"", "true"})),
     "security.website_blocklist.enabled": Narrowing(why="no list of sites is looked at"),
