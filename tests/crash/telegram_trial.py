@@ -191,7 +191,7 @@ class Trial:
         failures = Counter(
             sent.message["chat"]["id"]
             for sent in self.telegram.sent
-            if not sent.deleted and sent.message.get("text", "").startswith("⚠️")
+            if not sent.deleted and "⚠️" in sent.message.get("text", "")
         )
         unanswered = Counter(self.sent[mark] for mark in missing)
         return [mark for mark in missing if unanswered[self.sent[mark]] > failures[self.sent[mark]]]
