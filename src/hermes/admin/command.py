@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from hermes.admin.output import Console
 from hermes.domain.errors import UserError
 from hermes.domain.mark import own_level
-from hermes.domain.rank import RIGHTS, Rank, rank_by_mark
+from hermes.domain.rank import RIGHTS, Rank, rank_of
 from hermes.domain.text import showable
 from hermes.entry.http.peers import lowest_level
 
@@ -98,13 +98,11 @@ def _check_rank(name: str) -> None:
     """What hooks, scripts and agents start may look, but not act as the owner. The gateway's socket holds
     without this; here it is said sooner, and for commands that work on the files."""
     try:
-        rank = rank_by_mark(lowest_level(os.getpid()))
+        rank = rank_of(lowest_level(os.getpid()))
     except (OSError, LookupError, ValueError):
-        rank = rank_by_mark(own_level())
+        rank = rank_of(own_level())
     if rank is not Rank.OWNER and name not in RIGHTS[rank].commands:
-        raise UserError(
-            f"{rank.label.capitalize()} may not do this: hermes {name}.", hint="Do it in a terminal of yours."
-        )
+        raise UserError(f"{rank.label.capitalize()} may not do this: hermes {name}.", hint=rank.remedy)
 
 
 def perform(

@@ -1,7 +1,8 @@
-"""The mark of a process that the gateway started for a hook, a script or an agent: a hard resource limit one,
-two or three below the gateway's own. The kernel holds it: children inherit it however they detach, nobody but
-root can raise it again, and it outlives the gateway. The limit is that on resident memory, which no system
-enforces. Small processes import this, so it imports next to nothing; what a mark means is `rank`'s."""
+"""The mark of a process that the gateway started for a hook, a script or an agent: a hard resource limit
+where others have none. The kernel holds it: children inherit it however they detach, nobody but root raises
+it, it outlives the gateway, and whoever lowers a limit, its own or another's, only loses by it. The limit is
+that on resident memory, which no system enforces. Small processes import this, so it imports next to nothing;
+what a mark means is `rank`'s."""
 
 from __future__ import annotations
 
@@ -21,5 +22,5 @@ def level_of(limit: int) -> int:
 
 def step_down(steps: int) -> None:
     """Mark this process and whatever it will start. One that cannot be marked must not go on."""
-    level = max(own_level() - steps, 0)
+    level = min(own_level(), TOP - steps)
     resource.setrlimit(resource.RLIMIT_RSS, (level, level))

@@ -8,8 +8,6 @@ from enum import IntEnum
 
 from hermes.domain import mark
 
-_DEEPEST = 64
-
 
 class Rank(IntEnum):
     """Higher numbers may less: a mark can only be lowered."""
@@ -18,6 +16,8 @@ class Rank(IntEnum):
     HOOK = mark.HOOK
     SCRIPT = mark.SCRIPT
     AGENT = mark.AGENT
+    LIMITED = mark.AGENT + 1
+    """Under another limit than ours, an administrator's or one that an agent's command gave itself."""
 
     @property
     def label(self) -> str:
@@ -26,7 +26,16 @@ class Rank(IntEnum):
             Rank.HOOK: "a hook",
             Rank.SCRIPT: "a script of the home",
             Rank.AGENT: "a command of an agent",
+            Rank.LIMITED: "a process with a limit on resident memory",
         }[self]
+
+    @property
+    def remedy(self) -> str:
+        if self is Rank.LIMITED:
+            return (
+                "Such limits mark what agents start. Lift it for your login: `ulimit -Hm` must say unlimited."
+            )
+        return "Do it in a terminal of yours."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +66,10 @@ RIGHTS: Mapping[Rank, Rights] = {
     Rank.HOOK: _SENDING,
     Rank.SCRIPT: _SENDING,
     Rank.AGENT: Rights(commands=_LOOKING),
+    Rank.LIMITED: Rights(commands=_LOOKING),
 }
 
 
-def rank_below(base: int, level: int) -> Rank:
-    """The rank of a process, from its level and that of the gateway."""
-    return Rank(min(max(base - level, 0), Rank.AGENT))
-
-
-def rank_by_mark(level: int) -> Rank:
-    """The rank of a process where no gateway is known to compare it with. A limit far lower than any mark is
-    an administrator's."""
-    return rank_below(mark.TOP, level) if level > mark.TOP - _DEEPEST else Rank.OWNER
+def rank_of(level: int) -> Rank:
+    """The rank of a process by its level: only one without any limit is the owner's."""
+    return Rank(min(mark.TOP - level, Rank.LIMITED))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -112,7 +113,7 @@ async def test_a_process_of_the_owner_is_answered(folder: Path) -> None:
         "setsid nohup {client} {out} >/dev/null 2>&1 &",
         "(setsid bash -c '{client} {out} & disown' &) ; true",
         "ulimit -Hm unlimited 2>/dev/null; {client} {out}",
-        "ulimit -Hm 10000; {client} {out}",
+        "ulimit -m 10000; {client} {out}",
         "exec -a hermes {client} {out}",
     ],
 )
@@ -249,9 +250,10 @@ def test_a_kernel_without_handles_of_peers(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(peers, "_SO_PEERPIDFD", 0x7FFF)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        assert peers.peer_rank(ours, mark.own_level()) is Rank.OWNER
-        assert peers.peer_rank(ours, mark.own_level() + 1) is Rank.HOOK
-        assert peers.peer_rank(ours, mark.own_level() + 99) is Rank.AGENT
+        assert peers.peer_rank(ours) is Rank.OWNER
+        for level, rank in ((1, Rank.HOOK), (3, Rank.AGENT), (4, Rank.LIMITED), (99, Rank.LIMITED)):
+            monkeypatch.setattr(peers, "lowest_level", lambda pid, level=level: mark.TOP - level)
+            assert peers.peer_rank(ours) is rank
 
 
 @pytest.mark.parametrize("told", [None, "", "Max resident set  soft  hard\n"])
@@ -264,7 +266,7 @@ def test_what_cannot_be_read_has_no_rank(monkeypatch: pytest.MonkeyPatch, told: 
     monkeypatch.setattr(peers, "_read", read)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        assert peers.peer_rank(ours, mark.own_level()) is None
+        assert peers.peer_rank(ours) is None
 
 
 # --- the command ---------------------------------------------------------------------------------------
@@ -291,6 +293,30 @@ async def test_hermes_by_an_agent_does_not_act_as_the_owner(
         f"A command of an agent may not do this: hermes {words.split(' -')[0].split(' approvals')[0]}" in told
     )
     assert "code 1" in told and not home.exists()
+
+
+@pytest.mark.parametrize("lowered", ["ulimit -m 1000", "ulimit -m 1", "ulimit -m 0"])
+async def test_a_lowered_limit_is_no_way_out(folder: Path, backend: LocalBackend, lowered: str) -> None:
+    home, source = folder / "home", Path(__file__).parents[3] / "src"
+    start = f"HERMES_HOME={home} PYTHONPATH={source} {sys.executable} -P -m hermes"
+    told = await run(backend, f"{lowered}; {start} config set approvals.mode off; echo code $?")
+    assert "A process with a limit on resident memory may not do this" in told and "code 1" in told
+    assert "ulimit -Hm" in told and not home.exists()
+
+
+async def test_a_gateway_whose_own_limit_was_lowered_takes_nobody_for_the_owner(
+    folder: Path, backend: LocalBackend
+) -> None:
+    """An agent may lower the gateway's limit, and its own to the same: neither makes it the owner."""
+    before = resource.getrlimit(resource.RLIMIT_RSS)
+    out = folder / "out"
+    async with ApiWorld(home=folder / "home"):
+        resource.setrlimit(resource.RLIMIT_RSS, (1 << 40, before[1]))
+        try:
+            await run(backend, f"ulimit -m {1 << 30}; {client(folder)} {out}")
+            assert await read(out) == REFUSED
+        finally:
+            resource.setrlimit(resource.RLIMIT_RSS, before)
 
 
 async def test_hermes_by_an_agent_may_look(folder: Path, backend: LocalBackend) -> None:

@@ -13,7 +13,7 @@ import struct
 import sys
 
 from hermes.domain.mark import TOP, level_of
-from hermes.domain.rank import Rank, rank_below
+from hermes.domain.rank import Rank, rank_of
 
 _PEER = struct.Struct("3i")
 _SO_PEERPIDFD = 77
@@ -35,12 +35,12 @@ def peer_user(peer: socket.socket) -> int | None:
         return None
 
 
-def peer_rank(peer: socket.socket, base: int) -> Rank | None:
-    """The rank of the process that connected, None if it is gone or hidden; `base` is the gateway's level.
-    Reads files or runs `ps`: call it off the loop."""
+def peer_rank(peer: socket.socket) -> Rank | None:
+    """The rank of the process that connected, None if it is gone or hidden. Reads files or runs `ps`: call it
+    off the loop."""
     try:
         if os.path.exists(f"/proc/{os.getpid()}/limits"):
-            return _marked_rank(peer, base)
+            return _marked_rank(peer)
         pid = int.from_bytes(peer.getsockopt(*_LOCAL_PEERPID, 4), sys.byteorder)
         return descent_rank(pid, os.getpid())
     except (OSError, ValueError, LookupError):
@@ -62,7 +62,7 @@ def lowest_level(pid: int) -> int:
     raise LookupError("parents")
 
 
-def _marked_rank(peer: socket.socket, base: int) -> Rank | None:
+def _marked_rank(peer: socket.socket) -> Rank | None:
     pid = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
     if pid <= 0:
         return None
@@ -71,9 +71,9 @@ def _marked_rank(peer: socket.socket, base: int) -> Rank | None:
     except OSError:
         if _knows_handles():
             return None  # it is gone already
-        return rank_below(base, lowest_level(pid))
+        return rank_of(lowest_level(pid))
     try:
-        rank = rank_below(base, lowest_level(pid))
+        rank = rank_of(lowest_level(pid))
         # While the handle names this number, nobody else has got it.
         return rank if f"\nPid:\t{pid}\n" in _read(f"/proc/self/fdinfo/{handle}") else None
     finally:

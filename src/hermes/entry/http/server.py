@@ -13,7 +13,7 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from hermes.control.continuing import StillOpen
 from hermes.control.submission import Conflict, Taken, Unfinished, Unknown
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.mark import own_level
 from hermes.domain.rank import RIGHTS, Rank
 from hermes.entry.http.door import LOCAL_ROUTES, ROUTES, Call, Door, Route, as_json, decode_query, wrong
 from hermes.entry.http.errors import ApiError, bad_request, not_found
@@ -64,7 +63,6 @@ class Front:
     door: Door
     keys: Keyring | None = None
     """None: whoever comes in here is the owner, unless its process says otherwise."""
-    level: int = field(default_factory=own_level)
 
     async def admit(self, request: web.Request, scope: Scope | None) -> Principal:
         if self.keys is None:
@@ -87,7 +85,7 @@ class Front:
             user = peer_user(peer)
             if user is not None and user not in (os.getuid(), _ROOT):
                 raise ApiError(403, "not_the_owner", "This socket is for the owner of the home alone.")
-            rank = await asyncio.to_thread(peer_rank, peer, self.level)
+            rank = await asyncio.to_thread(peer_rank, peer)
         if rank is not Rank.OWNER:
             _check_right(request, rank)
         return OWNER
@@ -124,7 +122,7 @@ def _check_right(request: web.Request, rank: Rank | None) -> None:
     if rank is None:
         why = "It cannot be determined which process asks, so it is not taken for the owner."
     else:
-        why = f"{rank.label.capitalize()} may not do this: it does not speak for the owner."
+        why = f"{rank.label.capitalize()} may not do this: it does not speak for the owner. {rank.remedy}"
     raise ApiError(403, "not_the_owner", why)
 
 
