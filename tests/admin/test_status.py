@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pwd
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,23 @@ def test_it_says_why_nothing_can_be_stored(
 @pytest.mark.parametrize("trouble", ["gateway.db cannot be written: the disk is full.", ""])
 def test_it_says_what_a_start_waits_for(trouble: str, tmp_path: Path) -> None:
     _expect(tmp_path, trouble, waits=trouble)
+
+
+@pytest.mark.parametrize("free", [0, 1 << 30])
+def test_a_start_that_cannot_write_its_state_is_not_called_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int
+) -> None:
+    earlier = {"gateway_state": "stopped", "pid": 1, "platforms": {"telegram": {"state": "connected"}}}
+    (tmp_path / STATE_FILE).write_text(json.dumps(earlier))
+    usage = shutil.disk_usage(tmp_path)._replace(free=free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with hold_home(tmp_path, GATEWAY):
+        out = io.StringIO()
+        console = Console(out=out, err=io.StringIO())
+        code = perform("status", [], tmp_path, {"HERMES_NO_PROBE": "1"}, console)
+    text = out.getvalue()
+    assert "starting (" in text and "stopped" not in text and "connected" not in text
+    assert (code, "nothing can be stored: the disk is full" in text) == (0 if free else 1, not free)
 
 
 def _expect(home: Path, trouble: str, **state: str) -> None:

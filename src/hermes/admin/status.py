@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,7 @@ _APPROVALS = {
     "smart": "smart (a person is asked before what is dangerous; no model decides yet)",
     "off": "off (nobody is asked before what is dangerous)",
 }
+_LEAST_FREE = 256 * 1024
 _ALIVE = ("starting", "running", "draining")
 
 
@@ -44,9 +46,11 @@ def run(command: Command) -> int:
     holder = home_holder(home)
     told = read_state(home)
     running = holder is not None and holder.what == GATEWAY
+    if holder is not None and running and told.get("pid", holder.pid) != holder.pid:
+        told = {}  # an earlier life's: this one could not write its own yet
     model = _told_model(told) if running else _model(loaded, told)
     live = _ask(home, environ)
-    trouble = _store_trouble(live, told) if running else ""
+    trouble = _store_trouble(live, told, home) if running else ""
     code = 1 if trouble else 0
     if asked.json:
         console.json(
@@ -106,9 +110,13 @@ def _ask(home: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:
         return None
 
 
-def _store_trouble(live: Mapping[str, Any] | None, told: Mapping[str, Any]) -> str:
-    """Why nothing can be stored at this moment; before the gateway answers, why it waits."""
-    return str(told.get("waits") or "" if live is None else live["facts"].get("store_trouble") or "")
+def _store_trouble(live: Mapping[str, Any] | None, told: Mapping[str, Any], home: Path) -> str:
+    """Why nothing can be stored at this moment; before the gateway answers, why it waits. On a full disk it
+    cannot write that down."""
+    if live is not None:
+        return str(live["facts"].get("store_trouble") or "")
+    full = not told and shutil.disk_usage(home).free < _LEAST_FREE
+    return "the disk is full" if full else str(told.get("waits") or "")
 
 
 def _live_facts(live: Mapping[str, Any] | None) -> dict[str, Any] | None:

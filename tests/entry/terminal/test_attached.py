@@ -15,7 +15,7 @@ import pytest
 
 from tests import nursery
 from tests.cli.chat_child import COUNTED
-from tests.cli.command import PATIENCE, ROOT, Running, environment, gateway, hermes
+from tests.cli.command import ROOT, Running, environment, gateway, hermes
 from tests.entry.terminal.person import CHILD as CHAT
 from tests.entry.terminal.person import Person, at_terminal
 
