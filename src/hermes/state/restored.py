@@ -20,7 +20,10 @@ from hermes.state.salvage import Salvaged
 
 RESTORED = "restored from a backup"
 _AS_TURN = "turn"
+_EDITED_BEFORE = "edit: taken with its message"
+_ENDS = {"finished": "done", "failed": "failed", "stopped": "stopped"}
 _MOST_TIMES = 5
+_MOST_LOST = 1_000_000
 _OPEN_TURNS = (
     "SELECT n, id, session, state, attempt, progress, created_at, reply FROM turns"
     " WHERE state IN ('accepted', 'running', 'waiting') ORDER BY n"
@@ -33,6 +36,7 @@ class _Doubt(StrEnum):
     BEGUN = "was being worked on; some of it may have been done, or even answered"
     UNKNOWN = "may have been lost or may have been answered; nobody can tell"
     UNSENT = "was answered, but the answer may not have been sent"
+    MAIL = "A message for this chat may not have been sent."
     NONE = ""
 
 
@@ -73,8 +77,11 @@ def settle(db: SqliteDb, saved: Salvaged, now: datetime) -> Settled:
     for row in db.all(_OPEN_TURNS):
         _settle_turn(db, saved, settled, row)
     _settle_inbox(db, saved, settled)
+    _settle_questions(db, saved)
     if "outbox" not in saved.whole:
         _settle_outbox(db, saved, settled)
+    # Numbers of rows that are lost must not be given again: keys of messages that were sent hold them.
+    db.run("UPDATE sqlite_sequence SET seq = seq + ?", _MOST_LOST)
     db.run("UPDATE leases SET until = 0")
     # That life did not end by a crash of its turns.
     db.run("UPDATE boots SET closed_at = ? WHERE closed_at IS NULL", stamp(now))
@@ -111,11 +118,14 @@ def _settle_turn(db: SqliteDb, saved: Salvaged, settled: Settled, row: tuple[obj
     assert isinstance(n, int) and isinstance(progress, int) and isinstance(created_at, float)
     untouched = state == "accepted" or (state == "running" and attempt == 1 and progress == 0)
     current = saved.is_current("turns", n)
+    if not current and (end := _end_of(db, str(turn))):
+        db.run("UPDATE turns SET state = ? WHERE n = ?", _ENDS[end], n)
+        return
     if current and not db.one("SELECT 1 FROM sessions WHERE id = ?", session):
         # Nothing can run without its session; who writes again gets a new one.
         db.run("DELETE FROM turns WHERE n = ?", n)
-        if untouched and db.run("UPDATE inbox SET outcome = NULL, turn = NULL WHERE turn = ?", turn):
-            settled.again += 1
+        if untouched and (again := _take_again(db, str(turn))):
+            settled.again += again
             return
     elif current and _is_whole(db, saved, row):
         settled.going_on += 1
@@ -156,10 +166,12 @@ def _is_whole(db: SqliteDb, saved: Salvaged, row: tuple[object, ...]) -> bool:
 def _settle_inbox(db: SqliteDb, saved: Salvaged, settled: Settled) -> None:
     missing = (
         "SELECT n, body, accepted_at, outcome, turn FROM inbox WHERE outcome IS NULL"
-        " OR (turn IS NOT NULL AND NOT EXISTS (SELECT 1 FROM turns WHERE id = inbox.turn))"
+        " OR (turn IS NOT NULL AND NOT EXISTS (SELECT 1 FROM turns WHERE id = inbox.turn)) ORDER BY n"
     )
+    first: dict[Address, int] = {}
+    again: set[str] = set()
     for n, body, accepted_at, outcome, turn in db.all(missing):
-        if outcome is None and saved.is_current("inbox", n):
+        if turn in again or (outcome is None and saved.is_current("inbox", n)):
             continue
         if outcome is not None and (not saved.is_news("inbox", n) or "turns" in saved.whole):
             continue
@@ -170,23 +182,63 @@ def _settle_inbox(db: SqliteDb, saved: Salvaged, settled: Settled) -> None:
             continue
         if outcome == _AS_TURN and _is_unbegun(db, saved, turn, inbound):
             db.run("DELETE FROM journal WHERE turn = ?", turn)
-            db.run("UPDATE inbox SET outcome = NULL, turn = NULL WHERE n = ?", n)
-            settled.again += 1
+            settled.again += _take_again(db, turn)
+            again.add(turn)
+            first.setdefault(inbound.source.address, n)
             continue
         db.run("UPDATE inbox SET outcome = coalesce(outcome, ?) WHERE n = ?", RESTORED, n)
         settled.unsure += 1
         settled.doubt(inbound.source.address, _Doubt.UNKNOWN, unstamp(accepted_at))
+    if first:
+        _keep_order(db, settled, first)
+
+
+def _take_again(db: SqliteDb, turn: str) -> int:
+    """Let the rows that became a turn be taken as if nobody had looked at them; how many."""
+    messages = db.all(
+        "SELECT n, account, ref, body FROM inbox WHERE turn = ? AND outcome = ?", turn, _AS_TURN
+    )
+    edits = "SELECT n, body FROM inbox WHERE account = ? AND ref = ? AND n > ? AND outcome = ?"
+    for n, account, ref, body in messages:
+        place = decode(Inbound, body).source.address
+        for edit, edited in db.all(edits, account, ref, n, _EDITED_BEFORE):
+            # Messages of other chats can have the same ref.
+            if decode(Inbound, edited).source.address == place:
+                db.run("UPDATE inbox SET outcome = NULL WHERE n = ?", edit)
+    return db.run("UPDATE inbox SET outcome = NULL, turn = NULL WHERE turn = ?", turn)
+
+
+def _keep_order(db: SqliteDb, settled: Settled, first: dict[Address, int]) -> None:
+    """What waits behind a message that is taken again is taken again too, or it would be answered before."""
+    behind = (
+        "SELECT inbox.n, inbox.body, turns.id FROM inbox JOIN turns ON turns.id = inbox.turn"
+        " WHERE inbox.n > ? AND outcome = ? AND state = 'accepted' AND attempt = 0 AND stop IS NULL"
+    )
+    for n, body, turn in db.all(behind, min(first.values()), _AS_TURN):
+        place = decode(Inbound, body).source.address
+        if first.get(place, n) < n and db.run("DELETE FROM turns WHERE id = ?", turn):
+            settled.going_on -= 1
+            settled.again += _take_again(db, turn)
 
 
 def _how_it_ended(db: SqliteDb, saved: Salvaged, turn: str) -> _Doubt | None:
     """Whether an answer, or its last record, shows that a turn whose row is lost has ended; and what is not
     sure of that."""
-    if db.one("SELECT 1 FROM outbox WHERE turn = ? AND draft = 0", turn):
+    said = db.one("SELECT 1 FROM outbox WHERE turn = ? AND draft = 0", turn)
+    # What it said before it asked something does not end a turn.
+    if said and "questions" in saved.whole and not db.one("SELECT 1 FROM questions WHERE turn = ?", turn):
         return _Doubt.NONE
-    ended = "SELECT 1 FROM journal WHERE turn = ? AND kind IN ('finished', 'failed', 'stopped')"
-    if db.one(ended, turn) is None:
+    if _end_of(db, turn) is None:
         return None
     return _Doubt.NONE if "outbox" in saved.whole else _Doubt.UNSENT
+
+
+def _end_of(db: SqliteDb, turn: str) -> str | None:
+    """The kind of record that ended a turn."""
+    row = db.one(
+        "SELECT kind FROM journal WHERE turn = ? AND kind IN ('finished', 'failed', 'stopped')", turn
+    )
+    return None if row is None else str(row[0])
 
 
 def _is_unbegun(db: SqliteDb, saved: Salvaged, turn: str, inbound: Inbound) -> bool:
@@ -202,6 +254,16 @@ def _is_unbegun(db: SqliteDb, saved: Salvaged, turn: str, inbound: Inbound) -> b
         inbound.text,
     )
     return begun is None and steered is None
+
+
+def _settle_questions(db: SqliteDb, saved: Salvaged) -> None:
+    """Nobody is left to hear the answer, and it must not swallow the next message. A turn that is stopped
+    withdraws its own, if its records tell of them."""
+    db.run(
+        "DELETE FROM questions WHERE verdict IS NULL AND NOT EXISTS (SELECT 1 FROM turns WHERE"
+        " id = questions.turn AND state IN ('accepted', 'running', 'waiting') AND stop IS NOT ?)",
+        "" if "journal" in saved.whole else RESTORED,
+    )
 
 
 # --- messages on their way out ---
@@ -222,13 +284,18 @@ def _settle_outbox(db: SqliteDb, saved: Salvaged, settled: Settled) -> None:
     for n, created_at, reply in db.all(ended, first):
         if saved.is_news("turns", n):
             settled.doubt(decode(ReplyPlace, reply).to, _Doubt.UNSENT, unstamp(created_at))
+    for to in saved.lost_mail - set(settled.doubts):
+        settled.doubts[to] = {_Doubt.MAIL: []}
 
 
 # --- words ---
 
 
 def _words(doubts: dict[_Doubt, list[datetime]]) -> str:
-    lines = [f"Your message of {_times(times)} {doubt.value}." for doubt, times in doubts.items()]
+    lines = [
+        f"Your message of {_times(times)} {doubt.value}." if times else doubt.value
+        for doubt, times in doubts.items()
+    ]
     told = "\n".join(lines)
     return f"⚠️ My database was damaged and restored.\n{told}\nSend again what you still need."
 
