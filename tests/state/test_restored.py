@@ -164,6 +164,38 @@ async def test_a_turn_whose_end_can_be_read_has_ended(home: Home, begun: bool) -
     assert told == [], "it was answered, and nobody has to doubt it"
 
 
+async def test_turns_that_had_begun_nothing_are_begun_again(home: Home) -> None:
+    await home.write(_take("a1", "a"), _take("a2", "a"))
+    await home.back_up()
+    await home.write(_take("a3", "a"))
+    home.spoil("turns")
+    async with (await open_checked(home.path, FakeClock())).store as store:
+        waiting = await store.read(lambda tx: _waiting("a", tx))
+        told = await store.read(lambda tx: tx.post.begun(RESTORED))
+        kept = await store.read(lambda tx: tx.turns.open_of(SessionId("s-a")))
+    assert waiting == ["a1", "a2", "a3"]
+    assert [one.id for one in kept] == ["t-a1", "t-a2"], "what the backup knows keeps its place"
+    assert told == [], "no record of theirs is missing, so nothing was done"
+
+
+async def test_what_was_shown_of_a_lost_turn_is_removed(home: Home) -> None:
+    drafts = [
+        replace(out(f"t-{name}:draft:0:1", name[0], of=f"t-{name}", draft=True), state=OutState.SHOWN)
+        for name in ("a1", "b1")
+    ]
+    await home.back_up()
+    await home.write(
+        _take("a1", "a"),
+        _take("b1", "b"),
+        lambda tx: [tx.outbox.add(draft) for draft in drafts],
+        lambda tx: tx.outbox.add(replace(out("t-b1:0", "b", of="t-b1"), state=OutState.SENT)),
+    )
+    home.spoil("turns")
+    async with (await open_checked(home.path, FakeClock())).store as store:
+        rows = await store.read(lambda tx: tx.post.find([OutState.DUE]))
+    assert [(row.key, str(row.to), row.body.text) for row in rows] == [("t-a1:0", "fake:a", "")]
+
+
 @pytest.mark.parametrize("lost", ["turns", "journal", HARMLESS])
 async def test_a_turn_that_asked_is_not_taken_for_ended(home: Home, lost: str) -> None:
     mine = TurnId("t-a1")

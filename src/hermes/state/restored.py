@@ -10,9 +10,10 @@ from datetime import datetime
 from enum import StrEnum
 
 from hermes.domain.address import Address, Source
+from hermes.domain.ids import TurnId
 from hermes.domain.message import Body, Inbound
 from hermes.domain.rows import OutboxRow
-from hermes.domain.turn import ReplyPlace
+from hermes.domain.turn import ReplyPlace, TurnInput
 from hermes.state.codec import decode, stamp, unstamp
 from hermes.state.engine import SqliteDb
 from hermes.state.outbox import OutboxTable
@@ -52,6 +53,8 @@ class Settled:
     lost: int = 0
     blind: bool = False
     told: int = 0
+    first: dict[Address, int] = field(default_factory=dict)
+    """The first message of each chat that is taken again."""
     doubts: dict[Address, dict[_Doubt, list[datetime]]] = field(default_factory=dict)
 
     def doubt(self, to: Address, doubt: _Doubt, at: datetime) -> None:
@@ -80,6 +83,7 @@ def settle(db: SqliteDb, saved: Salvaged, now: datetime) -> Settled:
     _settle_questions(db, saved)
     if "outbox" not in saved.whole:
         _settle_outbox(db, saved, settled)
+    _remove_drafts(db, now)
     # Numbers of rows that are lost must not be given again: keys of messages that were sent hold them.
     db.run("UPDATE sqlite_sequence SET seq = seq + ?", _MOST_LOST)
     db.run("UPDATE leases SET until = 0")
@@ -118,8 +122,15 @@ def _settle_turn(db: SqliteDb, saved: Salvaged, settled: Settled, row: tuple[obj
     assert isinstance(n, int) and isinstance(progress, int) and isinstance(created_at, float)
     untouched = state == "accepted" or (state == "running" and attempt == 1 and progress == 0)
     current = saved.is_current("turns", n)
-    if not current and (end := _end_of(db, str(turn))):
-        db.run("UPDATE turns SET state = ? WHERE n = ?", _ENDS[end], n)
+    if not current and _how_it_ended(db, saved, str(turn)) is not None:
+        db.run("UPDATE turns SET state = ? WHERE n = ?", _ENDS[_end_of(db, str(turn)) or "finished"], n)
+        return
+    if not current and _stays_unbegun(db, saved, str(turn)):
+        db.run("DELETE FROM journal WHERE turn = ?", turn)
+        db.run("UPDATE turns SET state = 'accepted' WHERE n = ?", n)
+        settled.again += 1
+        return
+    if not current and _begin_again(db, saved, settled, str(turn)):
         return
     if current and not db.one("SELECT 1 FROM sessions WHERE id = ?", session):
         # Nothing can run without its session; who writes again gets a new one.
@@ -146,6 +157,31 @@ def _settle_turn(db: SqliteDb, saved: Salvaged, settled: Settled, row: tuple[obj
         settled.doubt(decode(ReplyPlace, reply).to, _Doubt.BEGUN, unstamp(created_at))
 
 
+def _stays_unbegun(db: SqliteDb, saved: Salvaged, turn: str) -> bool:
+    """Whether the row of a turn says all there is to say, though it is old: nothing was done or said, and
+    neither edits nor further pieces of its message came since. So it keeps its place."""
+    row = db.one("SELECT input FROM turns WHERE id = ? AND stop IS NULL", turn)
+    later = db.one("SELECT 1 FROM inbox WHERE turn = ? AND n > ?", turn, saved.known["inbox"])
+    answered = db.one("SELECT 1 FROM outbox WHERE turn = ? AND draft = 0", turn)
+    if row is None or later or answered or not {"inbox", "outbox"} <= saved.whole:
+        return False
+    return _is_unbegun(db, saved, turn, decode(TurnInput, row[0]).text)
+
+
+def _begin_again(db: SqliteDb, saved: Salvaged, settled: Settled, turn: str) -> bool:
+    """Take the messages of a turn again, if they are there and it can have done nothing yet."""
+    rows = db.all("SELECT n, body FROM inbox WHERE turn = ? AND outcome = ? ORDER BY n", turn, _AS_TURN)
+    messages = [decode(Inbound, body) for _, body in rows]
+    if not rows or not all(_is_unbegun(db, saved, turn, one.text) for one in messages):
+        return False
+    place, first = messages[0].source.address, rows[0][0]
+    db.run("DELETE FROM turns WHERE id = ?", turn)
+    db.run("DELETE FROM journal WHERE turn = ?", turn)
+    settled.again += _take_again(db, turn)
+    settled.first[place] = min(first, settled.first.get(place, first))
+    return True
+
+
 def _is_whole(db: SqliteDb, saved: Salvaged, row: tuple[object, ...]) -> bool:
     """Whether everything is there that a turn goes on from."""
     _, turn, _, state, attempt, progress, _, _ = row
@@ -168,7 +204,6 @@ def _settle_inbox(db: SqliteDb, saved: Salvaged, settled: Settled) -> None:
         "SELECT n, body, accepted_at, outcome, turn FROM inbox WHERE outcome IS NULL"
         " OR (turn IS NOT NULL AND NOT EXISTS (SELECT 1 FROM turns WHERE id = inbox.turn)) ORDER BY n"
     )
-    first: dict[Address, int] = {}
     again: set[str] = set()
     for n, body, accepted_at, outcome, turn in db.all(missing):
         if turn in again or (outcome is None and saved.is_current("inbox", n)):
@@ -180,17 +215,14 @@ def _settle_inbox(db: SqliteDb, saved: Salvaged, settled: Settled) -> None:
             if ended:
                 settled.doubt(inbound.source.address, ended, unstamp(accepted_at))
             continue
-        if outcome == _AS_TURN and _is_unbegun(db, saved, turn, inbound):
-            db.run("DELETE FROM journal WHERE turn = ?", turn)
-            settled.again += _take_again(db, turn)
+        if outcome == _AS_TURN and _begin_again(db, saved, settled, turn):
             again.add(turn)
-            first.setdefault(inbound.source.address, n)
             continue
         db.run("UPDATE inbox SET outcome = coalesce(outcome, ?) WHERE n = ?", RESTORED, n)
         settled.unsure += 1
         settled.doubt(inbound.source.address, _Doubt.UNKNOWN, unstamp(accepted_at))
-    if first:
-        _keep_order(db, settled, first)
+    if settled.first:
+        _keep_order(db, settled)
 
 
 def _take_again(db: SqliteDb, turn: str) -> int:
@@ -208,15 +240,15 @@ def _take_again(db: SqliteDb, turn: str) -> int:
     return db.run("UPDATE inbox SET outcome = NULL, turn = NULL WHERE turn = ?", turn)
 
 
-def _keep_order(db: SqliteDb, settled: Settled, first: dict[Address, int]) -> None:
+def _keep_order(db: SqliteDb, settled: Settled) -> None:
     """What waits behind a message that is taken again is taken again too, or it would be answered before."""
     behind = (
         "SELECT inbox.n, inbox.body, turns.id FROM inbox JOIN turns ON turns.id = inbox.turn"
         " WHERE inbox.n > ? AND outcome = ? AND state = 'accepted' AND attempt = 0 AND stop IS NULL"
     )
-    for n, body, turn in db.all(behind, min(first.values()), _AS_TURN):
+    for n, body, turn in db.all(behind, min(settled.first.values()), _AS_TURN):
         place = decode(Inbound, body).source.address
-        if first.get(place, n) < n and db.run("DELETE FROM turns WHERE id = ?", turn):
+        if settled.first.get(place, n) < n and db.run("DELETE FROM turns WHERE id = ?", turn):
             settled.going_on -= 1
             settled.again += _take_again(db, turn)
 
@@ -241,7 +273,7 @@ def _end_of(db: SqliteDb, turn: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def _is_unbegun(db: SqliteDb, saved: Salvaged, turn: str, inbound: Inbound) -> bool:
+def _is_unbegun(db: SqliteDb, saved: Salvaged, turn: str, text: str) -> bool:
     """Whether a turn whose row is lost can have done nothing yet: no tool, and its words were not taken into
     another turn on its way."""
     if "journal" not in saved.whole:
@@ -251,7 +283,7 @@ def _is_unbegun(db: SqliteDb, saved: Salvaged, turn: str, inbound: Inbound) -> b
         "SELECT 1 FROM journal WHERE n > ? AND kind = 'user_said' AND json_extract(body, '$.steering')"
         " AND json_extract(body, '$.text') = ?",
         saved.known["journal"],
-        inbound.text,
+        text,
     )
     return begun is None and steered is None
 
@@ -286,6 +318,20 @@ def _settle_outbox(db: SqliteDb, saved: Salvaged, settled: Settled) -> None:
             settled.doubt(decode(ReplyPlace, reply).to, _Doubt.UNSENT, unstamp(created_at))
     for to in saved.lost_mail - set(settled.doubts):
         settled.doubts[to] = {_Doubt.MAIL: []}
+
+
+def _remove_drafts(db: SqliteDb, now: datetime) -> None:
+    """A row that says nothing takes away what is shown of a turn that is no more."""
+    shown = (
+        "SELECT turn, lane, min(part) FROM outbox AS shown WHERE draft = 1"
+        " AND state IN ('attempting', 'shown') AND NOT EXISTS (SELECT 1 FROM turns WHERE id = shown.turn)"
+        " AND NOT EXISTS (SELECT 1 FROM outbox WHERE turn = shown.turn AND draft = 0) GROUP BY turn, lane"
+    )
+    for turn, lane, part in db.all(shown):
+        to, key = Address.parse(lane), f"{turn}:{part}"
+        OutboxTable(db).add(
+            OutboxRow(key=key, to=to, body=Body(), created_at=now, turn=TurnId(turn), part=part)
+        )
 
 
 # --- words ---
