@@ -120,6 +120,7 @@ def _finish_some(tx: Tx) -> None:
         mine = tx.turns.get(TurnId(f"t-{chat}"))
         assert mine is not None
         tx.turns.save(replace(mine, state=TurnState.DONE, attempt=2), attempt=mine.attempt)
+        tx.journal.append(mine.session, [Entry(seq=9, turn=mine.id, at=after(9), record=Finished())])
         tx.outbox.add(replace(out(f"a-{chat}", chat, of=mine.id), state=OutState.SENT))
     chat = "before-due-0"
     [row] = tx.outbox.of_turn(TurnId(f"t-{chat}"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hermes.domain.errors import Unreachable
+from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ids import SessionId
 from hermes.domain.ports import Tx
 from hermes.domain.turn import Earlier, Guidance, Speaker, TurnInput
@@ -71,6 +71,30 @@ async def test_a_unit_that_swallows_the_end_of_its_transaction_is_noticed(tmp_pa
 
         assert await store.write(end_it) == 2
         assert [one.id for one in await store.read(lambda tx: tx.sessions.find(""))] == ["n2"]
+
+
+async def test_a_second_try_knows_nothing_of_the_first(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "state.db") as store:
+        begun, gate = threading.Event(), threading.Event()
+        held = asyncio.create_task(store.write(lambda _tx: begun.set() or gate.wait(60)))
+        await asyncio.to_thread(begun.wait, 60)
+        refusals = [Refused("not yet"), apsw.BusyError("planted")]
+        trouble: list[str] = []
+
+        def refuse_once(kind: type[Exception], _tx: Tx) -> str:
+            trouble.append(store.facts.trouble)
+            if refusals and isinstance(refusals[0], kind):
+                raise refusals.pop(0)
+            return "done"
+
+        both = [
+            asyncio.create_task(store.write(partial(refuse_once, kind))) for kind in (Refused, apsw.Error)
+        ]
+        await asyncio.sleep(0)
+        gate.set()
+        assert await asyncio.gather(held, *both) == [True, "done", "done"]
+        assert trouble == ["", "", *2 * ["another process holds the database"]], "status can say why it waits"
+        assert store.facts.trouble == ""
 
 
 async def test_what_was_asked_before_the_close_is_done(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -52,6 +53,8 @@ class Salvaged:
     """What was open in the replacement."""
     lost: dict[str, int] = field(default_factory=dict)
     """How many messages of an account waited and cannot be read."""
+    lost_mail: set[Address] = field(default_factory=set)
+    """Whom a message was to be sent that cannot be read."""
     blind: bool = False
     """Whether there may be more of them, of which not even the number can be read."""
     since: float = 0.0
@@ -103,6 +106,8 @@ def salvage(old: SqliteDb, new: SqliteDb) -> Salvaged:
             saved.whole.add(name)
     if "inbox" not in saved.whole:
         _note_lost_messages(old, new, saved)
+    if "outbox" not in saved.whole:
+        _note_lost_mail(old, new, saved)
     log.info("store.salvage not_whole=%s", ",".join(sorted(set(tables) - saved.whole - set(_NOT_TAKEN))))
     return saved
 
@@ -146,6 +151,20 @@ def _note_lost_messages(old: SqliteDb, new: SqliteDb, saved: Salvaged) -> None:
             saved.lost[account] = saved.lost.get(account, 0) + 1
 
 
+def _note_lost_mail(old: SqliteDb, new: SqliteDb, saved: Salvaged) -> None:
+    """The index still names the chats for which messages waited whose rows cannot be read."""
+    waiting = (
+        "SELECT n, lane FROM outbox INDEXED BY outbox_open"
+        " WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')"
+    )
+    for row in _Taking(old, new, "outbox").scan(waiting):
+        if row is None:
+            saved.blind = True
+        elif row[0] not in saved.read["outbox"]:
+            with suppress(HermesError):
+                saved.lost_mail.add(Address.parse(row[1]))
+
+
 class _Taking:
     """One table on its way from the damaged file into the replacement."""
 
@@ -167,6 +186,8 @@ class _Taking:
 
     def queue(self, saved: Salvaged) -> bool:
         read, known = saved.read[self._table], saved.known[self._table]
+        # What had ended when the replacement was made can have been opened again, like a message given up.
+        self._copy(f"{self._select} WHERE n <= ? AND {_OPEN[self._table]}", known, seen=read)
         whole = False
         for order in _ORDERS:
             query = f"{self._select} WHERE n > ? ORDER BY n {order}"
@@ -174,10 +195,9 @@ class _Taking:
                 whole = order == "ASC"
                 break
         for n in saved.opened[self._table]:
-            before = len(read)
             if not self._copy(f"{self._select} WHERE n = ?", n, seen=read):
                 whole = False
-            elif len(read) == before:
+            elif n not in read:
                 # It is gone because it ended, or with its session.
                 self._new.run(f"DELETE FROM {self._table} WHERE n = ?", n)
         return whole

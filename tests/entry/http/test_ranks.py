@@ -272,6 +272,13 @@ def test_what_cannot_be_read_has_no_rank(monkeypatch: pytest.MonkeyPatch, told: 
 # --- the command ---------------------------------------------------------------------------------------
 
 
+def _hermes_in(folder: Path) -> str:
+    """The command with everything it could write below a folder, should it not be refused."""
+    source = Path(__file__).parents[3] / "src"
+    places = f"HERMES_HOME={folder / 'home'} HOME={folder} XDG_STATE_HOME={folder / 'state'}"
+    return f"{places} PYTHONPATH={source} {sys.executable} -P -m hermes"
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -286,8 +293,8 @@ def test_what_cannot_be_read_has_no_rank(monkeypatch: pytest.MonkeyPatch, told: 
 async def test_hermes_by_an_agent_does_not_act_as_the_owner(
     folder: Path, backend: LocalBackend, words: str
 ) -> None:
-    home, source = folder / "home", Path(__file__).parents[3] / "src"
-    start = f"HERMES_HOME={home} PYTHONPATH={source} {sys.executable} -P -m hermes"
+    home = folder / "home"
+    start = _hermes_in(folder)
     told = await run(backend, f"{start} {words}; echo code $?")
     assert (
         f"A command of an agent may not do this: hermes {words.split(' -')[0].split(' approvals')[0]}" in told
@@ -320,16 +327,16 @@ async def test_a_gateway_whose_own_limit_was_lowered_takes_nobody_for_the_owner(
 
 
 async def test_hermes_by_an_agent_may_look(folder: Path, backend: LocalBackend) -> None:
-    home, source = folder / "home", Path(__file__).parents[3] / "src"
-    start = f"HERMES_HOME={home} PYTHONPATH={source} {sys.executable} -P -m hermes"
+    home = folder / "home"
+    start = _hermes_in(folder)
     told = await run(backend, f"{start} config path && {start} status && {start} --version")
     assert str(home) in told and "not running" in told
 
 
 async def test_hermes_send_by_a_script(folder: Path) -> None:
-    home, source = folder / "home", Path(__file__).parents[3] / "src"
+    home = folder / "home"
     (home / FOLDER).mkdir(parents=True)
-    start = f"PYTHONPATH={source} {sys.executable} -P -m hermes"
+    start = _hermes_in(folder)
     (home / FOLDER / "one.sh").write_text(f"{start} send -l; {start} config set approvals.mode off; true")
     async with ApiWorld(home=home):
         end = await Scripts(home, os.environ).run("one.sh", b"", 60)
