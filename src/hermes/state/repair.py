@@ -17,7 +17,6 @@ from pathlib import Path
 import apsw
 
 from hermes.domain.clock import Clock
-from hermes.domain.errors import UserError
 from hermes.state.backup import backups_of, made_at
 from hermes.state.db import Damaged, NoRoom
 from hermes.state.engine import (
@@ -123,7 +122,7 @@ def _examine(path: Path, options: StoreOptions) -> _Findings:
         return _Findings(damage=error.message)
     except NOT_DAMAGE:
         raise
-    except apsw.Error as error:
+    except (apsw.Error, ValueError, TypeError) as error:
         return _Findings(damage=str(error))
 
 
@@ -149,8 +148,7 @@ def _examine_open(path: Path, db: SqliteDb) -> _Findings:
 
 def _replace(path: Path, found: _Findings, now: datetime, options: StoreOptions) -> list[str]:
     new = _new_of(path)
-    origin = _prepare(path, new, found, options)
-    marks = _mark(path, new, now, options) if origin else ""
+    origin, marks = _prepare(path, new, found, now, options)
     aside = _set_aside(path, now)
     new.replace(path)
     sync_folder(path.parent)
@@ -162,26 +160,27 @@ def _replace(path: Path, found: _Findings, now: datetime, options: StoreOptions)
     return [kept, f"{origin} was opened instead. {marks}"]
 
 
-def _prepare(path: Path, new: Path, found: _Findings, options: StoreOptions) -> str:
-    """Build the replacement and say what it was made of; empty if nothing was left to make it of."""
+def _prepare(
+    path: Path, new: Path, found: _Findings, now: datetime, options: StoreOptions
+) -> tuple[str, str]:
+    """Build the replacement; what it was made of and what came of that, empty if nothing was left to make it
+    of."""
     for origin, candidate in _candidates(path, found):
         _remove(new)
         shutil.copyfile(candidate, new)
         if candidate == path:
             shutil.copyfile(log_of(path), log_of(new))
         try:
-            sound = _is_sound(new, options)
-        except NOT_DAMAGE:
+            if _is_sound(new, options):
+                return origin, _mark(path, new, now, options)
+        except (*NOT_DAMAGE, OSError, MemoryError):
             raise
-        except (apsw.Error, UserError) as error:
-            log.warning("store.bad_candidate file=%s problem=%s", candidate.name, error)
-            continue
-        if sound:
-            return origin
+        except Exception as error:  # whatever it holds, there may be a better one
+            log.warning("store.bad_candidate file=%s problem=%r", candidate.name, error)
     _remove(new)
     open_current(new, options).close()
     sync_file(new)
-    return ""
+    return "", ""
 
 
 def _is_sound(new: Path, options: StoreOptions) -> bool:
@@ -207,8 +206,17 @@ def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
     it."""
     with closing(open_current(new, options)) as db:
         db.run("BEGIN IMMEDIATE")
-        saved = _salvage(path, db, options)
-        settled = settle(db, saved, now)
+        try:
+            saved = _salvage(path, db, options)
+            settled = settle(db, saved, now)
+        except (*NOT_DAMAGE, OSError, MemoryError):
+            raise
+        except Exception:  # whatever the damaged file holds, the replacement is good without it
+            log.exception("store.not_salvaged file=%s", path)
+            db.run("ROLLBACK")
+            db.run("BEGIN IMMEDIATE")
+            saved = nothing_salvaged(db)
+            settled = settle(db, saved, now)
         rows = sum(n > saved.known["inbox"] for n in saved.read["inbox"])
         db.run("COMMIT")
         db.run("PRAGMA wal_checkpoint(TRUNCATE)")
