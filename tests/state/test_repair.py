@@ -339,6 +339,46 @@ async def test_a_damaged_search_index_is_built_anew(tmp_path: Path) -> None:
         await opened.store.close()
 
 
+@pytest.mark.parametrize("harm", ["DELETE FROM letters_config", "UPDATE words_config SET v = 0"])
+async def test_a_search_index_without_its_settings_is_made_anew(harm: str, tmp_path: Path) -> None:
+    path = await _home(tmp_path, backed_up=False)
+    _merge_log(path)
+    connection = apsw.Connection(str(path))
+    connection.execute(harm)
+    connection.close()
+    opened = await open_checked(path, FakeClock())
+    try:
+        assert [("search index" in notice) for notice in opened.notices] == [True]
+        assert len(await opened.store.read(lambda tx: tx.search.find("word", 1000))) == 299
+        await opened.store.write(lambda tx: tx.journal.append(S1, [entry(300)]))
+        assert len(await opened.store.read(lambda tx: tx.search.find("word", 1000))) == 300
+        assert not _aside(path)
+        assert await opened.store.check_integrity() == []
+    finally:
+        await opened.store.close()
+
+
+async def test_an_index_that_cannot_be_made_anew_leaves_it_to_the_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await _home(tmp_path)
+    _merge_log(path)
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE words_config SET v = 0")
+    connection.close()
+    before = _digests(path)
+
+    def renew(db: SqliteDb) -> None:
+        raise apsw.CorruptError("more is damaged")
+
+    monkeypatch.setattr(repair, "_renew_index", renew)
+    opened = await open_checked(path, FakeClock())
+    assert "2026-01-05" in opened.notices[1]
+    assert list(_aside(path).values()) == list(before.values()), "the damaged file is kept to the byte"
+    await _assert_marked(opened)
+    await opened.store.close()
+
+
 async def test_sound_files_are_opened_without_a_word(tmp_path: Path) -> None:
     for number, killed in enumerate((True, False)):
         path = await _home(tmp_path / str(number), killed=killed)

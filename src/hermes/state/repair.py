@@ -17,6 +17,7 @@ from pathlib import Path
 import apsw
 
 from hermes.domain.clock import Clock
+from hermes.domain.errors import UserError
 from hermes.state.backup import backups_of, made_at
 from hermes.state.db import Damaged, NoRoom
 from hermes.state.engine import (
@@ -48,6 +49,7 @@ _CHECKED_WHEN_CLEAN = 16 * 1024 * 1024
 _CHECKED_WHEN_UNCLEAN = 256 * 1024 * 1024
 _MISSING = "it is missing"
 _INDEXES = ("words", "letters")
+_ALL_INDEXED = "UPDATE facts SET value = (SELECT coalesce(max(n), 0) FROM journal) WHERE name = 'indexed'"
 _TOLD_TABLES = {"inbox", "turns", "journal", "outbox", "sessions", "questions", "jobs"}
 
 
@@ -95,8 +97,7 @@ def _make_sound(path: Path, now: datetime, options: StoreOptions) -> tuple[list[
         return notices, False
     try:
         found = _examine(path, options) if path.exists() else _Findings(damage=_MISSING)
-        if found.index_only:
-            _rebuild_index(path, options)
+        if found.index_only and _rebuild_index(path, options):
             notices.append(f"The search index in {path.name} was damaged; it was built anew.")
         elif found.damage:
             notices += _replace(path, found, now, options)
@@ -287,10 +288,39 @@ def _set_aside(path: Path, now: datetime) -> Path | None:
     return moved
 
 
-def _rebuild_index(path: Path, options: StoreOptions) -> None:
-    with closing(open_current(path, options)) as db:
-        db.run("BEGIN IMMEDIATE")
-        for index in _INDEXES:
-            db.run(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
-        db.run("UPDATE facts SET value = (SELECT coalesce(max(n), 0) FROM journal) WHERE name = 'indexed'")
-        db.run("COMMIT")
+def _rebuild_index(path: Path, options: StoreOptions) -> bool:
+    """False if more is damaged than the index."""
+    for prepare in (_leave_index, _renew_index):
+        try:
+            with closing(open_current(path, options)) as db:
+                db.run("BEGIN IMMEDIATE")
+                prepare(db)
+                for index in _INDEXES:
+                    db.run(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
+                db.run(_ALL_INDEXED)
+                if not problems_of(db):
+                    db.run("COMMIT")
+                    return True
+        except NOT_DAMAGE:
+            raise
+        except (apsw.Error, UserError, ValueError) as error:
+            log.warning("store.index_not_rebuilt by=%s problem=%s", prepare.__name__, error)
+    return False
+
+
+def _leave_index(db: SqliteDb) -> None:
+    """Most damage is in what the index holds, and its own `rebuild` mends that."""
+
+
+def _renew_index(db: SqliteDb) -> None:
+    """Without its settings SQLite neither rebuilds nor drops an index: take its tables apart by hand."""
+    with closing(open_current(None)) as fresh:
+        made = fresh.all("SELECT name, sql FROM sqlite_schema WHERE name IN (?, ?)", *_INDEXES)
+    db.run("PRAGMA writable_schema = ON")
+    for index in _INDEXES:
+        db.run("DELETE FROM sqlite_schema WHERE name = ?", index)
+    db.run("PRAGMA writable_schema = RESET")
+    for index, statement in made:
+        for part in ("data", "idx", "docsize", "config", "content"):
+            db.run(f"DROP TABLE IF EXISTS {index}_{part}")
+        db.run(statement)
