@@ -225,6 +225,7 @@ class SqliteStore:
                 db.connection.close()
         except apsw.Error as error:
             log.warning("store.close problem=%r", describe(error))
+        self._name.note_closed()
 
     def _round(self) -> bool:
         """One batch of units, or one idle moment. False when the store is closed and nothing is left."""
