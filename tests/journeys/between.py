@@ -73,9 +73,9 @@ class _BetweenStore:
     def __init__(self, store: Store, between: Between) -> None:
         self._store, self._between = store, between
 
-    async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
+    async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
         await self._between.pass_by("before", unit)
-        result = await self._store.write(unit, first=first)
+        result = await self._store.write(unit, first=first, ends=ends)
         await self._between.pass_by("after", unit)
         return result
 

@@ -48,9 +48,9 @@ class Naming:
         self._store = store
         self._names = names
 
-    async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
+    async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
         self._names.append(unit_name(unit))
-        return await self._store.write(unit, first=first)
+        return await self._store.write(unit, first=first, ends=ends)
 
     async def read(self, query: Callable[[Tx], T]) -> T:
         return await self._store.read(query)

@@ -45,9 +45,9 @@ class _LateStore:
     def __init__(self, store: Store, late: Late) -> None:
         self._store, self._late = store, late
 
-    async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
+    async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
         await self._late.pause(f"before_{unit_name(unit)}")
-        result = await self._store.write(unit, first=first)
+        result = await self._store.write(unit, first=first, ends=ends)
         await self._late.pause(f"after_{unit_name(unit)}")
         return result
 

@@ -80,8 +80,8 @@ class Slow:
         self._store = store
         self._committed = committed
 
-    async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
-        result = await self._store.write(unit, first=first)
+    async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
+        result = await self._store.write(unit, first=first, ends=ends)
         if getattr(unit, "__qualname__", "") == "Submitting.unit":
             self._committed.set()
             await asyncio.sleep(60)

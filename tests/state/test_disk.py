@@ -214,6 +214,24 @@ async def test_a_store_closes_on_a_full_disk(tmp_path: Path) -> None:
     disk.unregister()
 
 
+async def test_what_ends_something_lives_on_the_reserve_and_does_not_wait(tmp_path: Path) -> None:
+    disk = _MeasuredDisk(2_000_000)
+    options = StoreOptions(vfs=disk.name, reserve=_SmallReserve(tmp_path / "reserve.bin", disk))
+    async with SqliteStore(tmp_path / "state.db", options) as store:
+        await store.write(add_talk)
+        await _fill_up(store, disk.take_rest)
+        await _stays_refused(store)
+        assert await store.write(partial(_append, 1), ends=True) == 1
+        disk.limit = 0
+        with pytest.raises(Unreachable, match="nothing can be stored"):
+            async with asyncio.timeout(60):
+                await store.write(partial(_append, 2), ends=True)
+        disk.make_room()
+        await _accepts_again(store)
+        assert len(await store.read(lambda tx: tx.journal.read(S1))) == 1, "what was refused never happens"
+    disk.unregister()
+
+
 async def test_trouble_is_forgotten_without_anybody_asking(tmp_path: Path) -> None:
     disk = _MeasuredDisk(2_000_000)
     options = StoreOptions(vfs=disk.name, reserve=_SmallReserve(tmp_path / "reserve.bin", disk))

@@ -37,6 +37,15 @@ def _remove_alone(path: Path) -> None:
     path.unlink()
 
 
+def _remove_log(path: Path) -> None:
+    path.with_name(path.name + "-wal").unlink()
+
+
+def _replace_log(path: Path) -> None:
+    _remove_log(path)
+    path.with_name(path.name + "-wal").write_bytes(b"")
+
+
 def _remove_home(path: Path) -> None:
     shutil.rmtree(path.parent)
 
@@ -47,7 +56,7 @@ def _replace(path: Path) -> None:
     other.replace(path)
 
 
-HARMS = [_remove, _remove_alone, _remove_home, _replace]
+HARMS = [_remove, _remove_alone, _remove_log, _replace_log, _remove_home, _replace]
 
 
 def _append(seq: int, tx: Tx) -> int:
@@ -87,16 +96,17 @@ async def _deliveries_of_a_copy(path: Path, folder: Path) -> list[str]:
         return [row.inbound.delivery for row in await store.read(lambda tx: tx.inbox.pending(0, 9))]
 
 
+@pytest.mark.parametrize("harm", [_remove, _remove_log])
 @pytest.mark.parametrize("busy", [False, True])
 async def test_a_lost_file_is_noticed_without_an_accept(
-    busy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    busy: bool, harm: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (filename, sqlite):
         monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
     path = tmp_path / "gateway.db"
     async with SqliteStore(path) as store:
         await store.write(add_talk)
-        _remove(path)
+        harm(path)
         for seq in range(1, 20_000):
             if store.lost.is_set():
                 break

@@ -246,6 +246,58 @@ async def test_what_came_in_since_the_backup_is_saved_where_it_can_be_read(tmp_p
         await opened.store.close()
 
 
+async def test_words_that_are_no_text_any_more_cost_their_own_rows_alone(tmp_path: Path) -> None:
+    path = await _home(tmp_path)
+    _merge_log(path)
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE inbox SET account = CAST(x'ff' AS TEXT) WHERE delivery = 'new50'")
+    connection.execute("UPDATE journal SET turn = CAST(x'ff' AS TEXT) WHERE seq = 250")
+    connection.execute("UPDATE sessions SET id = CAST(x'ff' AS TEXT)")
+    connection.close()
+    _break_table(path, "journal_turn")
+    opened = await open_checked(path, FakeClock())
+    try:
+        assert "99 later incoming messages" in opened.notices[1]
+        pending = await opened.store.read(lambda tx: tx.inbox.pending(0, 1000))
+        assert [row.inbound.delivery for row in pending] == ["new98", "new99"]
+        assert len(await opened.store.read(lambda tx: tx.journal.read(S1))) == 298
+        assert await opened.store.read(lambda tx: tx.sessions.get(S1)) is not None
+    finally:
+        await opened.store.close()
+
+
+async def test_flipped_bits_anywhere_do_not_keep_it_from_opening(tmp_path: Path) -> None:
+    path = await _home(tmp_path, killed=False)
+    sound = path.read_bytes()
+    dice = random.Random(0)
+    for number in range(40):
+        home = tmp_path / str(number)
+        shutil.copytree(path.parent, home)
+        data = bytearray(sound)
+        for page in dice.sample(range(4096, len(data), 4096), 3):
+            for _ in range(30):
+                data[page + dice.randrange(4096)] ^= 1 << dice.randrange(8)
+        (home / path.name).write_bytes(data)
+        opened = await open_checked(home / path.name, FakeClock())
+        await opened.store.close()
+
+
+async def test_a_file_that_breaks_the_salvage_is_left_for_the_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await _home(tmp_path)
+    _break_table(path, "journal_turn")
+
+    def salvage(*_: SqliteDb) -> None:
+        raise RuntimeError("nobody foresaw this")
+
+    monkeypatch.setattr(repair, "salvage", salvage)
+    opened = await open_checked(path, FakeClock())
+    assert "2026-01-05" in opened.notices[1]
+    await _assert_marked(opened)
+    await opened.store.close()
+
+
 async def test_a_bad_backup_is_passed_over(tmp_path: Path) -> None:
     path = await _home(tmp_path)
     good = backups_of(path)[0]
@@ -285,6 +337,46 @@ async def test_a_damaged_search_index_is_built_anew(tmp_path: Path) -> None:
         assert not _aside(path)
     finally:
         await opened.store.close()
+
+
+@pytest.mark.parametrize("harm", ["DELETE FROM letters_config", "UPDATE words_config SET v = 0"])
+async def test_a_search_index_without_its_settings_is_made_anew(harm: str, tmp_path: Path) -> None:
+    path = await _home(tmp_path, backed_up=False)
+    _merge_log(path)
+    connection = apsw.Connection(str(path))
+    connection.execute(harm)
+    connection.close()
+    opened = await open_checked(path, FakeClock())
+    try:
+        assert [("search index" in notice) for notice in opened.notices] == [True]
+        assert len(await opened.store.read(lambda tx: tx.search.find("word", 1000))) == 299
+        await opened.store.write(lambda tx: tx.journal.append(S1, [entry(300)]))
+        assert len(await opened.store.read(lambda tx: tx.search.find("word", 1000))) == 300
+        assert not _aside(path)
+        assert await opened.store.check_integrity() == []
+    finally:
+        await opened.store.close()
+
+
+async def test_an_index_that_cannot_be_made_anew_leaves_it_to_the_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await _home(tmp_path)
+    _merge_log(path)
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE words_config SET v = 0")
+    connection.close()
+    before = _digests(path)
+
+    def renew(db: SqliteDb) -> None:
+        raise apsw.CorruptError("more is damaged")
+
+    monkeypatch.setattr(repair, "_renew_index", renew)
+    opened = await open_checked(path, FakeClock())
+    assert "2026-01-05" in opened.notices[1]
+    assert list(_aside(path).values()) == list(before.values()), "the damaged file is kept to the byte"
+    await _assert_marked(opened)
+    await opened.store.close()
 
 
 async def test_sound_files_are_opened_without_a_word(tmp_path: Path) -> None:

@@ -57,6 +57,21 @@ async def test_the_writer_outlives_a_fault_of_its_own(
         assert await store.write(partial(_append, 1)) == 1
 
 
+async def test_a_log_that_sqlite_removes_itself_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_RETRY_SECONDS", 0.01)
+    path = tmp_path / "gateway.db"
+    async with SqliteStore(path) as store:
+        await store.write(add_talk, first=True)
+        with monkeypatch.context() as broken, pytest.raises(Unreachable):
+            broken.setattr(store, "_commit", lambda batch: 1 / 0)
+            await store.write(lambda tx: None)
+        # The writer has closed its connection, the last one, and opens another.
+        await store.write(lambda tx: None, first=True)
+        assert not store.lost.is_set()
+
+
 async def test_a_unit_that_swallows_the_end_of_its_transaction_is_noticed(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "state.db") as store:
         tries = 0

@@ -62,8 +62,11 @@ class StoreKeeper:
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
-        await self._upkeep.stop(hurry=self.hurrying.is_set())
-        await self._store.close()
+        try:
+            await self._upkeep.stop(hurry=self.hurrying.is_set())
+        finally:
+            # Who has lost the file's name saves its content by closing it.
+            await self._store.close()
 
     async def _when_there_is_room(self) -> Opened | None:
         while True:

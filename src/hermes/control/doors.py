@@ -23,6 +23,7 @@ from hermes.domain.transcript import visible
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
 
 _LOOKED_AT = 50
+_ENDING = ("stop", "approve", "deny")
 UNUSED = timedelta(days=1)
 """How long a session is kept in which nothing was said."""
 
@@ -142,11 +143,17 @@ def wake_session(tx: Tx, wanted: SessionId, text: str, now: datetime) -> Turn | 
 
 async def give_command(store: Store, caller: Caller, text: str, about: About) -> Replied:
     """Run a slash command in one transaction, after hooks were asked and before they are told."""
+    line = read_command(text)
+    ends = line is not None and line[0] in _ENDING
     try:
-        replied = await store.write(lambda tx: run_command(tx, caller, text, about), first=True)
+        replied = await store.write(
+            lambda tx: run_command(tx, caller, text, about), first=not ends, ends=ends
+        )
     except Unruled as case:
         ruled = replace(about, ruling=await rule_command(about.hooks, case))
-        replied = await store.write(lambda tx: run_command(tx, caller, text, ruled), first=True)
+        replied = await store.write(
+            lambda tx: run_command(tx, caller, text, ruled), first=not ends, ends=ends
+        )
     about.hooks.tell_all(replied.news)
     return replied
 

@@ -382,14 +382,14 @@ class Gateway:
 
     async def answer(self, agent: AgentId, given: Answer) -> Outcome:
         now = self._parts.clock.now()
-        outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given, now), first=True)
+        outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given, now), ends=True)
         if outcome.session is not None:
             self._ring_known(agent, outcome.session)
         return outcome
 
     async def go_on(self, agent: AgentId, unit: Callable[[Tx], Going]) -> Going:
         """Write what lets a turn that waits go on (by `Bringing` or `Continuing`), and wake its session."""
-        going = await self._runtime(agent).store.write(unit, first=True)
+        going = await self._runtime(agent).store.write(unit, ends=True)
         if going is not None:
             self._ring_known(agent, going.turn.session)
         return going
@@ -397,7 +397,7 @@ class Gateway:
     async def stop_turn(self, agent: AgentId, turn: TurnId, reason: str) -> bool:
         """Ask a turn to stop; False if it had ended already."""
         store = self._runtime(agent).store
-        stopping = await store.write(lambda tx: stop_turn(tx, turn, reason), first=True)
+        stopping = await store.write(lambda tx: stop_turn(tx, turn, reason), ends=True)
         if stopping is not None:
             self._ring_known(agent, stopping.session)
         return stopping is not None
@@ -407,14 +407,14 @@ class Gateway:
         void: its next write is refused, and a later session of the same name is another."""
         store = self._runtime(agent).store
         why = "its session was deleted"
-        stopping = await store.write(lambda tx: stop_turns(tx, session, why), first=True)
+        stopping = await store.write(lambda tx: stop_turns(tx, session, why), ends=True)
         self._ring_known(agent, session)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 for turn in stopping:
                     async for _ in self.watch(agent, turn, live=False):
                         pass
-        for turn in await store.write(lambda tx: remove_session(tx, session), first=True):
+        for turn in await store.write(lambda tx: remove_session(tx, session), ends=True):
             self.feeds.end(turn)
         self._warm.take(session)
         await self._parts.forgotten(agent, session)

@@ -316,10 +316,12 @@ class Tx(DeliveryTables, Protocol):
 class Store(Protocol):
     """A handle on the database, scoped to one agent."""
 
-    async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
+    async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
         """Run the unit and return after its commit. `first` is the lane of accepts and of whoever waits for
         an answer at a door: it goes ahead of other work, and fails at once with `Unreachable` when nothing
-        can be stored. Other work is tried until it can be."""
+        can be stored. `ends` is for what ends, answers or takes back something: the same lane, but it is
+        tried even while accepts are refused, since a plain write may still work then. Other work is tried
+        until it can be."""
 
     async def read(self, query: Callable[[Tx], T]) -> T: ...
 

@@ -170,7 +170,7 @@ async def change_outbox(desk: Desk, keys: list[str], drop: bool = False) -> list
     """Those with these keys; none named is all that were given up."""
     store, now = desk.of(desk.default), desk.courier.clock.now()
     if drop:
-        return await store.write(lambda tx: drop_messages(tx, keys, desk.sends), first=True)
+        return await store.write(lambda tx: drop_messages(tx, keys, desk.sends), ends=True)
     rows = await store.write(lambda tx: retry_messages(tx, keys, now, desk.sends), first=True)
     for row in rows:
         desk.courier.ring(row.to)
@@ -197,12 +197,12 @@ async def approve_code(desk: Desk, account: Account, code: str, by: str) -> Appr
 
 @operation("POST", "pairing/revoke", "Let somebody in no more.")
 async def revoke_person(desk: Desk, account: Account, user: str) -> None:
-    await desk.of(MAIN_AGENT).write(lambda tx: revoke(tx, account, user), first=True)
+    await desk.of(MAIN_AGENT).write(lambda tx: revoke(tx, account, user), ends=True)
 
 
 @operation("POST", "pairing/clear", "Forget open requests and invitations.")
 async def clear(desk: Desk, account: Account | None = None) -> int:
-    return await desk.of(MAIN_AGENT).write(lambda tx: clear_pending(tx, account), first=True)
+    return await desk.of(MAIN_AGENT).write(lambda tx: clear_pending(tx, account), ends=True)
 
 
 @operation("POST", "access", "Whether a message from there would be answered, and why.")
@@ -267,7 +267,7 @@ async def list_grants(desk: Desk) -> list[Grant]:
 @operation("POST", "grants/revoke", "Take a grant back; whether there was one.")
 async def revoke_grant(desk: Desk, grant: str) -> bool:
     return any(
-        [await desk.of(agent).write(lambda tx: tx.grants.revoke(grant), first=True) for agent in desk.agents]
+        [await desk.of(agent).write(lambda tx: tx.grants.revoke(grant), ends=True) for agent in desk.agents]
     )
 
 
@@ -288,7 +288,7 @@ async def change_handoff(desk: Desk, handoff: str, cancel: bool = False) -> Hand
         return cancel_handoff(tx, handoff) if cancel else retry_handoff(tx, handoff, now)
 
     for agent in desk.agents:
-        changed = await desk.of(agent).write(change, first=True)
+        changed = await desk.of(agent).write(change, first=not cancel, ends=cancel)
         if changed is not None:
             desk.carry()
             return changed

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -71,11 +71,11 @@ def backup(
 
     `Damaged` if the original turns out to be, `Unreachable` if there is no room or `give_up` says so."""
     folder = folder_of(path)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _leave_room(path, folder)
     stamp = now.astimezone(UTC).strftime(_STAMP)
     draft, final = folder / f".state-{stamp}-{os.urandom(4).hex()}.part", folder / f"state-{stamp}.db"
     try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _leave_room(path, folder)
         _copy(path, draft, options, give_up)
         _verify(draft, give_up)
         sync_file(draft)
@@ -87,7 +87,8 @@ def backup(
     except (apsw.Error, OSError) as error:
         raise Unreachable(f"no backup was made: {describe(error)}") from error
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
     sync_folder(folder)
     _rotate(path, final)
     log.info("store.backup file=%s", final.name)

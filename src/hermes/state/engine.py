@@ -221,7 +221,7 @@ def problems_of(db: SqliteDb) -> list[str]:
         found = [str(row[0]) for row in db.all(f"PRAGMA quick_check({_PROBLEMS})")]
     except NOT_DAMAGE:
         raise
-    except apsw.Error as error:
+    except (apsw.Error, UnicodeDecodeError) as error:
         return [str(error)]
     return [] if found == ["ok"] else found
 

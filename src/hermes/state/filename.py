@@ -1,4 +1,4 @@
-"""The name of an open database file. Somebody may remove the file, or put another in its place, while the
+"""The name of an open database file. Somebody may remove the file or its log, or put another there, while the
 store has it open: what is written then has no name any more and ends with the process. This notices it and
 gives the content its name back; what stands there instead is kept under another."""
 
@@ -31,19 +31,27 @@ class FileName:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._identity: tuple[int, int] | None = None
+        self._log: tuple[int, int] | None = None
         self._rescued: tuple[int, int] | None = None
         self._looked_at = 0.0
         self.is_lost = False
 
     def note_opened(self) -> None:
         """The file that has the name now is the one that is open."""
-        self._identity = None if self._path is None else _identity(self._path)
+        if self._path is not None:
+            self._identity, self._log = _identity(self._path), _identity(log_of(self._path))
+
+    def note_closed(self) -> None:
+        """SQLite may have removed the log by itself."""
+        self._log = None
 
     def look(self) -> bool:
-        """Whether the name has come to lead elsewhere."""
+        """Whether the name has come to lead elsewhere, or that of the log, which holds the newest content."""
         self._looked_at = time.monotonic()
-        if self._path is not None and self._identity is not None and _identity(self._path) != self._identity:
-            self.is_lost = True
+        if self._path is not None and self._identity is not None:
+            moved = _identity(self._path) != self._identity
+            if moved or (self._log is not None and _identity(log_of(self._path)) != self._log):
+                self.is_lost = True
         return self.is_lost
 
     def look_now_and_then(self) -> bool:
@@ -67,7 +75,7 @@ class FileName:
                 while not copying.done:
                     copying.step(-1)
         sync_file(draft)
-        if _identity(path) not in (None, self._rescued):
+        if _identity(path) not in (None, self._rescued, self._identity):
             path.replace(path.with_name(f"{path.name}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"))
         for beside in (log_of(path), path.with_name(path.name + "-shm")):
             # Of the file that is gone: beside another they would spoil it.

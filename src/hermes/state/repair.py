@@ -49,6 +49,7 @@ _CHECKED_WHEN_CLEAN = 16 * 1024 * 1024
 _CHECKED_WHEN_UNCLEAN = 256 * 1024 * 1024
 _MISSING = "it is missing"
 _INDEXES = ("words", "letters")
+_ALL_INDEXED = "UPDATE facts SET value = (SELECT coalesce(max(n), 0) FROM journal) WHERE name = 'indexed'"
 _TOLD_TABLES = {"inbox", "turns", "journal", "outbox", "sessions", "questions", "jobs"}
 
 
@@ -96,8 +97,7 @@ def _make_sound(path: Path, now: datetime, options: StoreOptions) -> tuple[list[
         return notices, False
     try:
         found = _examine(path, options) if path.exists() else _Findings(damage=_MISSING)
-        if found.index_only:
-            _rebuild_index(path, options)
+        if found.index_only and _rebuild_index(path, options):
             notices.append(f"The search index in {path.name} was damaged; it was built anew.")
         elif found.damage:
             notices += _replace(path, found, now, options)
@@ -123,7 +123,7 @@ def _examine(path: Path, options: StoreOptions) -> _Findings:
         return _Findings(damage=error.message)
     except NOT_DAMAGE:
         raise
-    except apsw.Error as error:
+    except (apsw.Error, ValueError, TypeError) as error:
         return _Findings(damage=str(error))
 
 
@@ -149,8 +149,7 @@ def _examine_open(path: Path, db: SqliteDb) -> _Findings:
 
 def _replace(path: Path, found: _Findings, now: datetime, options: StoreOptions) -> list[str]:
     new = _new_of(path)
-    origin = _prepare(path, new, found, options)
-    marks = _mark(path, new, now, options) if origin else ""
+    origin, marks = _prepare(path, new, found, now, options)
     aside = _set_aside(path, now)
     new.replace(path)
     sync_folder(path.parent)
@@ -162,26 +161,27 @@ def _replace(path: Path, found: _Findings, now: datetime, options: StoreOptions)
     return [kept, f"{origin} was opened instead. {marks}"]
 
 
-def _prepare(path: Path, new: Path, found: _Findings, options: StoreOptions) -> str:
-    """Build the replacement and say what it was made of; empty if nothing was left to make it of."""
+def _prepare(
+    path: Path, new: Path, found: _Findings, now: datetime, options: StoreOptions
+) -> tuple[str, str]:
+    """Build the replacement; what it was made of and what came of that, empty if nothing was left to make it
+    of."""
     for origin, candidate in _candidates(path, found):
         _remove(new)
         shutil.copyfile(candidate, new)
         if candidate == path:
             shutil.copyfile(log_of(path), log_of(new))
         try:
-            sound = _is_sound(new, options)
-        except NOT_DAMAGE:
+            if _is_sound(new, options):
+                return origin, _mark(path, new, now, options)
+        except (*NOT_DAMAGE, OSError, MemoryError):
             raise
-        except (apsw.Error, UserError) as error:
-            log.warning("store.bad_candidate file=%s problem=%s", candidate.name, error)
-            continue
-        if sound:
-            return origin
+        except Exception as error:  # whatever it holds, there may be a better one
+            log.warning("store.bad_candidate file=%s problem=%r", candidate.name, error)
     _remove(new)
     open_current(new, options).close()
     sync_file(new)
-    return ""
+    return "", ""
 
 
 def _is_sound(new: Path, options: StoreOptions) -> bool:
@@ -207,8 +207,17 @@ def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
     it."""
     with closing(open_current(new, options)) as db:
         db.run("BEGIN IMMEDIATE")
-        saved = _salvage(path, db, options)
-        settled = settle(db, saved, now)
+        try:
+            saved = _salvage(path, db, options)
+            settled = settle(db, saved, now)
+        except (*NOT_DAMAGE, OSError, MemoryError):
+            raise
+        except Exception:  # whatever the damaged file holds, the replacement is good without it
+            log.exception("store.not_salvaged file=%s", path)
+            db.run("ROLLBACK")
+            db.run("BEGIN IMMEDIATE")
+            saved = nothing_salvaged(db)
+            settled = settle(db, saved, now)
         rows = sum(n > saved.known["inbox"] for n in saved.read["inbox"])
         db.run("COMMIT")
         db.run("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -279,10 +288,39 @@ def _set_aside(path: Path, now: datetime) -> Path | None:
     return moved
 
 
-def _rebuild_index(path: Path, options: StoreOptions) -> None:
-    with closing(open_current(path, options)) as db:
-        db.run("BEGIN IMMEDIATE")
-        for index in _INDEXES:
-            db.run(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
-        db.run("UPDATE facts SET value = (SELECT coalesce(max(n), 0) FROM journal) WHERE name = 'indexed'")
-        db.run("COMMIT")
+def _rebuild_index(path: Path, options: StoreOptions) -> bool:
+    """False if more is damaged than the index."""
+    for prepare in (_leave_index, _renew_index):
+        try:
+            with closing(open_current(path, options)) as db:
+                db.run("BEGIN IMMEDIATE")
+                prepare(db)
+                for index in _INDEXES:
+                    db.run(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
+                db.run(_ALL_INDEXED)
+                if not problems_of(db):
+                    db.run("COMMIT")
+                    return True
+        except NOT_DAMAGE:
+            raise
+        except (apsw.Error, UserError, ValueError) as error:
+            log.warning("store.index_not_rebuilt by=%s problem=%s", prepare.__name__, error)
+    return False
+
+
+def _leave_index(db: SqliteDb) -> None:
+    """Most damage is in what the index holds, and its own `rebuild` mends that."""
+
+
+def _renew_index(db: SqliteDb) -> None:
+    """Without its settings SQLite neither rebuilds nor drops an index: take its tables apart by hand."""
+    with closing(open_current(None)) as fresh:
+        made = fresh.all("SELECT name, sql FROM sqlite_schema WHERE name IN (?, ?)", *_INDEXES)
+    db.run("PRAGMA writable_schema = ON")
+    for index in _INDEXES:
+        db.run("DELETE FROM sqlite_schema WHERE name = ?", index)
+    db.run("PRAGMA writable_schema = RESET")
+    for index, statement in made:
+        for part in ("data", "idx", "docsize", "config", "content"):
+            db.run(f"DROP TABLE IF EXISTS {index}_{part}")
+        db.run(statement)

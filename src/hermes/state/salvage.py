@@ -38,6 +38,8 @@ _OPEN = {
 _NOT_TAKEN = ("boots", "leases")
 _OWN_FACTS = ("indexed", "oldest_program")
 _ORDERS = ("ASC", "DESC")
+_UNFIT = (HermesError, ValueError, TypeError, AttributeError, apsw.MismatchError, apsw.TooBigError)
+"""What a row raises that no longer says what it said."""
 LOST = "lost in damage"
 
 
@@ -114,10 +116,10 @@ def salvage(old: SqliteDb, new: SqliteDb) -> Salvaged:
 
 def _forget_deleted_sessions(old: SqliteDb, new: SqliteDb) -> None:
     """What was deleted since must not come back from a backup."""
-    try:
-        kept = {row[0] for row in old.connection.execute("SELECT id FROM sessions NOT INDEXED")}
-    except apsw.Error:
+    rows = list(_Taking(old, new, "sessions").scan("SELECT id FROM sessions NOT INDEXED"))
+    if not all(rows):
         return
+    kept = {row[0] for row in rows if row}
     for agent, session in new.all("SELECT agent, id FROM sessions"):
         if session not in kept:
             SessionsTable(new, AgentId(agent)).delete(SessionId(session))
@@ -132,11 +134,11 @@ def _note_lost_messages(old: SqliteDb, new: SqliteDb, saved: Salvaged) -> None:
     rows = list(taking.scan(waiting))
     pending = {row[0] for row in rows if row}
     # What has a turn that can be read is known by it; of the others the index has to tell.
-    saved.blind = None in rows or "turns" not in saved.whole
+    saved.blind = not all(rows) or "turns" not in saved.whole
     for row in taking.scan(named, saved.known["inbox"]):
-        if row is None:
+        if not row:
             saved.blind = True
-        if row is None or row[0] in saved.read["inbox"]:
+        if not row or row[0] in saved.read["inbox"]:
             continue
         n, account, delivery = row
         try:
@@ -144,7 +146,7 @@ def _note_lost_messages(old: SqliteDb, new: SqliteDb, saved: Salvaged) -> None:
             source = Source(address=address, kind=Kind.PRIVATE)
             body = Inbound(delivery=delivery, source=source, at=datetime.fromtimestamp(0, UTC))
             InboxTable(new).add(account, [body], None, body.at)
-        except HermesError:
+        except _UNFIT:
             continue
         new.run("UPDATE inbox SET outcome = ? WHERE account = ? AND delivery = ?", LOST, account, delivery)
         if n in pending:
@@ -220,6 +222,9 @@ class _Taking:
         for row in self.scan(query, *values) if whole else ():
             if row is None:
                 return False
+            if not row:
+                whole = False
+                continue
             told = dict(zip(self._columns, row, strict=True))
             if self._table == "facts" and told["name"] in _OWN_FACTS:
                 continue
@@ -227,7 +232,7 @@ class _Taking:
                 if (check := _CHECKS.get(self._table)) is not None:
                     check(told)
                 self._new.run(self._insert, *row)
-            except (HermesError, ValueError, TypeError):
+            except _UNFIT:
                 whole = False
                 continue
             if seen is not None:
@@ -235,14 +240,24 @@ class _Taking:
         return whole
 
     def scan(self, query: str, *values: Any) -> Iterator[Row | None]:
-        """Rows of the damaged file, and None where it cannot be read on."""
+        """Rows of the damaged file, an empty one for each whose text is none, and None where it cannot be
+        read on."""
         try:
-            yield from self._old.connection.execute(query, values)
+            rows = self._old.connection.execute(query, values)
+            while (row := _next(rows)) is not None:
+                yield row
         except apsw.NoMemError:
             raise
         except apsw.Error as error:
             log.info("store.salvage table=%s stops at %s", self._table, error)
             yield None
+
+
+def _next(rows: Iterator[Row]) -> Row | None:
+    try:
+        return next(rows, None)
+    except UnicodeDecodeError:
+        return ()
 
 
 def _check_inbox(told: Mapping[str, Any]) -> None:

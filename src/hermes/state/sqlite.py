@@ -139,17 +139,17 @@ class SqliteStore:
     def scoped(self, agent: AgentId) -> Handle:
         return Handle(self, agent)
 
-    async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
-        return await self.submit(MAIN_AGENT, unit, first=first)
+    async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
+        return await self.submit(MAIN_AGENT, unit, first=first, ends=ends)
 
     async def read(self, query: Callable[[Tx], T]) -> T:
         return await self.query(MAIN_AGENT, query)
 
-    async def submit(self, agent: AgentId, work: Callable[[Tx], T], *, first: bool) -> T:
+    async def submit(self, agent: AgentId, work: Callable[[Tx], T], *, first: bool, ends: bool = False) -> T:
         if self._loop is None or self._shut:
             raise Unreachable("the store is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._incoming.put(WorkUnit(agent=agent, work=work, first=first, future=future))
+        self._incoming.put(WorkUnit(agent=agent, work=work, first=first, ends=ends, future=future))
         return await future
 
     async def query(self, agent: AgentId, work: Callable[[Tx], T]) -> T:
@@ -225,6 +225,7 @@ class SqliteStore:
                 db.connection.close()
         except apsw.Error as error:
             log.warning("store.close problem=%r", describe(error))
+        self._name.note_closed()
 
     def _round(self) -> bool:
         """One batch of units, or one idle moment. False when the store is closed and nothing is left."""
@@ -266,7 +267,7 @@ class SqliteStore:
                 if unit is None:
                     self._closing = True
                 else:
-                    (self._first if unit.first else self._others).append(unit)
+                    (self._first if unit.first or unit.ends else self._others).append(unit)
                 unit = self._incoming.get_nowait()
         except queue.Empty:
             return
@@ -363,8 +364,8 @@ class SqliteStore:
             self._rescue()
         trouble = self._trouble_for_accepts() or ("" if self._reserve.keep() else DISK_FULL)
         if trouble:
-            self._refuse(self._first, trouble)
-            self._first.clear()
+            self._refuse((unit for unit in self._first if not unit.ends), trouble)
+            self._first = deque(unit for unit in self._first if unit.ends)
 
     def _refuse(self, units: Iterable[WorkUnit], trouble: str) -> None:
         refused = list(units)
@@ -379,8 +380,8 @@ class SqliteStore:
             self._first.clear()
             self._others.clear()
             return
-        self._refuse((unit for unit in batch if unit.first), trouble)
-        self._others.extendleft(unit for unit in reversed(batch) if not unit.first)
+        self._refuse((unit for unit in batch if unit.first or unit.ends), trouble)
+        self._others.extendleft(unit for unit in reversed(batch) if not (unit.first or unit.ends))
         if self._others:
             time.sleep(_RETRY_SECONDS)
 
@@ -481,8 +482,8 @@ class Handle:
     store: SqliteStore
     agent: AgentId
 
-    async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
-        return await self.store.submit(self.agent, unit, first=first)
+    async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
+        return await self.store.submit(self.agent, unit, first=first, ends=ends)
 
     async def read(self, query: Callable[[Tx], T]) -> T:
         return await self.store.query(self.agent, query)

@@ -20,6 +20,7 @@ class WorkUnit:
     work: Callable[[Tx], Any]
     first: bool
     future: asyncio.Future[Any]
+    ends: bool = False
     result: Any = None
     error: BaseException | None = None
 

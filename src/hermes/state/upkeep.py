@@ -9,6 +9,8 @@ import logging
 import time
 from pathlib import Path
 
+import apsw
+
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError
 from hermes.state.backup import backup_at_stop, backup_if_due
@@ -45,8 +47,10 @@ class Upkeep:
         if hurry or self._store.facts.trouble:
             return
         try:
+            # An accept looks first whether the file is still the one that is open: no other is backed up.
+            await self._store.write(lambda tx: None, first=True)
             await asyncio.to_thread(backup_at_stop, self._path, self._clock.now(), give_up=self._is_time_up)
-        except HermesError as error:
+        except (HermesError, OSError, apsw.Error) as error:
             log.warning("store.no_backup why=%s", error)
 
     def _is_time_up(self) -> bool:

@@ -89,11 +89,11 @@ class KillingStore:
         self._store = store
         self._switch = switch
 
-    async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
+    async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
         name = unit_name(unit)
         if name:
             self._switch.at(f"{name}.before")
-        result = await self._store.write(unit, first=first)
+        result = await self._store.write(unit, first=first, ends=ends)
         if name:
             self._switch.at(f"{name}.after")
         return result
@@ -178,13 +178,13 @@ class StoppingStore:
         """From now on so many."""
         self._state.left = writes
 
-    async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
+    async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
         await self._state.gate()
         self._state.left -= 1
         last = self._state.left <= 0
         if last and not self._after:
             await self._state.end()
-        result = await self._store.write(unit, first=first)
+        result = await self._store.write(unit, first=first, ends=ends)
         if last:
             await self._state.end()
         return result

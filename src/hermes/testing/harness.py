@@ -267,9 +267,9 @@ class _Minded:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def write(self, unit: Callable[[Tx], T], *, first: bool = False) -> T:
+    async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
         with working("store"):
-            return await self._store.write(unit, first=first)
+            return await self._store.write(unit, first=first, ends=ends)
 
     async def read(self, query: Callable[[Tx], T]) -> T:
         with working("store"):

@@ -123,3 +123,17 @@ async def test_every_change_is_refused_at_once(
         if method == "PATCH":
             assert (await api.ask(method, address, json=body)).status == 200, "it goes on by itself"
     assert await _things(api) == before, "what was refused never happens"
+
+
+async def test_what_runs_on_a_damaged_file_can_be_stopped_and_answered(api: ApiWorld) -> None:
+    """Nothing new is taken, but what ends something is still written."""
+    stopped, allowed = [await _run_that_waits(api) for _ in range(2)]
+    api.app.store._note_damage("a page is spoilt")
+    assert (await api.post("/v1/runs", {"input": "hello"})).status == 503
+    assert (await api.post(f"/v1/runs/{stopped}/stop", None)).status == 200
+    assert (await api.post(f"/v1/runs/{allowed}/approval", {"choice": "once"})).status == 200
+    for run, end in ((stopped, "cancelled"), (allowed, "completed")):
+        async with asyncio.timeout(PATIENCE):
+            while (status := (await api.get(f"/v1/runs/{run}")).json["status"]) != end:
+                assert status not in ("failed", "completed", "cancelled")
+                await asyncio.sleep(0.01)
