@@ -184,18 +184,23 @@ class Carriers:
 
     async def look(self) -> float:
         """Take up what is due; the seconds until there may be more."""
-        seconds = _LONGEST_SLEEP
+        waits = [_LONGEST_SLEEP]
+        await take_each(self.parts.runtimes, partial(self._take_agent, waits))
+        return min(waits)
+
+    async def _take_agent(self, waits: list[float], agent: AgentId) -> None:
+        """Take up what is due of one agent; `waits` gets the seconds until each of the others is."""
+        due: list[Handoff] = []
         now = self.parts.clock.now()
-        for agent, runtime in self.parts.runtimes.items():
-            waits = {
-                handoff: (handoff.due_at - now).total_seconds()
-                for handoff in await runtime.store.read(lambda tx: tx.handoffs.open())
-                if handoff.id not in self._working
-            }
-            seconds = min([seconds, *(wait for wait in waits.values() if wait > 0)])
-            due = [handoff for handoff, wait in waits.items() if wait <= 0]
-            await take_each(due, partial(self._take_up, agent))
-        return seconds
+        for handoff in await self.parts.runtimes[agent].store.read(lambda tx: tx.handoffs.open()):
+            wait = (handoff.due_at - now).total_seconds()
+            if handoff.id in self._working:
+                continue
+            if wait > 0:
+                waits.append(wait)
+            else:
+                due.append(handoff)
+        await take_each(due, partial(self._take_up, agent))
 
     async def _take_up(self, agent: AgentId, handoff: Handoff) -> None:
         if await self._is_possible(handoff):

@@ -112,6 +112,11 @@ async def take_each(rows: Iterable[T], take: Callable[[T], Awaitable[object]]) -
         raise errors[0] if len(errors) == 1 else ExceptionGroup(f"{len(errors)} rows were not taken", errors)
 
 
+async def do_each(*steps: Callable[[], Awaitable[object]]) -> None:
+    """Do steps that do not hang on each other: one that breaks keeps none of the others from being done."""
+    await take_each(steps, lambda step: step())
+
+
 class Worker(Protocol):
     def ring(self) -> None: ...
 
