@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from hermes.control.handoff import Carriers
 from hermes.control.jobs import JobWish
 from hermes.control.row_tries import GIVEN_UP, NOT_TAKEN
 from hermes.control.submission import Place, Submission
-from hermes.control.workers import MOST_FAILURES
+from hermes.control.workers import MOST_FAILURES, pause_after
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.event import Entry, Failed
@@ -158,6 +159,30 @@ async def test_conversations_are_handed_over_though_a_look_breaks(tmp_path: Path
         await terminal.command("/handoff fake")
         await chat.until_seen("handed over", chat="9")
         assert between.acted() and broke(chat, "handoffs") == 1
+
+
+async def test_a_hand_off_that_breaks_again_and_again_is_tried_after_pauses_that_grow(tmp_path: Path) -> None:
+    between, tries = Between(), 6
+    began: list[float] = []
+    settings = open_settings(platforms={"fake": owned()})
+    async with quick(tmp_path, between, kind="plain", settings=settings) as chat:
+        await set_home(chat)
+        terminal = Terminal(chat)
+        await terminal.say("plan the garden")
+
+        def fail() -> None:
+            began.append(chat.clock.monotonic())
+            chat.gateway.handoffs.ring()  # as others do that come and go meanwhile
+            raise ERRORS[2]
+
+        between.before("handoff._claim", fail, range(tries))
+        await terminal.command("/handoff fake")
+        await chat.until_seen("handed over", chat="9")
+        pauses = [after - before for before, after in pairwise(began)]
+        assert len(began) == tries and all(
+            pause >= pause_after(failures) for failures, pause in enumerate(pauses, 1)
+        )
+        assert not chat.gateway.handoffs._rests
 
 
 async def test_a_stop_is_heard_though_the_first_look_at_the_mail_breaks(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from hermes.control.parts import Bells, Parts
 from hermes.control.routing import route
 from hermes.control.targets import home_channels
 from hermes.control.topics import real_place
-from hermes.control.workers import take_each
+from hermes.control.workers import pause_after, take_each
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Grade
 from hermes.domain.directory import Channel
@@ -165,6 +165,8 @@ class Carriers:
     _bell: asyncio.Event = field(default_factory=asyncio.Event)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _working: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _rests: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Those that broke: how often in a row, and until when (monotonic) each is left alone."""
 
     def ring(self) -> None:
         """There is a new one, or an account came up."""
@@ -191,11 +193,12 @@ class Carriers:
     async def _take_agent(self, waits: list[float], agent: AgentId) -> None:
         """Take up what is due of one agent; `waits` gets the seconds until each of the others is."""
         due: list[Handoff] = []
-        now = self.parts.clock.now()
+        now, elapsed = self.parts.clock.now(), self.parts.clock.monotonic()
         for handoff in await self.parts.runtimes[agent].store.read(lambda tx: tx.handoffs.open()):
-            wait = (handoff.due_at - now).total_seconds()
             if handoff.id in self._working:
                 continue
+            _, until = self._rests.get(handoff.id, (0, elapsed))
+            wait = max((handoff.due_at - now).total_seconds(), until - elapsed)
             if wait > 0:
                 waits.append(wait)
             else:
@@ -228,6 +231,10 @@ class Carriers:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.parts.loops.note("handoffs", error, f"handoff {handoff}")
+            failures = self._rests.get(handoff, (0, 0.0))[0] + 1
+            self._rests[handoff] = failures, self.parts.clock.monotonic() + pause_after(failures)
+        else:
+            self._rests.pop(handoff, None)
         self._news.set()
         self.ring()
 
