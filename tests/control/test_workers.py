@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hermes.control.workers import HEALTHY_SECONDS, MOST_FAILURES, Supervisor, Workers, take_each
+from hermes.control.workers import HEALTHY_SECONDS, MOST_FAILURES, Remedy, Supervisor, Workers, take_each
 from hermes.domain.errors import Unreachable
 from hermes.testing.clock import FakeClock, settle
 
@@ -131,6 +131,80 @@ async def test_whoever_rests_is_not_waited_for_at_the_end() -> None:
     await shelf.workers.close(1.0, asyncio.Event())
     await settle()
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("taker")]
+
+
+# --- what is given up ---
+
+
+class Queue:
+    """The turns of one session: its worker does them in order and meets the errors planned for each."""
+
+    def __init__(self, **errors: list[Exception]) -> None:
+        self.turns, self.errors = list(errors), errors
+        self.done: list[str] = []
+        self.given_up: list[tuple[str, str]] = []
+        self.clock = FakeClock()
+        self.workers: Workers[str] = Workers(
+            start=lambda key: self,
+            page=self._page,
+            places=9,
+            name="session",
+            loops=Supervisor(self.clock),
+            remedy=Remedy(head=self._head, give_up=self._give_up),
+        )
+
+    def ring(self) -> None: ...
+
+    def wind_down(self) -> None: ...
+
+    async def live(self) -> None:
+        while self.turns:
+            if self.errors[self.turns[0]]:
+                raise self.errors[self.turns[0]].pop(0)
+            self.done.append(self.turns.pop(0))
+
+    async def run(self) -> None:
+        self.workers.ring("s")
+        await settle()
+        await self.clock.advance(400)
+        await self.workers.close(1.0, asyncio.Event())
+
+    async def _page(self, after: int, limit: int) -> list[tuple[int, str]]:
+        return [(1, "s")] if self.turns and not after else []
+
+    async def _head(self, key: str) -> str | None:
+        return self.turns[0] if self.turns else None
+
+    async def _give_up(self, key: str, error: Exception) -> None:
+        self.given_up.append((self.turns.pop(0), str(error)))
+
+
+def faults(count: int) -> list[Exception]:
+    return [RuntimeError("a fault") for _ in range(count)]
+
+
+async def test_failures_are_counted_for_each_turn_alone() -> None:
+    queue = Queue(a=faults(1), b=faults(1), c=faults(2), d=faults(MOST_FAILURES), e=[])
+    await queue.run()
+    assert queue.done == ["a", "b", "c", "e"] and queue.given_up == [("d", "a fault")]
+
+
+async def test_what_the_store_could_not_do_is_no_fault_of_the_turn() -> None:
+    gone: list[Exception] = [Unreachable("disk"), Unreachable("disk")]
+    queue = Queue(a=[*gone, *faults(1)], b=[*faults(2), *gone, *gone], c=[*gone, *faults(3)], d=[])
+    await queue.run()
+    assert queue.done == ["a", "b", "d"] and queue.given_up == [("c", "a fault")]
+
+
+async def test_another_turn_at_the_head_begins_with_a_clean_slate() -> None:
+    queue = Queue(a=faults(2), b=faults(1))
+    queue.workers.ring("s")
+    await settle()
+    await queue.clock.advance(2)
+    assert not queue.errors["a"]
+    queue.turns.remove("a")  # somebody stopped it
+    await queue.run()
+    assert queue.done == ["b"] and not queue.given_up
 
 
 # --- loops ---

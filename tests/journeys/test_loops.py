@@ -6,18 +6,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from hermes.control.handoff import Carriers
 from hermes.control.jobs import JobWish
 from hermes.control.row_tries import GIVEN_UP, NOT_TAKEN
 from hermes.control.submission import Place, Submission
-from hermes.control.workers import MOST_FAILURES
+from hermes.control.workers import MOST_FAILURES, pause_after
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.event import Entry, Failed
-from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.job import JobRun
 from hermes.domain.message import Inbound
 from hermes.domain.ports import ModelRequest, Tx
 from hermes.domain.settings import ApprovalSettings, DisplaySettings
@@ -30,6 +34,7 @@ from tests.journeys.between import Between
 from tests.journeys.test_handoff import Terminal, owned, set_home
 
 ERRORS = [Unreachable("the disk hiccups"), Refused("a row of another version"), RuntimeError("a fault")]
+ANN = Source(address=Address(platform="fake", chat="1"), kind=Kind.PRIVATE, user="u1")
 QUEUED = DisplaySettings(busy_input_mode=BusyMode.QUEUE)
 
 
@@ -101,13 +106,48 @@ async def test_questions_expire_though_a_look_breaks(tmp_path: Path, unit: str) 
 async def test_jobs_run_though_a_look_breaks(tmp_path: Path, unit: str) -> None:
     between = Between().before(unit, ERRORS[1])
     async with quick(tmp_path, between, kind="plain", jobs=FakeJobWorld()) as chat:
-        ann = Source(address=Address(platform="fake", chat="1"), kind=Kind.PRIVATE, user="u1")
-        await chat.gateway.jobs(MAIN_AGENT).create(JobWish(schedule="1m", prompt="look"), ann)
+        await chat.gateway.jobs(MAIN_AGENT).create(JobWish(schedule="1m", prompt="look"), ANN)
         await chat.until(lambda: any("look" in text for text in chat.world.seen()))
         assert between.acted() and broke(chat, "cron") == 1
 
 
-@pytest.mark.parametrize("unit", ["Carriers.look", "handoff._claim"])
+async def test_a_run_that_cannot_be_settled_stops_no_other_job_and_no_other_agent(tmp_path: Path) -> None:
+    async with quick(tmp_path, Between(), kind="plain", jobs=FakeJobWorld(), agents=("main", "bee")) as chat:
+        cron, bee = chat.gateway.cron, AgentId("bee")
+        bad = await chat.gateway.jobs(MAIN_AGENT).create(JobWish(schedule="1m", prompt="bad"), ANN)
+        settle = cron._settle
+
+        async def settle_others(agent: AgentId, run: JobRun) -> None:
+            if run.job == bad.id:
+                raise RuntimeError("one bad run")
+            await settle(agent, run)
+
+        cron._settle = settle_others  # type: ignore[method-assign]
+        await chat.until(lambda: broke(chat, "cron") > 0)
+        await chat.gateway.jobs(MAIN_AGENT).create(JobWish(schedule="2m", prompt="innocent"), ANN)
+        await chat.gateway.jobs(bee).create(JobWish(schedule="1m", prompt="of another agent"), ANN)
+        await chat.until_seen("innocent", "of another agent")
+        assert broke(chat, "cron") > 1, "the bad run is tried again and told of"
+
+
+async def test_hand_offs_of_an_agent_are_looked_at_though_those_of_another_break(tmp_path: Path) -> None:
+    bad, good = Between(), Between()
+    async with quick(tmp_path, Between(), agents=("bee", "main")) as chat:
+        parts = chat.gateway.handoffs.parts
+        (bee, first), (main, second) = parts.runtimes.items()
+        runtimes = {
+            bee: replace(first, store=bad.before("Carriers", ERRORS[2]).wrap(first.store)),
+            main: replace(second, store=good.wrap(second.store)),
+        }
+        carriers = Carriers(
+            replace(parts, runtimes=runtimes), chat.gateway.handoffs.bells, lambda account: None
+        )
+        with pytest.raises(RuntimeError):
+            await carriers.look()
+        assert bad.acted() and len(good.names) == 1
+
+
+@pytest.mark.parametrize("unit", ["Carriers._take_agent", "handoff._claim"])
 async def test_conversations_are_handed_over_though_a_look_breaks(tmp_path: Path, unit: str) -> None:
     between = Between()
     settings = open_settings(platforms={"fake": owned()})
@@ -119,6 +159,30 @@ async def test_conversations_are_handed_over_though_a_look_breaks(tmp_path: Path
         await terminal.command("/handoff fake")
         await chat.until_seen("handed over", chat="9")
         assert between.acted() and broke(chat, "handoffs") == 1
+
+
+async def test_a_hand_off_that_breaks_again_and_again_is_tried_after_pauses_that_grow(tmp_path: Path) -> None:
+    between, tries = Between(), 6
+    began: list[float] = []
+    settings = open_settings(platforms={"fake": owned()})
+    async with quick(tmp_path, between, kind="plain", settings=settings) as chat:
+        await set_home(chat)
+        terminal = Terminal(chat)
+        await terminal.say("plan the garden")
+
+        def fail() -> None:
+            began.append(chat.clock.monotonic())
+            chat.gateway.handoffs.ring()  # as others do that come and go meanwhile
+            raise ERRORS[2]
+
+        between.before("handoff._claim", fail, range(tries))
+        await terminal.command("/handoff fake")
+        await chat.until_seen("handed over", chat="9")
+        pauses = [after - before for before, after in pairwise(began)]
+        assert len(began) == tries and all(
+            pause >= pause_after(failures) for failures, pause in enumerate(pauses, 1)
+        )
+        assert not chat.gateway.handoffs._rests
 
 
 async def test_a_stop_is_heard_though_the_first_look_at_the_mail_breaks(tmp_path: Path) -> None:

@@ -381,24 +381,3 @@ def cut_off(view: TurnView, heard: str) -> list[Record]:
             )
         )
     return records
-
-
-def give_up_turn(
-    session: SessionId, reason: str, now: datetime, conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
-) -> Callable[[Tx], tuple[Turn, tuple[Entry, ...]] | None]:
-    """A unit that fails the oldest turn of a session whose actor breaks each time, without its actor."""
-
-    def give_up(tx: Tx) -> tuple[Turn, tuple[Entry, ...]] | None:
-        turns = tx.turns.open_of(session, 1)
-        if not turns:
-            return None
-        failed = replace(turns[0], state=TurnState.FAILED, attempt=turns[0].attempt + 1)
-        told = tx.journal.of_turn(failed.id)
-        last = tx.journal.read(session, most=1, newest=True)
-        new = number(last, failed.id, [*cut_off(view_turn(told, failed.id), ""), Failed(reason=reason)], now)
-        tx.turns.save(failed, attempt=turns[0].attempt)
-        tx.journal.append(session, new)
-        conclude(tx, failed, [*told, *new])
-        return failed, new
-
-    return give_up

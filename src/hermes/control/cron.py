@@ -35,12 +35,12 @@ from hermes.control.job_words import INTERRUPTED, output_name, output_text
 from hermes.control.jobs import JobDesk
 from hermes.control.outcome import Outcomes
 from hermes.control.parts import Bells, Parts
-from hermes.control.workers import take_each
+from hermes.control.workers import do_each, take_each
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Failed, Finished, Stopped
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.job import DueJobs, JobRun, RunState
+from hermes.domain.job import DueJobs, Job, JobRun, RunState
 from hermes.domain.ports import Store, Tx
 from hermes.domain.rows import Slot
 from hermes.domain.turn import TurnState
@@ -109,29 +109,38 @@ class Cron:
             task.cancel()
         if self._working:
             await asyncio.wait(self._working.values())
+        for agent in self._parts.runtimes:
+            await self._loops.attempt("cron", partial(self._settle_ended, agent), f"stop {agent}")
         with contextlib.suppress(HermesError):
-            for agent in self._parts.runtimes:
-                for run in (await self._look(agent))[1]:
-                    if run.state is RunState.TURN:
-                        await self._settle(agent, run)
             await self._parts.store.write(lambda tx: tx.leases.release(LEASE, self._parts.owner))
 
+    async def _settle_ended(self, agent: AgentId) -> None:
+        runs = [run for run in (await self._look(agent))[1] if run.state is RunState.TURN]
+        await take_each(runs, partial(self._settle, agent))
+
     async def tick(self) -> float:
-        """Do what is due now; the seconds until there may be more."""
+        """Do what is due now; the seconds until there may be more. Whatever breaks is raised when all else
+        is done: a run that cannot be settled stops neither other jobs nor other agents."""
         now = self._parts.clock.now()
-        await self._mind_the_clock(now)
         following: list[datetime] = []
-        for agent in self._parts.runtimes:
-            due, runs = await self._look(agent)
-            if (due.jobs or runs) and not await self._leads(now):
-                return LONGEST_SLEEP
-            await take_each(runs, partial(self._go_on, agent))
-            if await self._fire(agent, due, len(runs)):
-                due, _ = await self._look(agent)
-            following += [due.next] if due.next is not None else []
+        agents = (partial(self._take_agent, agent, now, following) for agent in self._parts.runtimes)
+        await do_each(partial(self._mind_the_clock, now), *agents)
         now = self._parts.clock.now()
         ahead = [max(0.0, (at - now).total_seconds()) for at in following]
         return min([LONGEST_SLEEP, *ahead])
+
+    async def _take_agent(self, agent: AgentId, now: datetime, following: list[datetime]) -> None:
+        """Go on with the runs of one agent and begin what is due; `following` gets its next slot."""
+        due, runs = await self._look(agent)
+        if (due.jobs or runs) and not await self._leads(now):
+            return
+        await do_each(
+            partial(take_each, runs, partial(self._go_on, agent)),
+            partial(self._fire, agent, due.jobs, len(runs)),
+        )
+        if due.jobs:
+            due, _ = await self._look(agent)
+        following += [due.next] if due.next is not None else []
 
     async def _look(self, agent: AgentId) -> tuple[DueJobs, list[JobRun]]:
         now = self._parts.clock.now()
@@ -150,27 +159,30 @@ class Cron:
                 return
             # What came due since the last look, on the clock as it is now, was never planned.
             now -= passed
-        for agent in self._parts.runtimes:
-            moment = replace(self._moment(), now=now)
-            if await self._store(agent).read(partial(planned_wrong, moment=moment)):
-                changed = await self._store(agent).write(partial(plan_again, moment=moment))
-                log.info("cron.planned_again agent=%s jobs=%d", agent, changed)
+        await take_each(self._parts.runtimes, partial(self._plan_again, replace(self._moment(), now=now)))
+
+    async def _plan_again(self, moment: Moment, agent: AgentId) -> None:
+        if await self._store(agent).read(partial(planned_wrong, moment=moment)):
+            changed = await self._store(agent).write(partial(plan_again, moment=moment))
+            log.info("cron.planned_again agent=%s jobs=%d", agent, changed)
 
     # --- beginning ---
 
-    async def _fire(self, agent: AgentId, due: DueJobs, running: int) -> bool:
-        """Begin what is due, as far as there is room; whether anything was looked at."""
+    async def _fire(self, agent: AgentId, jobs: Sequence[Job], running: int) -> None:
+        """Begin what is due, as far as there is room."""
         most = self._parts.settings.cron.max_parallel_jobs
-        for job in due.jobs:
+
+        async def begin(job: Job) -> None:
+            nonlocal running
             if most and running >= most:
-                break
+                return
             run = await self._store(agent).write(partial(fire, wanted=job.id, moment=self._moment()))
-            if run is None:
-                continue
-            running += 1
-            log.info("cron.run job=%s due=%s", run.job, run.due.isoformat())
-            await self._go_on(agent, await self._again(agent, run))
-        return bool(due.jobs)
+            if run is not None:
+                running += 1
+                log.info("cron.run job=%s due=%s", run.job, run.due.isoformat())
+                await self._go_on(agent, await self._again(agent, run))
+
+        await take_each(jobs, begin)
 
     async def _again(self, agent: AgentId, run: JobRun) -> JobRun:
         return await self._store(agent).read(lambda tx: tx.job_runs.get(run.slot)) or run

@@ -15,7 +15,6 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
-from hermes.control.claim import WENT_WRONG, give_up_turn
 from hermes.control.commands.registry import Around
 from hermes.control.continuing import Continued
 from hermes.control.courier import Courier
@@ -36,6 +35,7 @@ from hermes.control.entrance import ActorKey, Entrance
 from hermes.control.expiry import SessionExpiry
 from hermes.control.feed import Feeds
 from hermes.control.fetching import Fetching
+from hermes.control.given_up import GivenUp
 from hermes.control.handoff import Carriers, handoff_words
 from hermes.control.intake import Intake, IntakeWorld
 from hermes.control.job_targets import named_targets
@@ -56,7 +56,7 @@ from hermes.control.tally import Tally
 from hermes.control.upkeep import Chores, forgetting, tidying
 from hermes.control.warm import WarmSession, WarmSessions
 from hermes.control.watching import watch_turn
-from hermes.control.workers import Workers
+from hermes.control.workers import Remedy, Workers
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import UserError
@@ -97,13 +97,21 @@ class Gateway:
             ring_lane=self._delivery.ring,
             begin=self._delivery.begin,
         )
+        given_up = GivenUp(
+            runtimes=parts.runtimes,
+            clock=parts.clock,
+            outcomes=self._outcomes,
+            warm=self._warm,
+            feeds=self.feeds,
+            committed=self._committed,
+        )
         self._actors: Workers[ActorKey] = Workers(
             start=self._actor,
             page=self._due,
             places=parts.settings.gateway.max_running,
             name="session",
             loops=parts.loops,
-            give_up=self._give_up,
+            remedy=Remedy(head=given_up.head, give_up=given_up.end),
         )
         self.sessions_expiry = SessionExpiry(
             runtimes=parts.runtimes,
@@ -465,21 +473,6 @@ class Gateway:
         agent, session = key
         assert self._around is not None
         return SessionActor(session, self._runtime(agent), self._around)
-
-    async def _give_up(self, key: ActorKey, error: Exception) -> None:
-        """Fail the turn that its actor breaks over each time; what is behind it is tried."""
-        agent, session = key
-        reason = WENT_WRONG.format(error=type(error).__name__)
-        unit = give_up_turn(session, reason, self._parts.clock.now(), self._outcomes.write)
-        ended = await self._runtime(agent).store.write(unit)
-        self._warm.take(session)
-        if ended is not None:
-            turn, new = ended
-            self._committed(agent, session, new)
-            for entry in new:
-                self.feeds.open(turn.id).publish(entry)
-            self.feeds.end(turn.id)
-            self._outcomes.ring(turn)
 
     def _ring_session(self, agent: AgentId, session: SessionId, fresh: bool) -> None:
         if fresh:

@@ -22,7 +22,7 @@ from hermes.control.parts import Bells, Parts
 from hermes.control.routing import route
 from hermes.control.targets import home_channels
 from hermes.control.topics import real_place
-from hermes.control.workers import take_each
+from hermes.control.workers import pause_after, take_each
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Grade
 from hermes.domain.directory import Channel
@@ -165,6 +165,8 @@ class Carriers:
     _bell: asyncio.Event = field(default_factory=asyncio.Event)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _working: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _rests: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Those that broke: how often in a row, and until when (monotonic) each is left alone."""
 
     def ring(self) -> None:
         """There is a new one, or an account came up."""
@@ -184,18 +186,24 @@ class Carriers:
 
     async def look(self) -> float:
         """Take up what is due; the seconds until there may be more."""
-        seconds = _LONGEST_SLEEP
-        now = self.parts.clock.now()
-        for agent, runtime in self.parts.runtimes.items():
-            waits = {
-                handoff: (handoff.due_at - now).total_seconds()
-                for handoff in await runtime.store.read(lambda tx: tx.handoffs.open())
-                if handoff.id not in self._working
-            }
-            seconds = min([seconds, *(wait for wait in waits.values() if wait > 0)])
-            due = [handoff for handoff, wait in waits.items() if wait <= 0]
-            await take_each(due, partial(self._take_up, agent))
-        return seconds
+        waits = [_LONGEST_SLEEP]
+        await take_each(self.parts.runtimes, partial(self._take_agent, waits))
+        return min(waits)
+
+    async def _take_agent(self, waits: list[float], agent: AgentId) -> None:
+        """Take up what is due of one agent; `waits` gets the seconds until each of the others is."""
+        due: list[Handoff] = []
+        now, elapsed = self.parts.clock.now(), self.parts.clock.monotonic()
+        for handoff in await self.parts.runtimes[agent].store.read(lambda tx: tx.handoffs.open()):
+            if handoff.id in self._working:
+                continue
+            _, until = self._rests.get(handoff.id, (0, elapsed))
+            wait = max((handoff.due_at - now).total_seconds(), until - elapsed)
+            if wait > 0:
+                waits.append(wait)
+            else:
+                due.append(handoff)
+        await take_each(due, partial(self._take_up, agent))
 
     async def _take_up(self, agent: AgentId, handoff: Handoff) -> None:
         if await self._is_possible(handoff):
@@ -223,6 +231,10 @@ class Carriers:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.parts.loops.note("handoffs", error, f"handoff {handoff}")
+            failures = self._rests.get(handoff, (0, 0.0))[0] + 1
+            self._rests[handoff] = failures, self.parts.clock.monotonic() + pause_after(failures)
+        else:
+            self._rests.pop(handoff, None)
         self._news.set()
         self.ring()
 

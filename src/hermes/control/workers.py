@@ -112,6 +112,11 @@ async def take_each(rows: Iterable[T], take: Callable[[T], Awaitable[object]]) -
         raise errors[0] if len(errors) == 1 else ExceptionGroup(f"{len(errors)} rows were not taken", errors)
 
 
+async def do_each(*steps: Callable[[], Awaitable[object]]) -> None:
+    """Do steps that do not hang on each other: one that breaks keeps none of the others from being done."""
+    await take_each(steps, lambda step: step())
+
+
 class Worker(Protocol):
     def ring(self) -> None: ...
 
@@ -120,6 +125,24 @@ class Worker(Protocol):
 
     async def live(self) -> None:
         """Work until there is nothing left. Must look for work once more if it was rung meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy(Generic[K]):
+    """What is done about workers that break: `head` names the piece of work that is first for a key, and
+    `give_up` ends the one over which a worker breaks each time, by no fault of the store."""
+
+    head: Callable[[K], Awaitable[Hashable]]
+    give_up: Callable[[K, Exception], Awaitable[None]]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tries:
+    """How often in a row a key's worker broke over one piece of work, and how often not by the store."""
+
+    head: Hashable = None
+    failures: int = 0
+    faults: int = 0
 
 
 class Workers(Generic[K]):
@@ -131,10 +154,10 @@ class Workers(Generic[K]):
         places: int,
         name: str,
         loops: Supervisor | None = None,
-        give_up: Callable[[K, Exception], Awaitable[None]] | None = None,
+        remedy: Remedy[K] | None = None,
     ) -> None:
-        """`give_up` ends the work that a worker breaks over each time, by no fault of the store."""
-        self._give_up = give_up
+        self._remedy = remedy
+        self._tries: dict[K, _Tries] = {}
         self._start = start
         self._loops = loops or Supervisor()
         self._page = page
@@ -230,18 +253,26 @@ class Workers(Generic[K]):
     async def _employ(self, key: K, worker: Worker) -> None:
         """The worker's decision to leave and its leaving are one step: no ring can fall between them. Who
         breaks is replaced after a pause, for what there is to do is in the store."""
+        failures = 0
         try:
-            error: Exception | None = None
-            for failures in range(MOST_FAILURES):
-                if failures:
-                    # From now on, so that who is rung or given something meanwhile keeps it.
-                    self._active[key] = worker = self._start(key)
-                    await self._loops.clock.sleep(pause_after(failures))
+            while True:
+                began = self._loops.clock.monotonic()
                 error = await self._loops.attempt(self._name, worker.live, f"{self._name} {key}")
+                if error is None:
+                    self._tries.pop(key, None)
                 if error is None or self._closed:
                     return
-            assert error is not None
-            if await self._is_given_up(key, error):
+                if self._loops.clock.monotonic() - began >= HEALTHY_SECONDS:
+                    self._tries.pop(key, None)
+                tries = await self._count(key, error, failures)
+                failures = tries.failures
+                if max(failures, tries.faults) >= MOST_FAILURES:
+                    break
+                # From now on, so that who is rung or given something meanwhile keeps it.
+                self._active[key] = worker = self._start(key)
+                await self._loops.clock.sleep(pause_after(failures))
+            if tries.faults >= MOST_FAILURES and await self._is_given_up(key, error):
+                self._tries.pop(key, None)
                 self._want_more()
             else:
                 self._rest(key)
@@ -250,10 +281,34 @@ class Workers(Generic[K]):
             if self._more:
                 self._find_more()
 
+    async def _count(self, key: K, error: Exception, failures: int) -> _Tries:
+        """Count a failure after so many before it; the count begins anew for another piece of work. What the
+        store could not do is no fault of the work, and faults are remembered while the key rests."""
+        tries = self._tries.get(key)
+        head = await self._head_of(key, None if tries is None else tries.head)
+        if tries is None or tries.head != head:
+            tries, failures = _Tries(head=head), 0
+        tries.failures = failures + 1
+        tries.faults += not isinstance(error, Unreachable)
+        self._tries[key] = tries
+        return tries
+
+    async def _head_of(self, key: K, last: Hashable) -> Hashable:
+        """The piece of work that is first now, or the `last` one known if that cannot be found out."""
+        head = last
+
+        async def look(remedy: Remedy[K]) -> None:
+            nonlocal head
+            head = await remedy.head(key)
+
+        if self._remedy is not None:
+            await self._loops.attempt(self._name, partial(look, self._remedy), f"head of {self._name} {key}")
+        return head
+
     async def _is_given_up(self, key: K, error: Exception) -> bool:
-        if self._give_up is None or isinstance(error, Unreachable):
+        if self._remedy is None:
             return False
-        ending = partial(self._give_up, key, error)
+        ending = partial(self._remedy.give_up, key, error)
         return await self._loops.attempt(self._name, ending, f"{self._name} {key}") is None
 
     def _rest(self, key: K) -> None:
