@@ -132,6 +132,15 @@ def owner_of(source: Source) -> str | None:
     return None if source.person is None else f"{source.address.credential}:{spell(source.person)}"
 
 
+def speaks_for_another(source: Source, other: Source | None) -> bool:
+    """Whether words come from somebody else than other words did, in a place that people share. Who has no
+    id there is taken for somebody else."""
+    if source.kind not in SHARED_KINDS and (other is None or other.kind not in SHARED_KINDS):
+        return False
+    person = owner_of(source)
+    return person is None or other is None or person != owner_of(other)
+
+
 def begin_session(key: SessionKey, source: Source, now: datetime) -> Session:
     """A new session for a key. In a place that is shared it belongs to the place, else to the person."""
     return Session(
