@@ -11,6 +11,7 @@ from hermes.agent.loop import AgentLoop, LoopLimits
 from hermes.agent.speech import Patience
 from hermes.control.claim import cut_off, number
 from hermes.control.scope import RunScope
+from hermes.domain.address import Address, Kind, Source
 from hermes.domain.clock import SystemClock
 from hermes.domain.event import Asked, Entry, Live, Record, Stopped, UserSaid
 from hermes.domain.ids import AgentId, SessionId, TurnId
@@ -23,6 +24,8 @@ from hermes.domain.turn import NO_GUIDANCE, Cause, Guidance, Turn, TurnInput
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 EAGER = Patience(first=0.01, longest=0.02)
 SESSION = Session(id=SessionId("s"), agent=AgentId("main"), created_at=AT, updated_at=AT, owner="me")
+
+ME = Source(address=Address(platform="fake", chat="1"), kind=Kind.PRIVATE, user="me")
 
 
 def quick(**changes: int) -> LoopLimits:
@@ -49,6 +52,7 @@ class Driver:
             cause=Cause.MESSAGE,
             input=TurnInput(guidance=self.guidance),
             created_at=AT,
+            source=ME,
         )
 
     def add(self, *records: Record) -> None:

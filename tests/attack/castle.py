@@ -13,7 +13,7 @@ import re
 import shutil
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,7 @@ class Castle:
 
     folder: Path
     approvals: str = "manual"
+    admins: tuple[int, ...] = (ANN,)
     port: int = field(default_factory=free_port)
     telegram: Telegram = field(default_factory=Telegram)
     model: FakeModelServer = field(default_factory=lambda: FakeModelServer(obey))
@@ -144,7 +145,7 @@ class Castle:
                 },
                 "telegram": {
                     "allowed_users": [str(ANN)],
-                    "allow_admin_from": [str(ANN)],
+                    "allow_admin_from": [str(admin) for admin in self.admins],
                     "group_allowed_chats": [str(TOPIC)],
                 },
             },
@@ -214,6 +215,16 @@ class Castle:
                     return sent
             assert asyncio.get_running_loop().time() < end, f"never said {text!r}: {self.shown(chat)}"
             await asyncio.sleep(0.02)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while not holds():
+            assert asyncio.get_running_loop().time() < end, f"it never came about: {self.shown(TOPIC)}"
+            await asyncio.sleep(0.02)
+
+    def asked(self, chat: int) -> int:
+        """How many commands a chat was asked about."""
+        return sum(text.startswith("Run") for text in self.shown(chat))
 
     def shown(self, chat: int) -> list[str]:
         return [

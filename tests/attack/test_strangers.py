@@ -91,6 +91,24 @@ async def test_a_pressed_button_counts_for_whom_it_is_for(castle: Castle) -> Non
     assert castle.losses() == []
 
 
+async def test_steering_spends_nobody_elses_grant(tmp_path: Path) -> None:
+    """Ann said “always” to it. Mallory says it to a turn of Ann's, where nobody is named as an admin."""
+    async with Castle(tmp_path, admins=()).open() as castle:
+        castle.write_in_topic(ANN, _delete(castle))
+        await castle.until_shown("Run", TOPIC)
+        castle.write_in_topic(ANN, "always")
+        await castle.until_shown("Done.", TOPIC)
+        castle.repair()
+        waiting = "while [ ! -e go ]; do sleep 0.1; done"
+        castle.write_in_topic(ANN, order(("terminal", {"command": f"touch begun; {waiting}"})))
+        await castle.until((castle.home / "workspace" / "begun").exists)
+        castle.write_in_topic(MALLORY, f"/steer {_delete(castle)}")
+        await castle.until_shown("Queued behind 1.", TOPIC)
+        (castle.home / "workspace" / "go").touch()
+        await castle.until(lambda: castle.asked(TOPIC) == 2 or bool(castle.losses()))
+        assert castle.losses() == []
+
+
 async def test_yolo_of_a_private_chat_ends_at_its_door(castle: Castle) -> None:
     """Ann's private session, which asks nothing, is resumed in the topic: Mallory is asked there."""
     castle.write(ANN, "hello")

@@ -32,6 +32,7 @@ from hermes.domain.event import (
 from hermes.domain.grants import NO_STANDING, Standing
 from hermes.domain.ids import SessionId, new_question_id
 from hermes.domain.ports import Run
+from hermes.domain.session import speaker_of
 from hermes.domain.text import one_line, storable
 from hermes.domain.tool import Approval, Ask, Effect, Tool, ToolCall, ToolContext, ToolResult
 from hermes.domain.transcript import CallState, TurnView, session_grants
@@ -239,7 +240,9 @@ class _Group:
 
 
 def _is_granted(run: Run, bench: Bench, ask: Ask) -> bool:
-    granted = bench.standing.allows(ask.digest) or ask.digest in session_grants(run.transcript)
+    speaker = speaker_of(run.turn)
+    person = None if speaker is None else speaker.person
+    granted = bench.standing.allows(ask.digest) or ask.digest in session_grants(run.transcript, person)
     return granted or are_named(run, ask.places)
 
 

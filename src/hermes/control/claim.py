@@ -35,7 +35,7 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, SessionId, TurnId, new_question_id
 from hermes.domain.message import Attachment
 from hermes.domain.ports import Tx
-from hermes.domain.session import Session, SessionKey, begin_session
+from hermes.domain.session import Session, SessionKey, begin_session, speaks_for_another
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
 from hermes.domain.turn import CLIENT_GONE, UNHEARD, Action, Answer, BusyMode, Question, Turn, TurnState
@@ -156,7 +156,7 @@ class Claiming:
             turn=started,
             session=session,
             new=new,
-            steered=steered(behind),
+            steered=steered(turn, behind),
         )
 
     def _resume(self, tx: Tx, session: Session, turn: Turn, behind: list[Turn]) -> Claim:
@@ -212,7 +212,7 @@ class Claiming:
             return True
         questions = [question for question in tx.questions.of_turn(turn.id) if question.open]
         behind = self._let_wait(tx, questions, behind)
-        if not (interrupts(behind) or any(steers(one) and _was_asked(one, questions) for one in behind)):
+        if not (interrupts(behind) or any(_is_steer(one) and _was_asked(one, questions) for one in behind)):
             return False
         for question in questions:
             close_question(tx, Answer(question=question.id, verdict=Verdict.WITHDRAWN), self.now)
@@ -354,12 +354,19 @@ def interrupts(behind: Sequence[Turn]) -> bool:
     return any(turn.busy is BusyMode.INTERRUPT and turn.stop is None for turn in behind)
 
 
-def steered(behind: Sequence[Turn]) -> bool:
-    return any(map(steers, behind))
+def steered(running: Turn, behind: Sequence[Turn]) -> bool:
+    return any(steers(turn, running) for turn in behind)
 
 
-def steers(turn: Turn) -> bool:
-    """Whether the words of a turn that waits are for the one that runs."""
+def steers(turn: Turn, running: Turn) -> bool:
+    """Whether the words of a turn that waits join the one that runs. What a turn may do without asking is
+    its person's to allow, so where people share a session nobody else's words join it: they wait."""
+    if not _is_steer(turn):
+        return False
+    return turn.source is None or not speaks_for_another(turn.source, running.source)
+
+
+def _is_steer(turn: Turn) -> bool:
     return turn.busy is BusyMode.STEER and turn.stop is None
 
 

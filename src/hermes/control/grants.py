@@ -8,7 +8,7 @@ from hermes.domain.address import Kind, Source
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.grants import NO_STANDING, Grant, Standing
 from hermes.domain.ports import Tx
-from hermes.domain.session import SHARED_KINDS, Session, owner_of
+from hermes.domain.session import SHARED_KINDS, Session, owner_of, speaker_of
 from hermes.domain.turn import Answer, Question, Turn
 
 
@@ -43,7 +43,8 @@ def standing_of(turn: Turn, tx: Tx) -> Standing:
     session = tx.sessions.get(turn.session)
     if session is None:
         return NO_STANDING
-    person = None if turn.source is None else owner_of(turn.source)
+    speaker = speaker_of(turn)
+    person = None if speaker is None else owner_of(speaker)
     granted = [] if person is None else tx.grants.list(person)
     everything = session.yolo and yolo_counts(tx, session, turn.source)
     return Standing(everything=everything, digests=frozenset(grant.digest for grant in granted))

@@ -396,7 +396,7 @@ class SessionActor:
             transcript=self._warm.records,
             now=around.clock.now(),
             conclude=around.outcomes.write,
-            rulings=await rule_steering(around.hooks, store, self._id),
+            rulings=await rule_steering(around.hooks, store, turn),
         )
         absorbed = await store.write(absorbing.unit)
         self._steered = self._steered or absorbed.later
@@ -425,7 +425,7 @@ class SessionActor:
             running = self._running
             if running is None or not turns or turns[0].id != running.id:
                 return
-            if steered(turns[1:]):
+            if steered(running, turns[1:]):
                 self._steered = True
             if turns[0].stop is not None:
                 self._cancel_pull(turns[0].stop)

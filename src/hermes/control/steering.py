@@ -14,7 +14,7 @@ from hermes.control.gates import gates_turn, rule_turn
 from hermes.control.hooks import Hooks
 from hermes.domain.event import Entry, Failed
 from hermes.domain.hooks import GATE_TURN
-from hermes.domain.ids import SessionId, TurnId
+from hermes.domain.ids import TurnId
 from hermes.domain.ports import Store, Tx
 from hermes.domain.turn import REFUSED, BusyMode, Turn, TurnState
 
@@ -33,11 +33,11 @@ class Absorbed:
     later: bool = False
 
 
-async def rule_steering(hooks: Hooks, store: Store, session: SessionId) -> Rulings | None:
+async def rule_steering(hooks: Hooks, store: Store, into: Turn) -> Rulings | None:
     """What hooks say to the words that wait to join; None where nobody wants to be asked."""
     if not hooks.follows(GATE_TURN):
         return None
-    waiting = await store.read(lambda tx: _steering(tx, session))
+    waiting = await store.read(lambda tx: _steering(tx, into))
     return {
         (turn.id, turn.input.text): await rule_turn(hooks, turn) if gates_turn(hooks, turn) else ""
         for turn in waiting
@@ -58,7 +58,7 @@ class AbsorbSteering:
     def unit(self, tx: Tx) -> Absorbed:
         joining: list[Turn] = []
         refused: list[Turn] = []
-        waiting = _steering(tx, self.into.session)
+        waiting = _steering(tx, self.into)
         for turn in waiting:
             denied = "" if self.rulings is None else self.rulings.get((turn.id, turn.input.text))
             if denied is None or (turn.ready_at is not None and turn.ready_at > self.now):
@@ -96,5 +96,5 @@ class AbsorbSteering:
         tx.turns.save(replace(turn, stop=REFUSED), attempt=turn.attempt)
 
 
-def _steering(tx: Tx, session: SessionId) -> list[Turn]:
-    return [turn for turn in tx.turns.open_of(session)[1:] if steers(turn)]
+def _steering(tx: Tx, into: Turn) -> list[Turn]:
+    return [turn for turn in tx.turns.open_of(into.session)[1:] if steers(turn, into)]

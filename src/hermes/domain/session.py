@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from hermes.domain.address import LOCAL_DOOR, Kind, Source, read_platform, spell, spell_platform
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id
+from hermes.domain.turn import Cause, Turn
 
 SHARED_KINDS = (Kind.GROUP, Kind.CHANNEL, Kind.THREAD)
 _IMPORTED_KINDS = {"dm": Kind.PRIVATE, "forum": Kind.THREAD}
@@ -130,6 +131,23 @@ class Session:
 def owner_of(source: Source) -> str | None:
     """A person as sessions remember them: the platform and the stable id."""
     return None if source.person is None else f"{source.address.credential}:{spell(source.person)}"
+
+
+def speaker_of(turn: Turn) -> Source | None:
+    """Who speaks in a turn, so that what they allowed counts in it. Nobody does in one that something woke
+    where people share the place: it may have been anybody's doing."""
+    source = turn.source
+    woken = turn.cause is Cause.CHILD and source is not None and source.kind in SHARED_KINDS
+    return None if woken else source
+
+
+def speaks_for_another(source: Source, other: Source | None) -> bool:
+    """Whether words come from somebody else than other words did, in a place that people share. Who has no
+    id there is taken for somebody else."""
+    if source.kind not in SHARED_KINDS and (other is None or other.kind not in SHARED_KINDS):
+        return False
+    person = owner_of(source)
+    return person is None or other is None or person != owner_of(other)
 
 
 def begin_session(key: SessionKey, source: Source, now: datetime) -> Session:

@@ -147,15 +147,17 @@ def _see(view: TurnView, entry: Entry) -> None:
             pass
 
 
-def session_grants(entries: Iterable[Entry]) -> set[str]:
-    """Digests of actions that somebody allowed for the rest of this session. What was allowed for good is
+def session_grants(entries: Iterable[Entry], person: str | None) -> set[str]:
+    """Digests of actions that a person allowed for the rest of this session. What was allowed for good is
     kept elsewhere, so that it can be revoked."""
+    if person is None:
+        return set()
     asked: dict[str, str] = {}
     granted: set[str] = set()
     for entry in entries:
         record = entry.record
         if isinstance(record, Asked) and record.digest:
             asked[record.question] = record.digest
-        elif isinstance(record, Answered) and record.verdict == "session":
+        elif isinstance(record, Answered) and record.verdict == "session" and record.by == person:
             granted.add(asked.get(record.question, ""))
     return granted - {""}

@@ -11,7 +11,7 @@ from hermes.control.prepare import author_of
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import new_turn_id
-from hermes.domain.session import BACKGROUND, Among, Session, owner_of
+from hermes.domain.session import BACKGROUND, Among, Session, owner_of, speaks_for_another
 from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
 from hermes.domain.turn import Action, BusyMode, Cause, Turn, TurnInput, TurnState
@@ -100,6 +100,8 @@ def queue(call: Call) -> Reply:
 
 @command("steer", "say this to the running turn", usage="<text>")
 def steer(call: Call) -> Reply:
+    if call.turns and speaks_for_another(call.source, call.turns[0].source):
+        return queue(call)
     turn = new_turn(call, spoken(call), BusyMode.STEER)
     return Reply(text="It will hear this after its next step." if call.turns else "", turn=turn)
 
