@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import regex
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports import FileSearch
@@ -74,7 +75,18 @@ def test_expressions_are_those_that_models_write(tmp_path: Path, pattern: str, t
     assert lines(tmp_path, pattern) == [text]
 
 
-@pytest.mark.parametrize("pattern", ["(", "a**b(", "(" * 3000 + ")" * 3000, "[z-a]"])
+@pytest.mark.parametrize("pattern", ["(", "a**b(", "(" * 50, "[z-a]"])
 def test_what_is_no_expression_is_said(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(UserError, match="is not a regular expression"):
         lines(tmp_path, pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(?:(?:a{999}){999}){3}", "(" * 3000 + ")" * 3000, "(" * 60 + ")" * 60])
+def test_what_is_too_large_is_not_even_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    compiled: list[bytes] = []
+    monkeypatch.setattr(regex, "compile", lambda text, *_: compiled.append(text))
+    with pytest.raises(UserError, match="cannot be searched for: it"):
+        lines(tmp_path, pattern)
+    assert not compiled

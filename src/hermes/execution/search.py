@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 
 from hermes.domain.errors import UserError
+from hermes.domain.pattern_size import why_too_large
 from hermes.domain.ports import FileSearch, Found, Match
 from hermes.domain.text import one_line
 
@@ -77,6 +78,11 @@ class _contents:  # noqa: N801
     def __init__(self, search: FileSearch) -> None:
         import regex
 
+        if why := why_too_large(search.pattern):
+            raise UserError(
+                f"“{one_line(search.pattern, 100)}” cannot be searched for: {why}.",
+                hint="Search for something simpler.",
+            )
         # To `regex` a brace may also count errors: `\${e}` would be found everywhere.
         plain = _BRACE.sub(lambda brace: rb"\{" if brace[1] else brace[0], search.pattern.encode())
         try:
