@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import regex
 
 from hermes.control.patterns import BadPattern, fits_one, read_pattern
 from hermes.domain.settings import PlatformSettings
@@ -35,6 +36,16 @@ def test_what_is_no_pattern_fits_nothing(text: str) -> None:
     assert not fits_one((text,), text)
     with pytest.raises(BadPattern):
         read_pattern(text)
+
+
+def test_one_that_is_too_large_is_not_even_compiled(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr(regex, "compile", lambda text, *_: compiled.append(text))
+    with caplog.at_level(logging.WARNING):
+        assert not fits_one(("(?:(?:a{999}){999}){3}",), "a")
+    assert not compiled and "cannot be used (its repetitions, written out" in caplog.text
 
 
 async def test_a_group_with_an_endless_pattern_is_answered(tmp_path: Path) -> None:

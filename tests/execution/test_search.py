@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import regex
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports import FileSearch
@@ -74,7 +77,49 @@ def test_expressions_are_those_that_models_write(tmp_path: Path, pattern: str, t
     assert lines(tmp_path, pattern) == [text]
 
 
-@pytest.mark.parametrize("pattern", ["(", "a**b(", "(" * 3000 + ")" * 3000, "[z-a]"])
+@pytest.mark.parametrize("pattern", ["(", "a**b(", "(" * 50, "[z-a]"])
 def test_what_is_no_expression_is_said(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(UserError, match="is not a regular expression"):
         lines(tmp_path, pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(?:(?:a{999}){999}){3}", "(" * 3000 + ")" * 3000, "(" * 60 + ")" * 60])
+def test_what_is_too_large_is_not_even_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    compiled: list[bytes] = []
+    monkeypatch.setattr(regex, "compile", lambda text, *_: compiled.append(text))
+    with pytest.raises(UserError, match="cannot be searched for: it"):
+        lines(tmp_path, pattern)
+    assert not compiled
+
+
+def test_what_is_hidden_counts_against_the_time_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(100):
+        (tmp_path / f"{number:03}.log").touch()
+    (tmp_path / "z.txt").write_text("a")
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    assert lines(tmp_path, "a") == ["a"]
+    # Every look at the clock takes a second.
+    ticks = itertools.count()
+    monkeypatch.setattr(search, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    found = search_tree(str(tmp_path), FileSearch(pattern="a"))
+    assert found.more and not found.matches and next(ticks) < 30
+
+
+def test_the_rules_of_one_folder_do_not_outlast_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / ".gitignore").write_text("".join(f"{number}.log\n" for number in range(500)))
+    ticks = itertools.count()
+    monkeypatch.setattr(search, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    assert search_tree(str(tmp_path), FileSearch(pattern="a")).more and next(ticks) < 30
+
+
+def test_no_more_rules_are_read_than_are_of_use(tmp_path: Path) -> None:
+    rules = [f"{number}.log" for number in range(1000)]
+    (tmp_path / "a.txt").write_text("a")
+    for beyond, shown in ((["a.txt", *rules], []), ([*rules, "a.txt"], ["a"])):
+        (tmp_path / ".gitignore").write_text("\n".join(beyond))
+        assert lines(tmp_path, "^a$") == shown

@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,68 @@ def test_lines_and_encodings_of_a_value_are_taken_out() -> None:
     assert secrets.redact(f"1: {pem}") == "1: ***"
     assert secrets.redact("2: MIIEvQIBADANBgkq") == "2: ***"
     assert secrets.redact("short -----BEGIN KEY-----") == "short -----BEGIN KEY-----"
+
+
+KEY = "sk-Zq7/+x?>~é-0123456789abcdefXYZ"
+
+
+@pytest.mark.parametrize("before", ["", "A", "AB", "OPENROUTER_API_KEY="])
+@pytest.mark.parametrize("width", [1000, 76, 64, 20])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_base64_hides_no_value_wherever_it_begins_and_lines_end(
+    before: str, width: int, encode: Callable[[bytes], bytes]
+) -> None:
+    told = encode(f"{before}{KEY}\nmore".encode()).decode()
+    for between in ("\n", "\r\n", "\n    "):
+        left = Secrets({"KEY": KEY}).redact(between.join(textwrap.wrap(told, width)))
+        kept = len("".join(left.replace("***", "").split()))
+        # At either end a digit may belong to the key and to what stands beside it.
+        assert left.count("***") == 1 and kept <= len(told) - (len(KEY.encode()) * 8 // 6 - 2), left
+
+
+@pytest.mark.parametrize("between", ["", " ", ":", ", ", "\n", " \n "])
+@pytest.mark.parametrize("group", [1, 2, 4])
+def test_hexadecimal_hides_no_value_between_separators(between: str, group: int) -> None:
+    data = KEY.encode()
+    told = between.join(data[place : place + group].hex() for place in range(0, len(data), group))
+    assert Secrets({"KEY": KEY}).redact(f"is {told} so") == "is *** so"
+    assert Secrets({"KEY": KEY}).redact(f"is {told.upper()} so") == "is *** so"
+
+
+@pytest.mark.parametrize("lead", ["0x", "\\x"])
+def test_bytes_as_programs_write_them_are_taken_out(lead: str) -> None:
+    told = "".join(f"{lead}{byte:02x}" for byte in KEY.encode())
+    assert Secrets({"KEY": KEY}).redact(told).removeprefix(lead) == "***"
+
+
+def _dump(data: bytes, *, group: int, middle: str, frame: str) -> str:
+    lines = []
+    for place in range(0, len(data), 16):
+        row = data[place : place + 16]
+        words = [row[at : at + group].hex() for at in range(0, len(row), group)]
+        half = 8 // group
+        told = f"{' '.join(words[:half])}{middle}{' '.join(words[half:])}".ljust(49)
+        shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{place:08x}{':' if not frame else ' '} {told} {frame}{shown}{frame}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("before", range(0, 40, 7))
+@pytest.mark.parametrize(("group", "middle", "frame"), [(2, " ", ""), (1, " ", ""), (1, "  ", "|")])
+def test_the_lines_of_a_dump_that_hold_a_value_are_taken_out(
+    before: int, group: int, middle: str, frame: str
+) -> None:
+    data = b"." * before + KEY.encode() + b"." * 40
+    told = _dump(data, group=group, middle=middle, frame=frame).splitlines()
+    left = Secrets({"KEY": KEY}).redact("$ xxd key\n" + "\n".join(told) + "\nover").splitlines()
+    assert left[0] == "$ xxd key" and left[-1] == "over" and len(left) == len(told) + 2
+    first, last = before // 16, (before + len(KEY.encode()) - 1) // 16
+    for at, line in enumerate(left[1:-1]):
+        hidden = line.split() == [told[at].split()[0], "***"]
+        assert hidden if first <= at <= last else line == told[at]
+
+
+def test_what_only_looks_encoded_stays() -> None:
+    secrets = Secrets({"KEY": KEY})
+    for told in ("c2stWnE3 is short", "00000000: 736b 2d5a 7137 2f2b", "deadbeef " * 50, "x" * 500):
+        assert secrets.redact(told) == told

@@ -463,6 +463,7 @@ signal: {group_allow_from: [g1]}
         ("allow_all_users: maybe", "allow_all_users", False),
         ("mention_patterns: ['(']", "mention_patterns", ()),
         ("mention_patterns: '('", "mention_patterns", ()),
+        ("mention_patterns: '(?:(?:a{99}){99}){99}'", "mention_patterns", ()),
     ],
 )
 def test_what_is_said_wrongly_lets_nobody_in(tmp_path: Path, said: str, name: str, counts: object) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hermes.domain.address import Kind
 from hermes.domain.message import Inbound
+from hermes.domain.pattern_size import why_too_large
 from hermes.domain.settings import Settings
 
 log = logging.getLogger("hermes.patterns")
@@ -21,13 +22,16 @@ _told: set[str] = set()
 
 
 class BadPattern(Exception):
-    """It is no regular expression."""
+    """It is no regular expression, or one too large to compile."""
 
 
 @lru_cache(maxsize=256)
 def read_pattern(text: str, *, any_case: bool = False) -> Any:
+    """May take a moment: not on the loop."""
     import regex  # most gateways have no pattern at all
 
+    if why := why_too_large(text):
+        raise BadPattern(why)
     try:
         return regex.compile(text, regex.IGNORECASE if any_case else 0)
     except (regex.error, TypeError, RecursionError, OverflowError) as error:
@@ -50,7 +54,7 @@ def _fits(pattern: str, text: str) -> bool:
     except (TimeoutError, BadPattern) as error:
         if pattern not in _told and len(_told) < _MOST_TOLD:
             _told.add(pattern)
-            why = "takes too long" if isinstance(error, TimeoutError) else f"is none ({error})"
+            why = "takes too long" if isinstance(error, TimeoutError) else f"cannot be used ({error})"
             log.warning("pattern.left_out pattern=%r: it %s, so it fits nothing", pattern, why)
         return False
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 
 from hermes.domain.errors import UserError
+from hermes.domain.pattern_size import why_too_large
 from hermes.domain.ports import FileSearch, Found, Match
 from hermes.domain.text import one_line
 
@@ -27,6 +28,8 @@ _PER_FILE = 100
 _SECONDS = 15.0
 _FILE_SECONDS = 5.0
 """What an expression may take in one file; one that needs more may never end."""
+_MOST_RULES = 1000
+"""Of one `.gitignore`."""
 _BRACE = re.compile(rb"\\[pP]\{[^{}]*\}|\\.|(\{)(?!\d+(?:,\d*)?\}|,\d*\})", re.DOTALL)
 """A brace that counts nothing, outside of a property like \\p{L}. Code is full of them."""
 
@@ -37,7 +40,7 @@ def search_tree(root: str, search: FileSearch) -> Found:
     deadline = time.monotonic() + _SECONDS
     found: list[Match] = []
     files = 0
-    for path in _walk(root, search):
+    for path in _walk(root, search, deadline):
         files += 1
         if time.monotonic() > deadline:
             return Found(matches=tuple(found), more=True, files=files)
@@ -54,7 +57,7 @@ def search_tree(root: str, search: FileSearch) -> Found:
                 f"“{one_line(search.pattern, 100)}” takes too long in {shown} and was given up.",
                 hint="Repeats within repeats, like (a|aa)+, may never end. Search for something simpler.",
             ) from None
-    return Found(matches=tuple(found), files=files)
+    return Found(matches=tuple(found), more=time.monotonic() > deadline, files=files)
 
 
 class _names:  # noqa: N801
@@ -77,6 +80,11 @@ class _contents:  # noqa: N801
     def __init__(self, search: FileSearch) -> None:
         import regex
 
+        if why := why_too_large(search.pattern):
+            raise UserError(
+                f"“{one_line(search.pattern, 100)}” cannot be searched for: {why}.",
+                hint="Search for something simpler.",
+            )
         # To `regex` a brace may also count errors: `\${e}` would be found everywhere.
         plain = _BRACE.sub(lambda brace: rb"\{" if brace[1] else brace[0], search.pattern.encode())
         try:
@@ -121,14 +129,15 @@ class _contents:  # noqa: N801
                 return
 
 
-def _walk(root: str, search: FileSearch) -> Iterator[str]:
+def _walk(root: str, search: FileSearch, deadline: float) -> Iterator[str]:
+    """Ends early at the deadline: what is hidden takes time, too."""
     if os.path.isfile(root):
         yield root
         return
-    yield from _enter(root, (), search)
+    yield from _enter(root, (), search, deadline)
 
 
-def _enter(folder: str, ignored: tuple[_Ignore, ...], search: FileSearch) -> Iterator[str]:
+def _enter(folder: str, ignored: tuple[_Ignore, ...], search: FileSearch, deadline: float) -> Iterator[str]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
@@ -136,8 +145,10 @@ def _enter(folder: str, ignored: tuple[_Ignore, ...], search: FileSearch) -> Ite
     if any(entry.name == ".gitignore" for entry in entries):
         ignored = (*ignored, _Ignore(folder))
     for entry in entries:
+        if time.monotonic() > deadline:
+            return
         is_folder = entry.is_dir(follow_symlinks=False)
-        if any(rule.hides(entry.path, is_folder) for rule in ignored):
+        if any(rule.hides(entry.path, is_folder, deadline) for rule in ignored):
             continue
         if not is_folder:
             if entry.is_file(follow_symlinks=False) or search.names:
@@ -145,11 +156,11 @@ def _enter(folder: str, ignored: tuple[_Ignore, ...], search: FileSearch) -> Ite
         elif entry.name not in SKIPPED and entry.path not in search.closed:
             if search.names:
                 yield entry.path
-            yield from _enter(entry.path, ignored, search)
+            yield from _enter(entry.path, ignored, search, deadline)
 
 
 class _Ignore:
-    """The plain lines of one `.gitignore`; what begins with `!` is shown in any case."""
+    """The first plain lines of one `.gitignore`; what begins with `!` is shown in any case."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -171,11 +182,15 @@ class _Ignore:
             pattern = fnmatch.translate(body.lstrip("/").replace("**/", "*"))
             whole = pattern if anchored else f"(?:.*/)?{pattern}"
             self._rules.append((re.compile(whole), only_folders, shown))
+            if len(self._rules) >= _MOST_RULES:
+                return
 
-    def hides(self, path: str, is_folder: bool) -> bool:
+    def hides(self, path: str, is_folder: bool, deadline: float) -> bool:
         name = path[len(self._folder) + 1 :]
         hidden = False
         for pattern, only_folders, shown in self._rules:
+            if time.monotonic() > deadline:
+                return True
             if (is_folder or not only_folders) and pattern.match(name):
                 hidden = not shown
         return hidden

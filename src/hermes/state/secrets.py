@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
-from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote
 
 from hermes.domain.settings import Secret
+from hermes.state.encoded import Encoded
 
 LEAST_LENGTH = 6
-_BASE64_LINE, _HEX_LINE = 76, 60
-"""How long the lines are that `base64` and `xxd -p` print."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({})))
 
 
 class Secrets:
     """Name → secret. Names are variables (`OPENAI_API_KEY`) or dotted keys (`model.api_key`)."""
 
-    __slots__ = ("_secrets", "_spellings")
+    __slots__ = ("_encoded", "_secrets", "_spellings")
 
     def __init__(self, values: Mapping[str, str] | None = None, *, also: Iterable[str] = ()) -> None:
         """`also` are values without a name that must be taken out of texts all the same."""
         self._secrets = {name: Secret(value) for name, value in (values or {}).items() if value}
         self._spellings: list[str] = []
+        self._encoded = Encoded()
         self.learn(*(secret.reveal() for secret in self._secrets.values()), *also)
 
     @property
@@ -44,7 +43,9 @@ class Secrets:
 
     def learn(self, *values: str) -> None:
         """Take these out of texts from now on, too: secrets that were made after the settings were read."""
-        new = {spelling for value in values for line in _lines(value) for spelling in _spellings(line)}
+        lines = [line for value in values for line in _lines(value)]
+        self._encoded.learn(lines)
+        new = {spelling for line in lines for spelling in _spellings(line)}
         self._spellings = sorted({*self._spellings, *new}, key=lambda spelling: (-len(spelling), spelling))
 
     def redact(self, text: str) -> str:
@@ -53,22 +54,15 @@ class Secrets:
         for spelling in self._spellings:
             if spelling in text:
                 text = text.replace(spelling, "***")
-        return text
+        return self._encoded.redact(text) if self._spellings else text
 
     def __repr__(self) -> str:
         return f"Secrets({', '.join(self.names)})"
 
 
 def _spellings(value: str) -> set[str]:
-    """A value as it is, as it stands in an address, in JSON or a `repr`, and in base64 or hexadecimal."""
-    plain = {value, quote(value, safe=""), json.dumps(value)[1:-1], repr(value)[1:-1]}
-    data = value.encode("utf-8", "surrogatepass")
-    # Whole groups of three only: what follows in the same text changes the last one.
-    whole = data[: len(data) // 3 * 3]
-    encoded = {b64encode(whole).decode(), urlsafe_b64encode(whole).decode()}
-    encoded |= {piece for form in tuple(encoded) for piece in _pieces(form, _BASE64_LINE)}
-    hexadecimal = {data.hex(), *_pieces(data.hex(), _HEX_LINE)}
-    return plain | encoded | hexadecimal | {form.upper() for form in hexadecimal}
+    """A value as it is, as it stands in an address, in JSON or a `repr`."""
+    return {value, quote(value, safe=""), json.dumps(value)[1:-1], repr(value)[1:-1]}
 
 
 def _lines(value: str) -> Iterator[str]:
@@ -79,13 +73,6 @@ def _lines(value: str) -> Iterator[str]:
         for line in map(str.strip, value.splitlines()):
             if len(line) >= LEAST_LENGTH and not line.startswith("-----"):
                 yield line
-
-
-def _pieces(form: str, length: int) -> Iterator[str]:
-    """A form as it is broken into lines; a short rest may be anything."""
-    for start in range(0, len(form), length):
-        if len(form) > length and len(form) - start > 2 * LEAST_LENGTH:
-            yield form[start : start + length]
 
 
 class RedactingFilter(logging.Filter):

@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
+from hermes.domain.pattern_size import why_too_large
 from hermes.domain.settings import About, Secret
 from hermes.domain.text import one_line
 from hermes.state.findings import nearest
@@ -136,6 +137,8 @@ def checked(knob: Knob, written: tuple[str, ...]) -> tuple[str, ...]:
         import regex
 
         for item in items:
+            if why := why_too_large(item):
+                raise WrongValue(f"{expected(knob)} that can be used ({why})")
             try:
                 regex.compile(item)
             except (regex.error, RecursionError, OverflowError) as error:

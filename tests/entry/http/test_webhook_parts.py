@@ -152,6 +152,7 @@ def test_what_cannot_be_decided_lets_nothing_through() -> None:
         ({"field": "a", "in_file": ""}, "file"),
         ({"field": "a", "regex": "("}, "regular expression"),
         ({"field": "a", "regex": 3}, "regular expression"),
+        ({"field": "a", "regex": "(?:(?:a{99}){99}){99}"}, "its repetitions, written out"),
         ([[[{"not": 1}]]], "filters[0][0][0].not"),
         (None, "cannot be read"),
         ({"all": [{"field": "a", "exists": True}] * 201}, "at most"),

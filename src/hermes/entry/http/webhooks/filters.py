@@ -188,10 +188,12 @@ class _Reading:
         if test == "in_file" and not (isinstance(value, str) and value):
             raise BadFilter(f"{at} must name a file.")
         if test == "regex":
+            if not isinstance(value, str):
+                raise BadFilter(f"{at} must be a regular expression.")
             try:
                 return read_pattern(value)
-            except (BadPattern, TypeError) as error:
-                raise BadFilter(f"{at} is not a regular expression ({error}).") from error
+            except BadPattern as error:
+                raise BadFilter(f"{at} is not a regular expression that can be used ({error}).") from error
         return value
 
 
