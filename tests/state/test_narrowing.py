@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hermes.state.narrowing import NARROWING, OF_ONE, VARIABLES
+from hermes.domain.settings import HostedAgent, PlatformSettings
+from hermes.state.findings import is_slip
+from hermes.state.narrowing import _SECURITY_USED, NARROWING, OF_ONE, VARIABLES
+from hermes.state.setting_names import LATER, PLATFORM_KEYS, PLATFORMS
+from hermes.state.setting_reader import known_keys
+from hermes.state.setting_values import knobs
 from hermes.state.settings import Loaded, load_settings
 
 
@@ -60,6 +65,37 @@ def test_what_narrows_nothing_stops_nothing(tmp_path: Path, name: str, value: st
 )
 def test_settings_that_decorate_or_are_as_they_are_here_are_no_limits(tmp_path: Path, text: str) -> None:
     assert not loaded(tmp_path / "home", text).stops
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "name"),
+    [
+        ("model: x\nterminal: docker\n", 2, "terminal"),
+        ("terminal:\n  - docker\n", 1, "terminal"),
+        ("terminal:\n  Backend: docker\n", 2, "terminal.Backend"),
+        ("terminal:\n  backnd: docker\n", 2, "terminal.backnd"),
+        ("terminal:\n  env_tpye: docker\n", 2, "terminal.env_tpye"),
+        ("Terminal:\n  backend: docker\n", 2, "Terminal.backend"),
+        ("terminal:\n  backend: local\n  backends: docker\n", 3, "terminal.backends"),
+        ("security: strict\n", 1, "security"),
+        ("security:\n  website_blocklist: [a.example]\n", 2, "security.website_blocklist"),
+        ("sandbx: docker\n", 1, "sandbx"),
+        ("agents:\n  bee:\n    terminal: docker\n", 3, "agents.bee.terminal"),
+    ],
+)
+def test_a_limit_that_is_spelled_otherwise_stops_the_start(
+    tmp_path: Path, text: str, line: int, name: str
+) -> None:
+    found = loaded(tmp_path / "home", text)
+    stopped(found, name, line)
+    assert not [note for note in found.notes if "not used yet" in note.message]
+
+
+def test_no_name_that_is_known_here_resembles_a_limit() -> None:
+    limits = {part for name in NARROWING for part in name.split(".")} | set(OF_ONE["platforms"])
+    names = {part for key in [*known_keys(), *LATER, *_SECURITY_USED] for part in key.split(".")}
+    names |= PLATFORMS | PLATFORM_KEYS | set(knobs(PlatformSettings)) | set(knobs(HostedAgent))
+    assert {(name, limit) for name in names - limits for limit in limits if is_slip(name, limit)} == set()
 
 
 @pytest.mark.parametrize("section", sorted(OF_ONE))

@@ -184,7 +184,7 @@ class Reader:
 
     def unknown(self, path: str, line: int, siblings: list[str]) -> None:
         label = one_line(path)
-        if any(stop.line == line for stop in self.found.stops):
+        if any(stop.line == line or f"“{label}." in stop.message for stop in self.found.stops):
             return
         if is_later(path):
             self.found.note(line, f"“{label}” is known, but not used yet.")
