@@ -14,6 +14,7 @@ from hermes.state.setting_names import LATER, PLATFORM_KEYS, PLATFORMS
 from hermes.state.setting_reader import known_keys
 from hermes.state.setting_values import knobs
 from hermes.state.settings import Loaded, load_settings
+from hermes.state.settings_write import set_setting, unset_setting
 
 
 def loaded(home: Path, text: str | bytes, **environ: str) -> Loaded:
@@ -171,3 +172,27 @@ def test_an_empty_file_is_said_to_be_empty(tmp_path: Path) -> None:
         found = loaded(tmp_path / "home", text)
         assert ["is empty" in note.message for note in found.notes] == [True] and not found.stops
     assert not load_settings(tmp_path / "none", {}).notes
+
+
+def test_an_emptied_file_stops_the_start_of_a_home_that_was_used(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "gateway.db").touch()
+    for text in ("", "\n \n"):
+        found = loaded(home, text)
+        (stop,) = found.stops
+        assert "config.yaml is empty" in stop.message and "remove the file" in stop.hint and not found.notes
+    for text in ("# nothing\n", "{}\n", "model: x\n"):
+        assert not loaded(home, text).stops
+    (home / "config.yaml").unlink()
+    assert not load_settings(home, {}).stops
+
+
+def test_taking_the_last_setting_out_does_not_stop_the_next_start(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    loaded(home, "agent:\n  max_turns: 5\n")
+    (home / "gateway.db").touch()
+    assert unset_setting(home, "agent.max_turns") is not None
+    assert not load_settings(home, {}).stops
+    set_setting(home, "agent.max_turns", "6")
+    assert load_settings(home, {}).settings.agent.max_turns == 6

@@ -251,7 +251,7 @@ def test_a_setting_is_taken_out_and_everything_else_stays(tmp_path: Path, key: s
     ("before", "key", "after"),
     [
         ("# only a remark\n", "timezone", None),
-        ("timezone: UTC\n", "timezone", ""),
+        ("timezone: UTC\n", "timezone", "# Settings that are not written here have their default.\n"),
         ("allowed_users:\n- a\n- b\n# next\ntimezone: UTC\n", "allowed_users", "# next\ntimezone: UTC\n"),
         ("gateway:\n  streaming:\n    enabled: no\n  x: 3\n", "streaming.enabled", "gateway:\n  x: 3\n"),
         ("a: 1\n\nagent:\n  # why\n  max_turns: 3\n\n# end", "agent.max_turns", "a: 1\n\n\n# end"),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _INDENTED = re.compile(r"^\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n( +)[^\s#-]", re.MULTILINE)
 _INDENTED_LIST = re.compile(r"^( *)\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n\1 +- ", re.MULTILINE)
+_NOTHING_SET = "# Settings that are not written here have their default.\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +133,7 @@ def _remove_yaml(path: Path, dotted_key: str, key: Key) -> Written | None:
     if not place or not _has(data, place):
         return None
     text = _without(file.text, data, place)
+    text = text if text.strip() else _NOTHING_SET  # a file without a word counts as lost
     left = _loaded(_round_trip(text), text, path)
     if left != _pruned(data, place):
         raise UserError(f"{dotted_key} cannot be taken out of {path}.", hint="Edit the file.")
