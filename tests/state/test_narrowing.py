@@ -156,6 +156,27 @@ def test_a_file_that_cannot_be_read_stops_the_start(tmp_path: Path, name: str) -
     assert found.stops and all(stop.line for stop in found.stops)
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("agent:\n bad: [\n", 2),
+        ("agent:\n bad: {\n\n\n", 2),
+        ("model: x\nagent:\n bad: [a,\n  {b: [\n", 4),
+        ("model: x\nagent:\n bad: [a,\n  b,\n", 3),
+    ],
+)
+def test_a_bracket_that_is_never_closed_is_told_where_it_is_opened(
+    tmp_path: Path, text: str, line: int
+) -> None:
+    (stop,) = loaded(tmp_path / "home", text).stops
+    assert stop.line == line and "never closed" in stop.message
+
+
+def test_a_key_twice_is_not_said_to_count(tmp_path: Path) -> None:
+    (stop,) = loaded(tmp_path / "home", "model: x\nmodel: y\n").stops
+    assert stop.line == 2 and stop.hint == "Keep one of the two."
+
+
 def test_what_stands_in_place_of_a_file_stops_the_start(tmp_path: Path) -> None:
     for name in ("config.yaml", ".env"):
         home = tmp_path / name
