@@ -219,8 +219,9 @@ def cli_page(commands: Mapping[str, str], options: Mapping[str, str]) -> str:
         + _MADE.format("`src/hermes/cli.py` and the modules in `src/hermes/admin/`"),
         "These options may stand with every command:\n\n",
         _rows(("Option", "Meaning"), [(f"`{name}`", told) for name, told in options.items()]),
-        "\nExit codes: 0 done, 1 it could not be done, 2 wrong use, 130 interrupted with Ctrl-C, 141 nobody"
-        " reads the output. `gateway run` keeps 75 and 78 for services: start me again, and leave me down.\n",
+        "\nExit codes: 0 done, 1 it could not be done, 2 wrong use, 78 the settings stop it, 130 interrupted"
+        " with Ctrl-C, 141 nobody reads the output. For services `gateway run` keeps 75, start me again, and"
+        " 78, leave me down.\n",
     ]
     for name, told in commands.items():
         rows = [(f"`{_spelled(action)}`", action.help or "") for action in _arguments(name)]

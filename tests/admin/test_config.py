@@ -84,7 +84,7 @@ def test_get(tmp_path: Path, key: str, said: str) -> None:
         ("agent.max_turn", "“agent.max_turns”"),
         ("HERMES_MODLE", "“HERMES_MODEL”"),
         ("__class__", "not a known"),
-        ("terminal.backend", "not used yet"),
+        ("terminal.timeout", "not used yet"),
         ("agent.max_turns.x", "not a known"),
         ("", "not a known"),
     ],
@@ -164,3 +164,16 @@ def test_a_home_that_is_a_file(tmp_path: Path) -> None:
     for args in (["show"], ["check"], ["set", "model", "x"]):
         code, out, err = ask(home, *args)
         assert (code, out) == (1, "") and str(home) in err
+
+
+@pytest.mark.parametrize("key", ["changeme12345678", "aaaaaaaaaaaaaaaa", "short"])
+def test_check_names_a_key_that_keeps_the_api_closed(tmp_path: Path, key: str) -> None:
+    (tmp_path / ".env").write_text(f"API_SERVER_KEY={key}\n")
+    (tmp_path / ".env").chmod(0o600)
+    code, out, _ = ask(tmp_path, "check")
+    assert code == 1 and out.startswith("API_SERVER_KEY is too weak: ") and key not in out
+    (tmp_path / ".env").write_text("API_SERVER_KEY=oJ6tW0q3vYh2c8ZpLm4x\n")
+    assert ask(tmp_path, "check")[:2] == (0, "config ok\n")
+    (tmp_path / ".env").unlink()
+    assert ask(tmp_path, "check", API_SERVER_ENABLED="true")[0] == 0
+    assert not (tmp_path / ".env").exists()

@@ -58,3 +58,13 @@ def test_a_clock_that_was_set_back_and_a_file_of_nonsense_stop_nothing(tmp_path:
     assert machine.start() == 0
     (tmp_path / STARTS_FILE).write_bytes(b"\xff\x00 nonsense\n" * 10)
     assert machine.start() == 0
+
+
+def test_a_start_that_is_withdrawn_does_not_count(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    for _ in range(4):
+        machine.start()
+    for _ in range(5):
+        assert machine.start() == 0
+        Starts(tmp_path, lambda: machine.now).withdraw()
+    assert [machine.start(), machine.start()] == [0, 5]

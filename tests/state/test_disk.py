@@ -302,3 +302,9 @@ def test_the_reserve_leaves_most_of_a_small_disk(tmp_path: Path, monkeypatch: py
     other._size = 100_000
     assert other.keep()
     assert (tmp_path / "written.bin").stat().st_size == 100_000
+
+
+def test_the_reserve_is_the_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "reserve.bin"
+    assert Reserve(path, 8192).keep()
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -117,3 +117,24 @@ def test_an_agent_whose_toolsets_cannot_be_read_has_none(tmp_path: Path, written
 def test_a_list_may_have_the_name_that_its_variables_have(tmp_path: Path, name: str, field: str) -> None:
     found = loaded(tmp_path / "home", f"discord: {{{name}: [a], {field}: [b]}}\n")
     assert set(getattr(found.settings.platforms["discord"], field)) == {"a", "b"} and not found.problems
+
+
+@pytest.mark.parametrize("written", ["[5]", "[true]", "[ls, '']", "[[a]]", "{a: 1}", "[ls, ~]", "5", "true"])
+def test_a_list_of_denied_commands_that_are_no_texts_stops_the_start(tmp_path: Path, written: str) -> None:
+    found = loaded(tmp_path / "home", f"approvals:\n  deny: {written}\n")
+    assert [stop.line for stop in found.stops] == [2] and found.settings.approvals.deny in ((), EVERY_ONE)
+
+
+@pytest.mark.parametrize("written", ["[ls]", "['5', 'true']", "ls, git push*", "[]", "", "'5'"])
+def test_denied_commands_that_are_texts_stop_nothing(tmp_path: Path, written: str) -> None:
+    found = loaded(tmp_path / "home", f"approvals:\n  deny: {written}\n")
+    assert not found.problems
+
+
+@pytest.mark.parametrize("written", ["[]", "", "''", "null"])
+def test_toolsets_that_are_written_and_empty_are_none(tmp_path: Path, written: str) -> None:
+    text = f"toolsets: {written}\nagents:\n  bee:\n    enabled_toolsets: {written}\n"
+    settings = loaded(tmp_path / "home", text).settings
+    assert settings.toolsets == settings.agents["bee"].enabled_toolsets == ("none",)
+    settings = loaded(tmp_path / "home", "agents: {bee: {}}\n").settings
+    assert settings.toolsets == settings.agents["bee"].enabled_toolsets == ()

@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from hermes.state.narrowing import NARROWING, OF_ONE, VARIABLES
+from hermes.domain.settings import HostedAgent, PlatformSettings
+from hermes.state.findings import is_slip
+from hermes.state.narrowing import _SECURITY_USED, NARROWING, OF_ONE, VARIABLES
+from hermes.state.setting_names import LATER, PLATFORM_KEYS, PLATFORMS
+from hermes.state.setting_reader import known_keys
+from hermes.state.setting_values import knobs
 from hermes.state.settings import Loaded, load_settings
+from hermes.state.settings_write import set_setting, unset_setting
 
 
 def loaded(home: Path, text: str | bytes, **environ: str) -> Loaded:
@@ -60,6 +66,37 @@ def test_what_narrows_nothing_stops_nothing(tmp_path: Path, name: str, value: st
 )
 def test_settings_that_decorate_or_are_as_they_are_here_are_no_limits(tmp_path: Path, text: str) -> None:
     assert not loaded(tmp_path / "home", text).stops
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "name"),
+    [
+        ("model: x\nterminal: docker\n", 2, "terminal"),
+        ("terminal:\n  - docker\n", 1, "terminal"),
+        ("terminal:\n  Backend: docker\n", 2, "terminal.Backend"),
+        ("terminal:\n  backnd: docker\n", 2, "terminal.backnd"),
+        ("terminal:\n  env_tpye: docker\n", 2, "terminal.env_tpye"),
+        ("Terminal:\n  backend: docker\n", 2, "Terminal.backend"),
+        ("terminal:\n  backend: local\n  backends: docker\n", 3, "terminal.backends"),
+        ("security: strict\n", 1, "security"),
+        ("security:\n  website_blocklist: [a.example]\n", 2, "security.website_blocklist"),
+        ("sandbx: docker\n", 1, "sandbx"),
+        ("agents:\n  bee:\n    terminal: docker\n", 3, "agents.bee.terminal"),
+    ],
+)
+def test_a_limit_that_is_spelled_otherwise_stops_the_start(
+    tmp_path: Path, text: str, line: int, name: str
+) -> None:
+    found = loaded(tmp_path / "home", text)
+    stopped(found, name, line)
+    assert not [note for note in found.notes if "not used yet" in note.message]
+
+
+def test_no_name_that_is_known_here_resembles_a_limit() -> None:
+    limits = {part for name in NARROWING for part in name.split(".")} | set(OF_ONE["platforms"])
+    names = {part for key in [*known_keys(), *LATER, *_SECURITY_USED] for part in key.split(".")}
+    names |= PLATFORMS | PLATFORM_KEYS | set(knobs(PlatformSettings)) | set(knobs(HostedAgent))
+    assert {(name, limit) for name in names - limits for limit in limits if is_slip(name, limit)} == set()
 
 
 @pytest.mark.parametrize("section", sorted(OF_ONE))
@@ -119,6 +156,27 @@ def test_a_file_that_cannot_be_read_stops_the_start(tmp_path: Path, name: str) -
     assert found.stops and all(stop.line for stop in found.stops)
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("agent:\n bad: [\n", 2),
+        ("agent:\n bad: {\n\n\n", 2),
+        ("model: x\nagent:\n bad: [a,\n  {b: [\n", 4),
+        ("model: x\nagent:\n bad: [a,\n  b,\n", 3),
+    ],
+)
+def test_a_bracket_that_is_never_closed_is_told_where_it_is_opened(
+    tmp_path: Path, text: str, line: int
+) -> None:
+    (stop,) = loaded(tmp_path / "home", text).stops
+    assert stop.line == line and "never closed" in stop.message
+
+
+def test_a_key_twice_is_not_said_to_count(tmp_path: Path) -> None:
+    (stop,) = loaded(tmp_path / "home", "model: x\nmodel: y\n").stops
+    assert stop.line == 2 and stop.hint == "Keep one of the two."
+
+
 def test_what_stands_in_place_of_a_file_stops_the_start(tmp_path: Path) -> None:
     for name in ("config.yaml", ".env"):
         home = tmp_path / name
@@ -135,3 +193,27 @@ def test_an_empty_file_is_said_to_be_empty(tmp_path: Path) -> None:
         found = loaded(tmp_path / "home", text)
         assert ["is empty" in note.message for note in found.notes] == [True] and not found.stops
     assert not load_settings(tmp_path / "none", {}).notes
+
+
+def test_an_emptied_file_stops_the_start_of_a_home_that_was_used(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "gateway.db").touch()
+    for text in ("", "\n \n"):
+        found = loaded(home, text)
+        (stop,) = found.stops
+        assert "config.yaml is empty" in stop.message and "remove the file" in stop.hint and not found.notes
+    for text in ("# nothing\n", "{}\n", "model: x\n"):
+        assert not loaded(home, text).stops
+    (home / "config.yaml").unlink()
+    assert not load_settings(home, {}).stops
+
+
+def test_taking_the_last_setting_out_does_not_stop_the_next_start(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    loaded(home, "agent:\n  max_turns: 5\n")
+    (home / "gateway.db").touch()
+    assert unset_setting(home, "agent.max_turns") is not None
+    assert not load_settings(home, {}).stops
+    set_setting(home, "agent.max_turns", "6")
+    assert load_settings(home, {}).settings.agent.max_turns == 6

@@ -159,7 +159,7 @@ def test_the_key_of_a_named_provider(tmp_path: Path) -> None:
         ("...", "1", "not a known setting"),
         ("agent", "1", "several values"),
         ("routes", "1", "several values"),
-        ("terminal.backend", "docker", "not used yet"),
+        ("terminal.backend", "docker", "would not start"),
         ("agents.My Agent.model", "x", "cannot be called"),
         ("agent.max_turns", "five", "must be a whole number of at least 1, not “five”"),
         ("approvals.mode", "manul", "Did you mean “manual”?"),
@@ -251,7 +251,7 @@ def test_a_setting_is_taken_out_and_everything_else_stays(tmp_path: Path, key: s
     ("before", "key", "after"),
     [
         ("# only a remark\n", "timezone", None),
-        ("timezone: UTC\n", "timezone", ""),
+        ("timezone: UTC\n", "timezone", "# Settings that are not written here have their default.\n"),
         ("allowed_users:\n- a\n- b\n# next\ntimezone: UTC\n", "allowed_users", "# next\ntimezone: UTC\n"),
         ("gateway:\n  streaming:\n    enabled: no\n  x: 3\n", "streaming.enabled", "gateway:\n  x: 3\n"),
         ("a: 1\n\nagent:\n  # why\n  max_turns: 3\n\n# end", "agent.max_turns", "a: 1\n\n\n# end"),
@@ -280,3 +280,39 @@ def test_a_variable_is_taken_out(tmp_path: Path) -> None:
     assert (tmp_path / ".env").read_text() == "# keys\nA=1\nB=2\n"
     assert stat.S_IMODE(os.stat(tmp_path / ".env").st_mode) == 0o600
     assert unset_setting(tmp_path, "OPENAI_API_KEY") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("model: x\nterminal:\n  backend: docker\n", "terminal.backend"),
+        ("model: x\nterminal: docker\n", "terminal"),
+        ("model: x\nterminal:\n  Backend: docker\n", "terminal.Backend"),
+        ("model: x\nagents:\n  bee:\n    approvals: {mode: manual}\n", "agents.bee.approvals"),
+        ("model: x\ntoolset: [none]\n", "toolset"),
+    ],
+)
+def test_what_stops_the_start_can_be_taken_out(tmp_path: Path, text: str, key: str) -> None:
+    (tmp_path / "config.yaml").write_text(text)
+    assert load_settings(tmp_path, {}).stops
+    written = unset_setting(tmp_path, key)
+    assert written is not None and written.name == key and config(tmp_path) == "model: x\n"
+    with pytest.raises(UserError):
+        unset_setting(tmp_path, key)
+
+
+def test_a_variable_that_stops_the_start_can_be_taken_out(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A=1\nTERMINAL_ENV=docker\n")
+    assert unset_setting(tmp_path, "TERMINAL_ENV") is not None
+    assert (tmp_path / ".env").read_text() == "A=1\n"
+
+
+@pytest.mark.parametrize(
+    "key", ["terminal.backend", "terminal", "terminal.backnd", "telegram.toolsets", "TERMINAL_ENV"]
+)
+def test_a_limit_that_would_stop_the_start_is_not_written(tmp_path: Path, key: str) -> None:
+    with pytest.raises(UserError, match="is a limit that does not hold here") as refused:
+        set_setting(tmp_path, key, "docker")
+    assert "would not start" in (refused.value.hint or "") and not (tmp_path / "config.yaml").exists()
+    with pytest.raises(UserError, match="not used yet"):
+        set_setting(tmp_path, "terminal.backend", "local")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hermes.admin.command import Command
-from hermes.admin.gateway import GATEWAY, LOG_FILE, Holder, held, home_holder
+from hermes.admin.gateway import EXIT_SETTINGS, GATEWAY, LOG_FILE, Holder, held, home_holder
 from hermes.admin.output import Console
 from hermes.admin.running import find_running
 from hermes.admin.status import read_state
@@ -66,6 +66,9 @@ def start(command: Command) -> int:
     if child.poll() is not None:
         said = _output(home)
         why = f": {said}" if said else f" (exit code {child.returncode})"
+        if child.returncode == EXIT_SETTINGS:
+            console.note(f"hermes: The gateway did not start{why}")
+            return EXIT_SETTINGS
         raise UserError(f"The gateway did not start{why}", hint=f"Its log is {home / LOG_FILE}")
     if not _is_ready(home, child.pid):
         said = _output(home) or "it is not ready yet"

@@ -131,6 +131,7 @@ def _check(command: Command) -> int:
     loaded, console = _loaded(command), command.console
     found = [*map(str, loaded.problems), *_webhook_problems(loaded), *_account_problems(loaded)]
     found += [*_toolset_problems(loaded), *_model_problems(command, loaded)]
+    found += _http_problems(command, loaded)
     for problem in found:
         console.line(loaded.secrets.redact(problem))
     for note in loaded.notes:
@@ -174,6 +175,16 @@ def _account_problems(loaded: Loaded) -> list[str]:
     enabled = [one for one in declared_accounts(platform_manifests(), loaded) if one.enabled]
     doubles = same_credentials(enabled).items()
     return [f"{name} has the same credential as {first}. {ONE_EACH}" for name, first in doubles]
+
+
+def _http_problems(command: Command, loaded: Loaded) -> list[str]:
+    """A key that keeps the API closed."""
+    if not loaded.find("api_server", "API_SERVER_KEY") and "api_server" not in loaded.settings.platforms:
+        return []
+    from hermes.app.http import HttpPart
+
+    problem = HttpPart(command.home, loaded, command.environ, lambda account, state, why: None).key_problem()
+    return [problem] if problem else []
 
 
 def _webhook_problems(loaded: Loaded) -> list[str]:

@@ -27,7 +27,7 @@ from hermes.admin.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT, logging_to
 from hermes.admin.logs import logging_on as logging_on
 from hermes.admin.starts import HEALTHY_SECONDS, Starts
 from hermes.admin.watchdog import NOTIFY_VARIABLE, Notify, Watchdog
-from hermes.domain.errors import UserError
+from hermes.domain.errors import PRINTED, SettingsError, UserError
 from hermes.state.locks import HOMES, MachineLock, lock_folder
 from hermes.state.profiles import prepare_home
 from hermes.state.reserve import give_up_reserve
@@ -159,14 +159,18 @@ class GatewayProcess:
                 _pid_file(self.home, facts),
             ):
                 tell_problems(app.loaded)
-                if _tell_half_open(app.loaded):
-                    return EXIT_SETTINGS
+                _check_half_open(app.loaded)
                 starts = Starts(self.home)
-                if self.slowed:
+                if self.slowed and not app.loaded.stops:
                     starts.wait(self.say)
                 starts.begin()
-                with Watchdog(self.home, app.loaded.settings, Notify(self.environ)) as watchdog:
-                    self._live(app, StateFile(self.home, facts, self.say, watchdog.told), starts, watchdog)
+                try:
+                    with Watchdog(self.home, app.loaded.settings, Notify(self.environ)) as watchdog:
+                        state = StateFile(self.home, facts, self.say, watchdog.told)
+                        self._live(app, state, starts, watchdog)
+                except SettingsError:
+                    starts.withdraw()
+                    raise
                 starts.forget()
         return EXIT_RESTART if app.restarting else 0
 
@@ -413,14 +417,14 @@ def process_facts() -> dict[str, Any]:
 # --- what is wrong with the settings ------------------------------------------------------------
 
 
-def _tell_half_open(loaded: Loaded) -> bool:
+def _check_half_open(loaded: Loaded) -> None:
     """A platform that is said to be open and is not opened: only the operator knows which one is meant."""
     from hermes.control.access import half_open
 
-    found = half_open(loaded.settings)
-    for problem in found:
-        log.error("settings.half_open %s Set both or neither; the gateway does not start.", problem)
-    return bool(found)
+    for problem in half_open(loaded.settings):
+        error = SettingsError(problem, file=loaded.file, hint="Set both or neither.")
+        log.error("settings.half_open %s", error, extra=PRINTED)
+        raise error
 
 
 def tell_problems(loaded: Loaded) -> None:

@@ -32,6 +32,7 @@ def logging_to(home: Path, secrets: Secrets, level: str, shown: int = SHOWN_ALL)
     written stops nothing."""
     sink = logging.StreamHandler(sys.stderr)
     sink.setLevel(shown)
+    sink.addFilter(lambda record: not hasattr(record, "printed"))
     with logging_on(home, secrets, level, [sink]):
         yield
 

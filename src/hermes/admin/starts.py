@@ -49,11 +49,17 @@ class Starts:
         sleep(seconds)
 
     def begin(self) -> None:
+        self._write([*self._died(), self._now()])
+
+    def withdraw(self) -> None:
+        """The start that has begun did not die: the settings did not let it be one."""
+        self._write(self._died()[:-1])
+
+    def _write(self, times: list[float]) -> None:
         with contextlib.suppress(OSError):  # a disk that is full is no reason not to start
-            lines = [f"{at:.3f}" for at in self._died()]
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
             with os.fdopen(os.open(self._path, flags, 0o600), "w") as file:
-                file.write("\n".join([*lines, f"{self._now():.3f}"]) + "\n")
+                file.write("".join(f"{at:.3f}\n" for at in times))
 
     def forget(self) -> None:
         with contextlib.suppress(OSError):

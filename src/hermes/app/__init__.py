@@ -58,7 +58,7 @@ from hermes.control.workers import Supervisor
 from hermes.domain.address import read_platform
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock, SystemClock, zone_named
-from hermes.domain.errors import UserError
+from hermes.domain.errors import PRINTED, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports import (
     Backend,
@@ -187,7 +187,7 @@ class App:
                 raise self.loaded.stops[0]
             await self._with_store(watch)
         except UserError as error:
-            log.error("app.failed why=%s", error)
+            log.error("app.failed why=%s", error, extra=PRINTED)
             watch.tell("startup_failed", exit_reason=str(error))
             raise
         why = "asked to restart" if self.restarting else "asked to stop"

@@ -134,6 +134,16 @@ class HttpPart:
             finish_when_gone=extra.get("on_disconnect", "stop") == "finish",
         )
 
+    def key_problem(self) -> str:
+        """Why the server would stay closed, as far as its keys tell; one that is still to be made is fine."""
+        if not self.is_wanted or not (self._find(KEY) or self._block.keys):
+            return ""
+        try:
+            self._keys()
+        except UserError as error:
+            return str(error)
+        return ""
+
     def _keys(self) -> list[Key]:
         """All keys, each strong enough. May write one: call it off the loop."""
         keys = [self._named_key(name, key) for name, key in sorted(self._block.keys.items())]

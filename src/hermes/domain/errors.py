@@ -13,6 +13,9 @@ Adapters, providers, stores and backends translate foreign errors into these at 
 
 from __future__ import annotations
 
+PRINTED = {"printed": True}
+"""`extra` of a log record for an error that the command ends with, and so prints itself."""
+
 
 class HermesError(Exception):
     """Root of the tree; never raised itself."""

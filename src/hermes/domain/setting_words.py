@@ -51,6 +51,7 @@ class About:
     most: float | None = None
     form: str = ""
     instead: Any = None
+    empty_denies: bool = False
 
 
 def about(
@@ -67,6 +68,8 @@ def about(
     return {"about": told, "doc": doc, "env": env}
 
 
-def closed(instead: Any, metadata: dict[str, Any]) -> dict[str, Any]:
-    """The same for a field whose default allows more than others: a wrong value counts as `instead`."""
-    return {**metadata, "about": replace(metadata["about"], instead=instead)}
+def closed(instead: Any, metadata: dict[str, Any], *, empty_denies: bool = False) -> dict[str, Any]:
+    """The same for a field whose default allows more than others: a wrong value counts as `instead`, and with
+    `empty_denies` so does a list that is written and empty."""
+    told = replace(metadata["about"], instead=instead, empty_denies=empty_denies)
+    return {**metadata, "about": told}

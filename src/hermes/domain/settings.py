@@ -281,7 +281,12 @@ class HostedAgent:
         default="", metadata=about("Its folder; empty = `agents/<id>` in the home, relative = from the home.")
     )
     enabled_toolsets: tuple[str, ...] = field(
-        default=(), metadata=about("The only toolsets it has; empty = all.")
+        default=(),
+        metadata=closed(
+            ("none",),
+            about("The only toolsets it has; not set = all, written and empty = none."),
+            empty_denies=True,
+        ),
     )
     disabled_toolsets: tuple[str, ...] = field(default=(), metadata=about("Toolsets it does not have."))
 
@@ -409,7 +414,12 @@ class Settings:
     toolsets: tuple[str, ...] = field(
         default=(),
         metadata=closed(
-            ("none",), about("The only toolsets that agents have; empty, `all` or `hermes-cli` = every one.")
+            ("none",),
+            about(
+                "The only toolsets that agents have; not set, `all` or `hermes-cli` = every one, "
+                "written and empty = none."
+            ),
+            empty_denies=True,
         ),
     )
     timezone: str = field(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from hermes.domain.errors import SettingsError
 
 MOST_FINDINGS = 100
+MOST_SLIPS = 2
 
 
 class Findings:
@@ -47,3 +48,16 @@ def nearest(word: str, known: list[str]) -> str:
     lowered = {name.lower(): name for name in known}
     close = get_close_matches(word.lower()[:100], list(lowered), n=1, cutoff=0.7)
     return lowered[close[0]] if close else ""
+
+
+def is_slip(word: str, meant: str) -> bool:
+    """Whether it is a known word with other capitals, or with one or two letters wrong."""
+    word, meant = word.lower(), meant.lower()
+    if abs(len(word) - len(meant)) > MOST_SLIPS:
+        return False
+    row = list(range(len(meant) + 1))
+    for number, letter in enumerate(word, 1):
+        above, row = row, [number]
+        for place, other in enumerate(meant):
+            row.append(min(above[place] + (letter != other), above[place + 1] + 1, row[place] + 1))
+    return row[-1] <= MOST_SLIPS

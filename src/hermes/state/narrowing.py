@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hermes.domain.text import one_line
-from hermes.state.findings import Findings
+from hermes.state.findings import Findings, is_slip
 from hermes.state.yaml_lines import Listing, Node, Scalar
 from hermes.state.yaml_lines import Mapping as Tree
 
@@ -53,6 +53,7 @@ OF_ONE: Mapping[str, Mapping[str, Narrowing]] = {
     },
 }
 """Further ones that narrow nothing where they stand for one agent or one platform."""
+_NO_SECTION = Narrowing(why="settings stand below this name, so the value counts for nothing")
 _SECURITY = Narrowing(why="it is not known here")
 _KNOWN_SECURITY = """redact_secrets allow_private_urls allow_lazy_installs tirith_enabled tirith_fail_open
     tirith_path tirith_timeout website_blocklist"""
@@ -70,11 +71,11 @@ def stop_at_limits(root: Tree, found: Findings) -> None:
     for prefix, tree in _places(root):
         own = OF_ONE.get(prefix.partition(".")[0], {})
         for name, narrowing in (*NARROWING.items(), *own.items()):
-            _check(tree, prefix, name, narrowing, found)
+            _check(tree, prefix, name.split("."), narrowing, found)
         security = tree.get("security")
         for name in security.pairs if isinstance(security, Tree) else ():
             if name not in _SECURITY_USED:
-                _check(tree, prefix, f"security.{name}", _SECURITY, found)
+                _check(tree, prefix, ["security", name], _SECURITY, found)
 
 
 def stop_at_variable(name: str, value: str, line: int | None, found: Findings) -> None:
@@ -95,15 +96,18 @@ def _places(root: Tree) -> Iterator[tuple[str, Tree]]:
                 yield f"{section}.{name}.", tree
 
 
-def _check(tree: Tree, prefix: str, name: str, narrowing: Narrowing, found: Findings) -> None:
-    line = 0
-    node: Node = tree
-    for part in name.split("."):
-        if not isinstance(node, Tree) or part not in node.pairs:
-            return
-        line, node = node.pairs[part]
-    if _narrows(node, narrowing.harmless):
-        _tell(prefix + name, line, narrowing, found)
+def _check(tree: Tree, prefix: str, parts: list[str], narrowing: Narrowing, found: Findings) -> None:
+    """Report the setting, also under a misspelled name, and what stands in place of its section."""
+    for name, (line, node) in tree.pairs.items():
+        if name != parts[0] and not is_slip(name, parts[0]):
+            continue
+        if len(parts) == 1:
+            if _narrows(node, narrowing.harmless):
+                _tell(prefix + name, line, narrowing, found)
+        elif isinstance(node, Tree):
+            _check(node, f"{prefix}{name}.", parts[1:], narrowing, found)
+        elif _narrows(node, frozenset({""})):
+            _tell(prefix + name, line, _NO_SECTION, found)
 
 
 def _narrows(node: Node, harmless: frozenset[str]) -> bool:
@@ -114,4 +118,6 @@ def _narrows(node: Node, harmless: frozenset[str]) -> bool:
 
 
 def _tell(name: str, line: int | None, narrowing: Narrowing, found: Findings) -> None:
-    found.stop(line, f"“{one_line(name)}” is a limit that does not hold here: {narrowing.why}.", REMOVE)
+    message = f"“{one_line(name)}” is a limit that does not hold here: {narrowing.why}."
+    if not any(stop.line == line and stop.message == message for stop in found.stops):
+        found.stop(line, message, REMOVE)

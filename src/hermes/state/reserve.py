@@ -74,7 +74,8 @@ class Reserve:
             raise
 
     def _allocate(self, path: Path, size: int) -> None:
-        with path.open("wb") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)
                 return

@@ -71,6 +71,12 @@ _PLACEHOLDER = re.compile(
     r"<.*>|\[.*\]|x{3,}|\*+|\.{3,}|(?:sk-)?(?:your|my)[-_ ].*|change[-_ ]?me|placeholder|todo|.*[-_ ]here",
     re.IGNORECASE,
 )
+_DENY = "approvals.deny"
+"""A list of which nothing may get lost: `5` or an empty item in it was meant to be a command."""
+
+
+def _is_text(item: Scalar) -> bool:
+    return item.unreadable or (isinstance(typed(item, item.text), str) and bool(item.text.strip()))
 
 
 def password_in(value: str) -> str:
@@ -184,7 +190,7 @@ class Reader:
 
     def unknown(self, path: str, line: int, siblings: list[str]) -> None:
         label = one_line(path)
-        if any(stop.line == line for stop in self.found.stops):
+        if any(stop.line == line or f"“{label}." in stop.message for stop in self.found.stops):
             return
         if is_later(path):
             self.found.note(line, f"“{label}” is known, but not used yet.")
@@ -207,7 +213,9 @@ class Reader:
                 kind = "a list" if isinstance(node, Listing) else "a mapping"
                 return self.wrong(knob, path, node.line, kind, WrongValue(expected(knob)))
             if node.empty:
-                return knob.default
+                return fallback(knob) if knob.about.empty_denies else knob.default
+            if path == _DENY and not isinstance(typed(node, node.text), str):
+                raise WrongValue(expected(knob))
             text = self.text(node, path)
             if text is None:
                 return fallback(knob)
@@ -215,14 +223,20 @@ class Reader:
                 return knob.default
             return self.kept(path, node, convert(knob, text))
         except WrongValue as error:
-            said = "this" if knob.kind is Secret else f"“{one_line(getattr(node, 'text', ''), 40)}”"
+            said = "this"
+            if isinstance(node, Scalar) and knob.kind is not Secret:
+                said = f"“{one_line(node.text, 40)}”"
             return self.wrong(knob, path, node.line, said, error)
 
     def wrong(self, knob: Knob, path: str, line: int, said: str, error: WrongValue) -> Any:
         instead = fallback(knob)
+        message = f"{path} must be {error.expected}, not {said}."
+        if path == _DENY:
+            self.found.stop(line, message, "Write each command as a text in quotes.")
+            return instead
         self.found.problem(
             line,
-            f"{path} must be {error.expected}, not {said}.",
+            message,
             f"Did you mean “{error.meant}”?" if error.meant else f"For now it counts as {shown(instead)}.",
         )
         return instead
@@ -260,7 +274,7 @@ class Reader:
         """A list of texts; one wrong item makes the whole list wrong, so that no half list counts."""
         items: list[str] = []
         for item in node.items:
-            if not isinstance(item, Scalar):
+            if not isinstance(item, Scalar) or (path == _DENY and not _is_text(item)):
                 raise WrongValue("a list of texts")
             text = self.text(item, path)
             if text is None:

@@ -131,6 +131,8 @@ def checked(knob: Knob, written: tuple[str, ...]) -> tuple[str, ...]:
     items = tuple(item for item in written if item)
     if written and not items:
         raise WrongValue(expected(knob))
+    if not items and knob.about.empty_denies:
+        return tuple(knob.about.instead)
     if knob.about.choices:
         return tuple(_choose(knob, knob.about.choices, item) for item in items)
     if knob.about.form == "patterns" and items:

@@ -22,6 +22,7 @@ from hermes.domain.text import one_line
 from hermes.state.dotenv import parse_dotenv
 from hermes.state.findings import Findings
 from hermes.state.narrowing import stop_at_limits, stop_at_variable
+from hermes.state.profiles import DATABASE_FILE
 from hermes.state.secrets import Secrets
 from hermes.state.setting_accounts import named_account
 from hermes.state.setting_names import (
@@ -113,7 +114,11 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     # Nobody knows what stood in the lines that could not be read, so nothing starts without them.
     found.stops += found.problems
     is_empty = file.mode is not None and not root.pairs and not found.problems
-    if is_empty:
+    if is_empty and not file.text.strip() and (home / DATABASE_FILE).exists():
+        # Comments or `{}` are somebody's choice; no word at all is what a lost file looks like.
+        message = f"{CONFIG_FILE} is empty, though this home was used before: its limits may be lost."
+        found.stop(None, message, "Restore it, or remove the file to start with the defaults.")
+    elif is_empty:
         found.note(None, f"{CONFIG_FILE} is empty.", "Every setting has its default.")
     root = arrange(root, known, found)
     stop_at_limits(root, found)

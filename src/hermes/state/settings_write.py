@@ -17,19 +17,22 @@ from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 from hermes.state.dotenv import parse_dotenv, with_variable, without_variable
 from hermes.state.findings import Findings
+from hermes.state.narrowing import stop_at_limits, stop_at_variable
 from hermes.state.setting_keys import Key, find_key, value_at
-from hermes.state.setting_places import ALSO_UNDER_GATEWAY
+from hermes.state.setting_names import PLATFORMS
+from hermes.state.setting_places import ALSO_UNDER_GATEWAY, arrange
 from hermes.state.setting_reader import looks_like_placeholder
 from hermes.state.setting_values import WrongValue, convert
 from hermes.state.settings import CONFIG_FILE, SECRETS_FILE, check_text, load_settings
 from hermes.state.textfile import TextFile, decode, read_text, replace_text, sole_writer
-from hermes.state.yaml_lines import read_yaml
+from hermes.state.yaml_lines import Mapping, Node, Scalar, read_yaml
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
 
 _INDENTED = re.compile(r"^\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n( +)[^\s#-]", re.MULTILINE)
 _INDENTED_LIST = re.compile(r"^( *)\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n\1 +- ", re.MULTILINE)
+_NOTHING_SET = "# Settings that are not written here have their default.\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,7 @@ class Written:
 def set_setting(home: Path, dotted_key: str, value_text: str, also: Collection[str] = ()) -> Written:
     """Write one setting; an unknown key or a wrong value is a `UserError` and changes nothing. `also` are
     variables that platforms have for themselves."""
+    _check_limit(dotted_key, value_text)
     with sole_writer(home):
         provider = load_settings(home, {}).settings.model.provider
         key = find_key(dotted_key, provider, also)
@@ -53,12 +57,40 @@ def set_setting(home: Path, dotted_key: str, value_text: str, also: Collection[s
 
 
 def unset_setting(home: Path, dotted_key: str, also: Collection[str] = ()) -> Written | None:
-    """Take one setting out of its file, so that its default counts again; None if it does not stand there."""
+    """Take one setting out of its file, so that its default counts again; None if it does not stand there.
+    What stands there can be taken out whether it is known or not."""
     with sole_writer(home):
-        key = find_key(dotted_key, load_settings(home, {}).settings.model.provider, also)
+        try:
+            key = find_key(dotted_key, load_settings(home, {}).settings.model.provider, also)
+        except UserError:
+            removed = _remove_unknown(home, dotted_key)
+            if removed is None:
+                raise
+            return removed
         if key.variable:
             return _remove_variable(home / SECRETS_FILE, key)
         return _remove_yaml(home / CONFIG_FILE, dotted_key, key)
+
+
+def _remove_unknown(home: Path, name: str) -> Written | None:
+    path = Key(path=tuple(name.split(".")))
+    removed = _remove_variable(home / SECRETS_FILE, Key(variable=name))
+    return removed or _remove_yaml(home / CONFIG_FILE, name, path)
+
+
+def _check_limit(dotted_key: str, value: str) -> None:
+    """A `UserError` if the gateway would not start with this setting."""
+    found = Findings(CONFIG_FILE)
+    tree: Node = Scalar(text=value, line=1)
+    for name in reversed(dotted_key.split(".")):
+        tree = Mapping(pairs={name: (1, tree)}, line=1)
+    assert isinstance(tree, Mapping)
+    stop_at_limits(arrange(tree, PLATFORMS, found), found)
+    stop_at_variable(dotted_key, value, None, found)
+    if found.stops:
+        raise UserError(
+            found.stops[0].message, hint="The gateway would not start with it; nothing was changed."
+        )
 
 
 def _sound(path: Path) -> TextFile:
@@ -132,6 +164,7 @@ def _remove_yaml(path: Path, dotted_key: str, key: Key) -> Written | None:
     if not place or not _has(data, place):
         return None
     text = _without(file.text, data, place)
+    text = text if text.strip() else _NOTHING_SET  # a file without a word counts as lost
     left = _loaded(_round_trip(text), text, path)
     if left != _pruned(data, place):
         raise UserError(f"{dotted_key} cannot be taken out of {path}.", hint="Edit the file.")

@@ -126,7 +126,7 @@ def _put(pairs: dict[str, tuple[int, Node]], name: str, line: int, node: Node, f
         found.problem(
             line,
             f"“{one_line(name)}” stands twice, here and in line {pairs[name][0]}.",
-            "Keep one of the two; for now this later one counts.",
+            "Keep one of the two.",
         )
     pairs[name] = (line, node)
 
@@ -288,6 +288,10 @@ class _Composer:
         said = f"{error.context or ''} {error.problem or ''}"
         mark = error.problem_mark or error.context_mark
         message, hint = "This is not valid YAML.", "Check the indentation, the colons and the quotes."
+        if "flow node" in said and "<stream end>" in said and self.loader.marks:
+            # It says where the text ends; where the bracket was opened, only the parser's own stack says.
+            mark, message = self.loader.marks[-1], "A bracket is opened here and never closed."
+            hint = "Close it with “]” or “}”."
         for words, at_start, meaning, remedy in _EXPLANATIONS:
             if words in said:
                 message, hint = meaning, remedy

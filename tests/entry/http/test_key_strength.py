@@ -15,7 +15,14 @@ GUESSABLE = (
     *("abababababababab", "aaaaaaaabbbbbbbb", "qwertyuiopasdfghjkl", "my-secret-api-key", "abc" * 10),
     *("PasswordPassword1", "0000000000000001", "9876543210987654", "adminadminadmin1", "short", ""),
     *("API_SERVER_KEY_SECRET", "test-key-test-key", "correcthorsebatterystaple", "zyxwvutsrqponmlkji"),
-    "hermes-api-key-2024",
+    *(
+        "hermes-api-key-2024",
+        "changeme12345678",
+        "password12345678",
+        "Password83920174",
+        "admin-20261116-2026",
+    ),
+    *("changeme1234567890abc", "secret-87654321-123"),
 )
 
 

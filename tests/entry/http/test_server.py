@@ -206,7 +206,7 @@ async def test_a_key_whose_rights_cannot_be_read_may_nothing(tmp_path: Path, rig
     [
         ("toolsets: [none]", set()),
         ("toolsets: none", set()),
-        ("toolsets: []", None),
+        ("toolsets: []", set()),
         ("toolsets: [hermes-cli]", None),
         ("toolsets: [hermes-cli, none]", set()),
         ("toolsets: [web, file]", {"file"}),

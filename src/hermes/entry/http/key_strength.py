@@ -31,7 +31,7 @@ def is_guessable(key: str) -> bool:
         or len(set(key)) < LEAST_LEFT - 2
         or _is_periodic(key)
         or _is_row(key)
-        or len(_remaining(key)) < LEAST_LEFT
+        or _is_little(_remaining(key))
     )
 
 
@@ -61,6 +61,11 @@ def is_loopback(host: str) -> bool:
 def _remaining(key: str) -> str:
     """The letters and digits that belong to no well-known word."""
     return "".join(char for char in _KNOWN.sub("", key) if char.isalnum())
+
+
+def _is_little(rest: str) -> bool:
+    """Digits behind a word are the first that a guesser tries, so a digit counts half."""
+    return _is_row(rest) or 2 * len(rest) - sum(map(str.isdigit, rest)) < 2 * LEAST_LEFT
 
 
 def _is_periodic(key: str) -> bool:
