@@ -18,7 +18,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.mark import own_level
 from hermes.domain.rank import RIGHTS, Rank, rank_by_mark
 from hermes.domain.text import showable
-from hermes.entry.http.peers import lowest_level
+from hermes.entry.http.peers import levels_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +98,9 @@ def _check_rank(name: str) -> None:
     """What hooks, scripts and agents start may look, but not act as the owner. The gateway's socket holds
     without this; here it is said sooner, and for commands that work on the files."""
     try:
-        rank = rank_by_mark(lowest_level(os.getpid()))
+        rank = rank_by_mark(levels_of(os.getpid()))
     except (OSError, LookupError, ValueError):
-        rank = rank_by_mark(own_level())
+        rank = rank_by_mark([own_level()])
     if rank is not Rank.OWNER and name not in RIGHTS[rank].commands:
         raise UserError(
             f"{rank.label.capitalize()} may not do this: hermes {name}.", hint="Do it in a terminal of yours."

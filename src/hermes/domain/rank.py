@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
 from hermes.domain import mark
 
 _DEEPEST = 64
+"""Marks add up where what is marked starts what is marked again. A limit so far below is no mark."""
 
 
 class Rank(IntEnum):
@@ -18,6 +19,9 @@ class Rank(IntEnum):
     HOOK = mark.HOOK
     SCRIPT = mark.SCRIPT
     AGENT = mark.AGENT
+    LOWERED = _DEEPEST
+    """Without a mark, but with a limit far lower than the gateway's: that of a login, by its administrator,
+    or that of an agent's process, by its own hand. Nothing safe tells them apart."""
 
     @property
     def label(self) -> str:
@@ -26,6 +30,7 @@ class Rank(IntEnum):
             Rank.HOOK: "a hook",
             Rank.SCRIPT: "a script of the home",
             Rank.AGENT: "a command of an agent",
+            Rank.LOWERED: "a process with a lowered limit",
         }[self]
 
 
@@ -57,15 +62,23 @@ RIGHTS: Mapping[Rank, Rights] = {
     Rank.HOOK: _SENDING,
     Rank.SCRIPT: _SENDING,
     Rank.AGENT: Rights(commands=_LOOKING),
+    Rank.LOWERED: Rights(commands=_LOOKING),
 }
 
 
-def rank_below(base: int, level: int) -> Rank:
-    """The rank of a process, from its level and that of the gateway."""
-    return Rank(min(max(base - level, 0), Rank.AGENT))
+def rank_below(base: int, levels: Iterable[int]) -> Rank:
+    """The rank of a process, from its level and those of its parents, and from that of the gateway."""
+    ranks = {_rank_of(base - level) for level in levels}
+    # Who carries a mark, or has a parent with one, does not shed it by lowering the limit further.
+    return Rank.AGENT if len(ranks - {Rank.OWNER}) > 1 else max(ranks)
 
 
-def rank_by_mark(level: int) -> Rank:
+def rank_by_mark(levels: Iterable[int]) -> Rank:
     """The rank of a process where no gateway is known to compare it with. A limit far lower than any mark is
     an administrator's."""
-    return rank_below(mark.TOP, level) if level > mark.TOP - _DEEPEST else Rank.OWNER
+    rank = rank_below(mark.TOP, levels)
+    return Rank.OWNER if rank is Rank.LOWERED else rank
+
+
+def _rank_of(steps: int) -> Rank:
+    return Rank.LOWERED if steps >= _DEEPEST else Rank(min(max(steps, 0), Rank.AGENT))

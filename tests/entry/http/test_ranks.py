@@ -19,7 +19,7 @@ import pytest
 from hermes.domain import mark
 from hermes.domain.hooks import Hook
 from hermes.domain.ports import Command
-from hermes.domain.rank import RIGHTS, Rank
+from hermes.domain.rank import RIGHTS, Rank, rank_below, rank_by_mark
 from hermes.entry.http import peers
 from hermes.entry.http.door import LOCAL_ROUTES, ROUTES
 from hermes.entry.http.peers import descent_rank
@@ -112,7 +112,8 @@ async def test_a_process_of_the_owner_is_answered(folder: Path) -> None:
         "setsid nohup {client} {out} >/dev/null 2>&1 &",
         "(setsid bash -c '{client} {out} & disown' &) ; true",
         "ulimit -Hm unlimited 2>/dev/null; {client} {out}",
-        "ulimit -Hm 10000; {client} {out}",
+        "ulimit -m 10000 && {client} {out}",
+        "(ulimit -m 10000 && setsid {client} {out} &); true",
         "exec -a hermes {client} {out}",
     ],
 )
@@ -121,6 +122,44 @@ async def test_a_command_of_an_agent_is_refused(folder: Path, backend: LocalBack
     async with ApiWorld(home=folder / "home"):
         await run(backend, trick.format(client=client(folder), out=out))
         assert await read(out) == REFUSED
+
+
+async def test_a_login_with_a_lower_limit_is_told_the_remedy(folder: Path) -> None:
+    code = (
+        "import socket, sys; line = socket.socket(socket.AF_UNIX); line.connect(sys.argv[1]);"
+        "line.sendall(b'GET /control/status HTTP/1.0\\r\\n\\r\\n');"
+        "print(b''.join(iter(lambda: line.recv(9999), b'')).decode())"
+    )
+    async with ApiWorld(home=folder / "home"):
+        asked = await asyncio.create_subprocess_shell(
+            f'ulimit -m 8000000 && {sys.executable} -c "{code}" {folder}/home/gateway.sock',
+            stdout=subprocess.PIPE,
+        )
+        out, _ = await asked.communicate()
+    told = out.decode()
+    assert "ulimit -Hm" in told and "start the gateway from this login" in told and "may not do" not in told
+
+
+@pytest.mark.parametrize(
+    ("levels", "rank"),
+    [
+        ([0, 0], Rank.OWNER),
+        ([0, -5], Rank.OWNER),
+        ([1, 0], Rank.HOOK),
+        ([0, 2, 0], Rank.SCRIPT),
+        ([3, 3, 0], Rank.AGENT),
+        ([6, 3, 0], Rank.AGENT),
+        ([5000, 3, 0], Rank.AGENT),
+        ([5000, 1, 0], Rank.AGENT),
+        ([5000, 0], Rank.LOWERED),
+        ([5000, 7000, 0], Rank.LOWERED),
+    ],
+)
+def test_a_mark_is_not_shed_by_lowering_the_limit(levels: list[int], rank: Rank) -> None:
+    base = mark.TOP // 2
+    assert rank_below(base, [base - steps for steps in levels]) is rank
+    lone = Rank.OWNER if rank is Rank.LOWERED else rank
+    assert rank_by_mark([mark.TOP - steps for steps in levels]) is lone
 
 
 async def test_every_route_is_closed_to_an_agent(
@@ -251,7 +290,8 @@ def test_a_kernel_without_handles_of_peers(monkeypatch: pytest.MonkeyPatch) -> N
     with ours, theirs:
         assert peers.peer_rank(ours, mark.own_level()) is Rank.OWNER
         assert peers.peer_rank(ours, mark.own_level() + 1) is Rank.HOOK
-        assert peers.peer_rank(ours, mark.own_level() + 99) is Rank.AGENT
+        assert peers.peer_rank(ours, mark.own_level() + 6) is Rank.AGENT
+        assert peers.peer_rank(ours, mark.own_level() + 99) is Rank.LOWERED
 
 
 @pytest.mark.parametrize("told", [None, "", "Max resident set  soft  hard\n"])
@@ -291,6 +331,13 @@ async def test_hermes_by_an_agent_does_not_act_as_the_owner(
         f"A command of an agent may not do this: hermes {words.split(' -')[0].split(' approvals')[0]}" in told
     )
     assert "code 1" in told and not home.exists()
+
+
+async def test_hermes_by_an_agent_that_lowers_its_limit(folder: Path, backend: LocalBackend) -> None:
+    home, source = folder / "home", Path(__file__).parents[3] / "src"
+    start = f"HERMES_HOME={home} PYTHONPATH={source} {sys.executable} -P -m hermes"
+    told = await run(backend, f"(ulimit -m 10000 && {start} config set approvals.mode off)")
+    assert "A command of an agent may not do this: hermes config set" in told and not home.exists()
 
 
 async def test_hermes_by_an_agent_may_look(folder: Path, backend: LocalBackend) -> None:

@@ -1,7 +1,7 @@
 """Who is at the other end of the owner's socket: which user, and whether the process speaks for the owner or
 was started for a hook, a script or an agent (`domain.rank`). A peer that cannot be determined has no rank.
 
-Linux tells the limits of other processes: the lowest along the parents counts. Elsewhere parents alone are
+Linux tells the limits of other processes: the parents' count, too. Elsewhere parents alone are
 looked at, so a process that has left its parents behind is not recognised there."""
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ def peer_rank(peer: socket.socket, base: int) -> Rank | None:
         return None
 
 
-def lowest_level(pid: int) -> int:
-    """The lowest level of a process and its parents. Its own is enough unless root has raised it."""
-    level = TOP
+def levels_of(pid: int) -> list[int]:
+    """The levels of a process and its parents. Its own is enough unless somebody has changed it."""
+    levels: list[int] = []
     for _ in range(_DEEPEST):
         if pid <= 0:
-            return level
+            return levels
         limit = _LIMIT.search(_read(f"/proc/{pid}/limits"))
         if limit is None:
             raise LookupError("limits")
-        level = min(level, TOP if limit[1] == "unlimited" else level_of(int(limit[1])))
+        levels.append(TOP if limit[1] == "unlimited" else level_of(int(limit[1])))
         # The name in brackets may hold anything, brackets too.
         pid = int(_read(f"/proc/{pid}/stat").rpartition(")")[2].split()[1])
     raise LookupError("parents")
@@ -71,9 +71,9 @@ def _marked_rank(peer: socket.socket, base: int) -> Rank | None:
     except OSError:
         if _knows_handles():
             return None  # it is gone already
-        return rank_below(base, lowest_level(pid))
+        return rank_below(base, levels_of(pid))
     try:
-        rank = rank_below(base, lowest_level(pid))
+        rank = rank_below(base, levels_of(pid))
         # While the handle names this number, nobody else has got it.
         return rank if f"\nPid:\t{pid}\n" in _read(f"/proc/self/fdinfo/{handle}") else None
     finally:

@@ -123,6 +123,11 @@ def _check_right(request: web.Request, rank: Rank | None) -> None:
     log.warning("http.not_the_owner rank=%s wanted=%s", "unknown" if rank is None else rank.name, wanted)
     if rank is None:
         why = "It cannot be determined which process asks, so it is not taken for the owner."
+    elif rank is Rank.LOWERED:
+        why = (
+            "The limit on resident memory is lower here than the gateway's, so nothing tells this process"
+            " from a command of an agent: lift it (ulimit -Hm), or start the gateway from this login."
+        )
     else:
         why = f"{rank.label.capitalize()} may not do this: it does not speak for the owner."
     raise ApiError(403, "not_the_owner", why)
