@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports import FileSearch, Found, Match
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, plain_braces
 
 SKIPPED = frozenset(
     {
@@ -27,8 +27,6 @@ _PER_FILE = 100
 _SECONDS = 15.0
 _FILE_SECONDS = 5.0
 """What an expression may take in one file; one that needs more may never end."""
-_BRACE = re.compile(rb"\\[pP]\{[^{}]*\}|\\.|(\{)(?!\d+(?:,\d*)?\}|,\d*\})", re.DOTALL)
-"""A brace that counts nothing, outside of a property like \\p{L}. Code is full of them."""
 
 
 def search_tree(root: str, search: FileSearch) -> Found:
@@ -77,10 +75,8 @@ class _contents:  # noqa: N801
     def __init__(self, search: FileSearch) -> None:
         import regex
 
-        # To `regex` a brace may also count errors: `\${e}` would be found everywhere.
-        plain = _BRACE.sub(lambda brace: rb"\{" if brace[1] else brace[0], search.pattern.encode())
         try:
-            self._pattern = regex.compile(plain, regex.MULTILINE)
+            self._pattern = regex.compile(plain_braces(search.pattern).encode(), regex.MULTILINE)
         except (regex.error, RecursionError, OverflowError) as error:
             raise UserError(
                 f"“{one_line(search.pattern, 100)}” is not a regular expression ({error}).",

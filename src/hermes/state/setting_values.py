@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from hermes.domain.settings import About, Secret
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, plain_braces
 from hermes.state.findings import nearest
 from hermes.state.yaml_lines import Scalar
 
@@ -137,7 +137,7 @@ def checked(knob: Knob, written: tuple[str, ...]) -> tuple[str, ...]:
 
         for item in items:
             try:
-                regex.compile(item)
+                regex.compile(plain_braces(item))
             except (regex.error, RecursionError, OverflowError) as error:
                 raise WrongValue(expected(knob)) from error
     return items
