@@ -21,6 +21,7 @@ from hermes.domain.settings import (
     Secret,
     Settings,
 )
+from hermes.state.narrowing import NARROWING, OF_ONE, SECURITY_KNOWN, VARIABLES, Narrowing
 from hermes.state.setting_names import LATER, PLATFORMS, platform_variables
 from hermes.state.setting_places import ALSO_UNDER_GATEWAY
 from hermes.state.setting_values import Knob, expected, knobs, sections
@@ -68,6 +69,7 @@ def settings_page() -> str:
         _table(ApiKey, "platforms.<name>.keys.<name>."),
         _platforms(),
         _later(),
+        _stopping(),
     ]
     return "".join(parts)
 
@@ -114,9 +116,38 @@ def _platforms() -> str:
     )
 
 
+def unused() -> list[str]:
+    """The keys that are known and do nothing, whatever they hold."""
+    sections = {name.partition(".")[0] for name in NARROWING}
+    return sorted(name for name in LATER if name.removeprefix("gateway.") not in sections)
+
+
 def _later() -> str:
-    names = ", ".join(f"`{name}`" for name in sorted(LATER))
+    names = ", ".join(f"`{name}`" for name in unused())
     return f"\n## Known, but not used yet\n\nThese are accepted and do nothing: {names}.\n"
+
+
+def _stopping() -> str:
+    """Limits that nothing holds, and what is known beside them."""
+    rows = [_limit(f"`{name}`", narrowing) for name, narrowing in NARROWING.items()]
+    for section, names in OF_ONE.items():
+        rows += [_limit(f"`{section}.<name>.{name}`", narrowing) for name, narrowing in names.items()]
+    rows += [_limit(f"`{name}` (variable)", narrowing) for name, narrowing in VARIABLES.items()]
+    beside = sorted({name.partition(".")[0] for name in NARROWING if "." in name} & LATER)
+    security = ", ".join(f"`{name}`" for name in sorted(SECURITY_KNOWN))
+    return (
+        "\n## Limits that stop the start\n\nNothing here holds these limits, so the gateway does not start "
+        "with them, wherever they stand: at top level, under `gateway`, for an agent or for a platform. An "
+        "empty value, and each that is named in the last column, narrows nothing and is accepted.\n\n"
+        f"| Key | Why it does not hold | Accepted |\n|---|---|---|\n{''.join(rows)}\n"
+        f"What else stands below {', '.join(f'`{name}`' for name in beside)} is accepted and does nothing. "
+        f"Only below `security` a name that is not known counts as a limit, too; known are {security}.\n"
+    )
+
+
+def _limit(name: str, narrowing: Narrowing) -> str:
+    accepted = ", ".join(f"`{value}`" for value in sorted(narrowing.harmless) if value)
+    return f"| {name} | {narrowing.why} | {accepted} |\n"
 
 
 # --- slash commands, the command line, events, hooks -------------------------------------------------

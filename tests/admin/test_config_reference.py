@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
+
 from hermes.domain.settings import HostedAgent, PlatformSettings, RouteMatch, Settings
+from hermes.state.narrowing import NARROWING, VARIABLES
 from hermes.state.setting_reader import known_keys
 from hermes.state.setting_values import sections
+from hermes.state.settings import load_settings
 from tests.admin.reference import settings_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
@@ -27,3 +32,17 @@ def test_every_field_says_what_it_means() -> None:
         for item in fields(section):
             if item.name not in sections(Settings) and item.name not in ("extra", "secrets", "trees"):
                 assert item.metadata.get("doc"), f"{section.__name__}.{item.name}"
+
+
+@pytest.mark.parametrize(
+    "value", ["true", "[a]", "{enabled: true, disabled: [a], backend: docker, other: 1}"]
+)
+def test_what_is_said_to_do_nothing_stops_nothing(tmp_path: Path, value: str) -> None:
+    """The page names what stops the start apart."""
+    told = settings_page().partition("## Known, but not used yet")[2].partition("## Limits")[0]
+    names = [name for name in re.findall(r"`([^`]+)`", told) if "." not in name]
+    assert len(names) > 40 and not {"security", "plugins", "privacy", "terminal"} & set(names)
+    (tmp_path / "config.yaml").write_text("".join(f"{name}: {value}\n" for name in names))
+    assert not load_settings(tmp_path, {}).stops
+    limits = settings_page().partition("## Limits that stop the start")[2]
+    assert all(f"| `{name}`" in limits for name in (*NARROWING, *VARIABLES))

@@ -11,9 +11,11 @@ import pytest
 
 from hermes.agent.allowed import NOBODY
 from hermes.agent.tools import Workbench, default_tools
+from hermes.control.targets import Known, resolve_targets, spellings
 from hermes.domain.address import Address, Kind, Source
-from hermes.domain.directory import Places, PostOffice
+from hermes.domain.directory import Channel, Places, PostOffice
 from hermes.domain.event import Asked, ToolFinished, UserSaid
+from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.tool import ToolContext
 from hermes.domain.turn import Guidance, ReplyPlace, Turn
 from hermes.testing.model import ScriptedModel, call, say
@@ -25,6 +27,28 @@ SENT: list[tuple[str, str]] = []
 async def _send(context: ToolContext, target: str, text: str) -> list[Address]:
     SENT.append((target, text))
     return [Address(platform="fake", chat="x")]
+
+
+KNOWN = Known(
+    accounts=("fake", "telegram", "slack", "discord", "email", "webhook"),
+    channels=[
+        Channel(address=Address(platform="slack", chat="C1"), name="ops", kind=Kind.CHANNEL),
+        Channel(address=Address(platform="slack", chat="C2"), name="general", kind=Kind.CHANNEL),
+        Channel(address=Address(platform="discord", chat="77"), name="team", kind=Kind.CHANNEL),
+        Channel(address=Address(platform="discord", chat="78"), name="lab", kind=Kind.CHANNEL),
+        Channel(address=Address(platform="slack", chat="C3"), name="lab", kind=Kind.CHANNEL),
+        Channel(address=Address(platform="fake", chat="5"), name="Ann", kind=Kind.PRIVATE),
+        Channel(address=Address(platform="fake", chat="6"), name="Bob", kind=Kind.PRIVATE),
+        Channel(address=Address(platform="fake", chat="7"), name="Bob Lee", kind=Kind.PRIVATE),
+        Channel(address=Address(platform="fake", chat="8"), name="654321", kind=Kind.PRIVATE),
+        Channel(address=Address(platform="telegram", chat="-9"), name="Family", kind=Kind.GROUP),
+        Channel(address=Address(platform="webhook", chat="drop"), name="drop", kind=Kind.WEBHOOK),
+    ],
+)
+
+
+async def _spelled(agent: AgentId, turn: TurnId, target: str) -> list[tuple[str, ...]]:
+    return [spellings(to, KNOWN) for to in resolve_targets(target, KNOWN)]
 
 
 async def _places(context: ToolContext) -> Places:
@@ -50,7 +74,7 @@ def chat(target: str, message: str = "the words", **more: Any) -> Chat:
         recall=cast(Any, None),
         workspace="/w",
         home="/h",
-        post=PostOffice(send=_send, places=_places),
+        post=PostOffice(send=_send, places=_places, spelled=_spelled),
     )
     order = call("send_message", json.dumps({"target": target, "message": message}))
     model = ScriptedModel([order, say("done")])
@@ -65,10 +89,15 @@ def chat(target: str, message: str = "the words", **more: Any) -> Chat:
         ("fake", "tell the home channel"),
         ("all", "tell everybody"),
         ("telegram:-100123456:7", "post it in telegram:-100123456:7."),
-        ("telegram:-100123456", "the chat is -100123456, please"),
-        ("slack:#ops", "Tell OPS about it"),
-        ("email:bob@example.com", "mail bob@example.com: hello"),
-        ("slack:#ops, fake", "tell #ops and home"),
+        ("telegram:@news", "(post it to @news!)"),
+        ("slack:#ops", "Tell #ops about it"),
+        ("slack:op", "Tell #ops about it"),
+        ("slack:#ops", "Tell slack:C1 about it"),
+        ("slack:C1", "tell **slack:#ops**, please"),
+        ("fake:ann", "tell fake:Ann"),
+        ("email:bob@example.com", "mail email:bob@example.com: hello"),
+        ("slack:#ops, fake", "tell #ops,#dev and home"),
+        ("slack:lab", "tell slack:#lab"),
     ],
 )
 async def test_what_a_person_named_is_not_asked_for(target: str, words: str) -> None:
@@ -82,10 +111,23 @@ async def test_what_a_person_named_is_not_asked_for(target: str, words: str) -> 
     [
         ("telegram:666777", "summarise this page"),
         ("slack:#ops", "do not mind the shops or ops-team"),
-        ("email:bob@example.com", "mail notbob@example.com"),
-        ("email:bob@example.com", "mail bob@example.com.evil.example"),
+        ("slack:#ops", "tell ops, please"),
+        ("slack:#general", "What is the weather like in general?"),
+        ("discord:team", "my team likes it"),
+        ("telegram:123456", "Order 123456 costs 10"),
+        ("fake:654321", "tell fake:654321"),
+        ("fake:an", "is there an annual report?"),
+        ("fake:an", "tell fake:an"),
+        ("fake:ann", "tell Ann, @Ann or #Ann"),
+        ("fake:6", "tell fake:Bob Lee"),
+        ("slack:C3", "tell #lab"),
+        ("telegram:-9", "how nice, #family"),
+        ("slack:#ops", "see https://x.example/#ops and #ops-team"),
+        ("telegram:-100123456", "post it in telegram:-100123456:7"),
+        ("email:bob@example.com", "mail bob@example.com"),
+        ("email:bob@example.com", "mail email:bob@example.com.evil.example"),
         ("telegram:5", "give me 5 reasons"),
-        ("slack:#ops, telegram:666777", "tell ops"),
+        ("slack:#ops, telegram:666777", "tell #ops"),
         ("webhook:drop", "read the mail"),
     ],
 )
@@ -99,7 +141,12 @@ async def test_a_place_that_nobody_named_is_asked_for(target: str, words: str) -
 
 async def test_the_question_is_bound_to_the_place_and_to_every_word() -> None:
     digests = set()
-    for target, message in (("fake:a", "x"), ("fake:b", "x"), ("fake:a", "y"), ("fake:a", f"x{' ' * 3000}y")):
+    for target, message in (
+        ("fake:21", "x"),
+        ("fake:22", "x"),
+        ("fake:21", "y"),
+        ("fake:21", f"x{' ' * 3000}y"),
+    ):
         records = await chat(target, message).say("go")
         asked = records[-1]
         assert isinstance(asked, Asked) and len(asked.text) < 2000

@@ -48,6 +48,22 @@ def test_one_that_is_too_large_is_not_even_compiled(
     assert not compiled and "cannot be used (its repetitions, written out" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        (r"\${e}", "hello world", False),
+        (r"\${e}", "it costs ${E}", True),
+        (r"(?:bot){e<=2}", "hello", False),
+        (r"^ba{2}$", "baa", True),
+        (r"^ba{1,}d{,2}$", "baaadd", True),
+        (r"\p{Lu}\N{DIGIT ONE}", "x1", True),
+        (r"[{]x\{", "{x{", True),
+    ],
+)
+def test_a_brace_that_counts_nothing_is_a_brace(pattern: str, text: str, found: bool) -> None:
+    assert fits_one((pattern,), text) is found
+
+
 async def test_a_group_with_an_endless_pattern_is_answered(tmp_path: Path) -> None:
     """The search is over before the transaction begins, and the store stays free."""
     block = PlatformSettings(

@@ -16,7 +16,7 @@ from hermes.control.outcome import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.directory import Places, PostOffice
 from hermes.domain.event import Entry, Finished, ModelSaid, ToolFinished, UserSaid
-from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId
 from hermes.domain.message import Body
 from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import PlatformSettings
@@ -57,12 +57,15 @@ def journey(folder: Path, world: World, **more: Any) -> Journey:
         known = await chat.gateway.courier.known(context.agent, context.turn)
         return Places(homes=known.homes, channels=known.channels)
 
+    async def spelled(agent: AgentId, turn: TurnId, target: str) -> Sequence[Sequence[str]]:
+        return await chat.gateway.courier.spelled(agent, turn, target)
+
     bench = Workbench(
         backend=cast(Any, SimpleNamespace(cwd=lambda session: "/w")),
         recall=cast(Any, None),
         workspace="/w",
         home="/h",
-        post=PostOffice(send=send, places=places),
+        post=PostOffice(send=send, places=places, spelled=spelled),
     )
     chat.tools = default_tools(bench, enabled=["messaging"])
     return chat
@@ -90,6 +93,15 @@ async def test_the_agent_writes_to_another_chat_and_knows_it_there(tmp_path: Pat
         await chat.until_seen("answer to 'with pleasure'", chat="5")
         told = [getattr(entry.record, "text", "") for entry in chat.model.requests[-1].entries]
         assert "dinner at eight" in told
+
+
+async def test_a_word_that_begins_a_name_does_not_name_the_chat(tmp_path: Path) -> None:
+    async with journey(tmp_path, World(), kind="plain") as chat:
+        chat.world.write("hello", chat="5", user="Ann")
+        await chat.until_seen("answer to 'hello'", chat="5")
+        chat.world.write("tell fake:an; is there an annual report?", chat="1", user="Bob")
+        await chat.until_seen("Send a message to fake:an", chat="1")
+        assert chat.world.seen("5") == ["answer to 'hello'"]
 
 
 async def test_targets_that_are_not_there_are_told_to_the_agent_and_nothing_is_sent(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ async def test_a_report_goes_to_the_home_channel_with_its_chart(tmp_path: Path) 
         accounts={"fake": fake_platform("edits", world)},
     )
     async with api:
-        world.write("report to the team, please", chat="1", user="Bob")
+        world.write("report to fake:#team, please", chat="1", user="Bob")
         await until_seen(world, "1", "done: On its way to fake:home, fake:77.")
         for chat in ("home", "77"):
             await until_seen(world, chat, "📎 image: chart.png")

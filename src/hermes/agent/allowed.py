@@ -45,7 +45,7 @@ def _unattended(run: Run, tool: Tool, approve: bool) -> Tool:
 
     async def unasked(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
         ask = Ask(text="", digest="") if isinstance(asked, Approval) else asked(context.session, arguments)
-        if ask is not None and not approve and not are_named(run, ask.places):
+        if ask is not None and not approve and not await are_named(run, ask):
             return ToolResult(text=NOBODY, failed=True)
         return await tool.run(context, arguments)
 

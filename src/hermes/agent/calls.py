@@ -159,16 +159,16 @@ class Settle:
             if tool is None:
                 raise UserError(f"The tool {call.name} is no longer there.")
             arguments = read_arguments(call.arguments) or {}
-            self._check_allowed(state, tool, arguments)
+            await self._check_allowed(state, tool, arguments)
             result = await tool.run(context, arguments)
         except HermesError as error:
             result = ToolResult(text=str(error), failed=True)
         results.put(ToolFinished(call=call.id, text=storable(result.text), failed=result.failed))
 
-    def _check_allowed(self, state: CallState, tool: Tool, arguments: Mapping[str, object]) -> None:
+    async def _check_allowed(self, state: CallState, tool: Tool, arguments: Mapping[str, object]) -> None:
         """A call is looked at once more when it starts: the shell may stand elsewhere by now."""
         ask = _ask(self.run.session.id, tool, arguments)
-        if ask is None or _is_granted(self.run, self.bench, ask):
+        if ask is None or await _is_granted(self.run, self.bench, ask):
             return
         asked, answered = state.asked, state.answered
         if asked is None or answered is None or not answered.verdict.allows or asked.digest != ask.digest:
@@ -239,11 +239,11 @@ class _Group:
             return ToolFinished(call=call.id, text=str(error), failed=True)
 
 
-def _is_granted(run: Run, bench: Bench, ask: Ask) -> bool:
+async def _is_granted(run: Run, bench: Bench, ask: Ask) -> bool:
     speaker = speaker_of(run.turn)
     person = None if speaker is None else speaker.person
     granted = bench.standing.allows(ask.digest) or ask.digest in session_grants(run.transcript, person)
-    return granted or are_named(run, ask.places)
+    return granted or await are_named(run, ask)
 
 
 async def _question(run: Run, call: ToolCall, bench: Bench) -> Asked | None:
@@ -260,7 +260,7 @@ async def _question(run: Run, call: ToolCall, bench: Bench) -> Asked | None:
             call=call.id,
         )
     ask = _ask(run.session.id, tool, arguments)
-    if ask is None or _is_granted(run, bench, ask):
+    if ask is None or await _is_granted(run, bench, ask):
         return None
     more = "" if ask.more is None else await ask.more(run.session.id)
     return Asked(

@@ -1,28 +1,32 @@
-"""Whether a person's own words name the places that a call writes to. Then nobody has to be asked: it is what
+"""Whether a person's own words name the chats that a call writes to. Then nobody has to be asked: it is what
 they said. Words that others said, that came along as context, or that are the gateway's do not count."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from hermes.domain.address import Kind
 from hermes.domain.event import UserSaid
 from hermes.domain.ports import Run
+from hermes.domain.tool import Ask
 
-_SHORTEST_NUMBER = 5
+_OPENING = r"(\[{<\"'«„“‘`*"
+_CLOSING = r".;:!?)\]}>\"'»”’`*…"
 _OURS = "["
 """Words of the gateway's, like those that tell of the end of a process, begin so."""
 
 
-def are_named(run: Run, places: Sequence[str]) -> bool:
-    """There are places, and each is the chat of the turn or was named by who speaks in it."""
-    if not places:
+async def are_named(run: Run, ask: Ask) -> bool:
+    """It is about writing to chats, and each is the chat of the turn or was named by who speaks in it. What
+    the model wrote does not count, only which chats it leads to."""
+    chats = () if ask.spelled is None else await ask.spelled(run.turn.agent, run.turn.id)
+    if not chats:
         return False
     reply = run.turn.reply
-    here = set() if reply is None else {str(reply.to)}
-    words = "\n".join(_own_words(run)).casefold()
-    return all(place in here or _is_in(place, words) for place in places)
+    here = "" if reply is None else str(reply.to)
+    words = "\n".join(_own_words(run))
+    return all(here in forms[:1] or any(_stands_alone(form, words) for form in forms) for forms in chats)
 
 
 def _own_words(run: Run) -> Iterator[str]:
@@ -38,12 +42,7 @@ def _own_words(run: Run) -> Iterator[str]:
             yield said.text
 
 
-def _is_in(place: str, words: str) -> bool:
-    """The whole place, or its chat by name or id; a short number may be any number."""
-    chat = place.partition(":")[2].strip().lstrip("#")
-    forms = [place, chat] if not chat.isdigit() or len(chat) >= _SHORTEST_NUMBER else [place]
-    return any(_stands_alone(form.strip().casefold(), words) for form in forms)
-
-
 def _stands_alone(form: str, words: str) -> bool:
-    return len(form) > 1 and re.search(rf"(?<![\w.@-]){re.escape(form)}(?![\w@-]|\.\w)", words) is not None
+    """Whether it is written out, with nothing that could belong to it on either side."""
+    pattern = rf"(?:^|(?<=[\s,{_OPENING}])){re.escape(form)}(?=[{_CLOSING}]*(?:[,\s]|$))"
+    return re.search(pattern, words) is not None

@@ -11,7 +11,7 @@ from hermes.control.courier import Courier, Letter
 from hermes.domain.address import Address
 from hermes.domain.directory import Places, PostOffice
 from hermes.domain.errors import UserError
-from hermes.domain.ids import AgentId
+from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.message import Attachment
 from hermes.domain.ports import Media
 from hermes.domain.settings import Profile
@@ -33,7 +33,7 @@ class Messaging:
 
     @property
     def office(self) -> PostOffice:
-        return PostOffice(send=self._send, places=self._places)
+        return PostOffice(send=self._send, places=self._places, spelled=self._spelled)
 
     def files(
         self, profile: Profile, workspace: Path, media: Media, kept: Path, closed: Sequence[str]
@@ -73,6 +73,9 @@ class Messaging:
     async def _places(self, context: ToolContext) -> Places:
         known = await self._courier().known(context.agent, context.turn)
         return Places(homes=known.homes, channels=known.channels)
+
+    async def _spelled(self, agent: AgentId, turn: TurnId, target: str) -> Sequence[Sequence[str]]:
+        return await self._courier().spelled(agent, turn, target)
 
 
 def _absolute(folder: str, user_home: Path) -> Path | None:

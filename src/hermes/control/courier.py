@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hermes.control.outcome import cut_body
-from hermes.control.targets import Aliases, Known, known_targets, resolve_targets
+from hermes.control.targets import Aliases, Known, known_targets, resolve_targets, spellings
 from hermes.control.topics import lane_of, real_place
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
@@ -147,6 +147,11 @@ class Courier:
         """The places there are for a turn."""
         look_up = await self._look_up()
         return await self.store.scoped(agent).read(lambda tx: look_up(tx, origin_of(tx, turn)))
+
+    async def spelled(self, agent: AgentId, turn: TurnId, target: str) -> tuple[tuple[str, ...], ...]:
+        """How a person may write the chats that a target means, for each of them."""
+        known = await self.known(agent, turn)
+        return tuple(spellings(to, known) for to in resolve_targets(target, known))
 
     async def resolve(self, target: str, origin: Address | None = None) -> tuple[Address, ...]:
         """The addresses that a target means now."""

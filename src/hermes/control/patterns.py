@@ -13,6 +13,7 @@ from hermes.domain.address import Kind
 from hermes.domain.message import Inbound
 from hermes.domain.pattern_size import why_too_large
 from hermes.domain.settings import Settings
+from hermes.domain.text import plain_braces
 
 log = logging.getLogger("hermes.patterns")
 PATTERN_SECONDS = 0.05
@@ -33,7 +34,7 @@ def read_pattern(text: str, *, any_case: bool = False) -> Any:
     if why := why_too_large(text):
         raise BadPattern(why)
     try:
-        return regex.compile(text, regex.IGNORECASE if any_case else 0)
+        return regex.compile(plain_braces(text), regex.IGNORECASE if any_case else 0)
     except (regex.error, TypeError, RecursionError, OverflowError) as error:
         raise BadPattern(str(error)) from error
 

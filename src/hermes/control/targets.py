@@ -23,6 +23,8 @@ ORIGIN = "origin"
 LOCAL = "local"
 ALL = "all"
 _WEBHOOK = "webhook"
+_WRITE_HASH = frozenset({"slack", "discord"})
+"""Platforms that put a “#” before the names of channels. Elsewhere it begins a keyword."""
 _NAMED = 8
 _SHOWN = 60
 _LONGEST = 256
@@ -169,6 +171,37 @@ def _by_name(text: str, mine: Sequence[Channel], platform: str) -> Address | Non
                 hint=f"Say which by its id: {there}.",
             )
     return None
+
+
+def spellings(to: Address, known: Known) -> tuple[str, ...]:
+    """The ways to write a chat that mean no other: its address, and its whole name with its platform or with
+    the sign that belongs to it. A plain word is none: it may be said of anything."""
+    if to.thread is not None:
+        return (str(to),)
+    own = [one for one in known.channels if one.address == to and one.name.strip()]
+    forms = [to.chat] if to.chat[0] in "#@" and _others(to, to.chat, known) == 0 else []
+    for one in own:
+        name = one.name.strip().removeprefix("#")
+        if name and _others(to, name, known, to.credential) == 0:
+            forms += [f"{to.credential}:#{name}", *([] if _is_id(name) else [f"{to.credential}:{name}"])]
+        if one.kind is Kind.PRIVATE or not name or _others(to, name, known):
+            continue
+        if name[0] == "@":
+            forms.append(name)
+        elif to.platform in _WRITE_HASH or one.name.strip() != name:
+            forms.append(f"#{name}")
+    return tuple(dict.fromkeys([str(to), *forms, *(form.casefold() for form in forms)]))
+
+
+def _others(to: Address, name: str, known: Known, credential: str = "") -> int:
+    """How many other chats are called so, or so with more behind a space: nobody can tell where it ends."""
+    wanted = f"{_folded(name)} "
+    return sum(
+        any(f"{_folded(word)} ".startswith(wanted) for word in (one.name, one.address.chat))
+        for one in known.channels
+        if (one.address.credential, one.address.chat) != (to.credential, to.chat)
+        and credential in ("", one.address.credential)
+    )
 
 
 def _folded(name: str) -> str:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Protocol
 
 from hermes.domain.address import Address, Kind
-from hermes.domain.ids import SessionId
+from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.tool import ToolContext
 
@@ -44,6 +44,9 @@ class PostOffice:
 
     send: Callable[[ToolContext, str, str], Awaitable[Sequence[Address]]]
     places: Callable[[ToolContext], Awaitable[Places]]
+    spelled: Callable[[AgentId, TurnId, str], Awaitable[Sequence[Sequence[str]]]]
+    """For each chat that a target means in a turn, its address first, the ways to write it that mean no
+    other."""
 
 
 class Directory(Protocol):

@@ -12,6 +12,8 @@ _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 _DISGUISES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BLANKS = re.compile(r"\s+")
+_BRACE = re.compile(r"\\[pPN]\{[^{}]*\}|\\.|(\{)(?![0-9]+(?:,[0-9]*)?\}|,[0-9]*\})", re.DOTALL)
+"""A brace that counts nothing, outside of \\p{L} and its like."""
 
 
 def storable(text: str) -> str:
@@ -72,3 +74,9 @@ def trouble_told(error: BaseException) -> str:
         return f"HTTP {status}"
     told = _HUMPS.sub(" ", type(inner).__name__.removesuffix("Error")).lower()
     return "the address that is set, or the proxy, is none" if "url" in told else told
+
+
+def plain_braces(pattern: str) -> str:
+    """A regular expression in which braces mean to `regex` what they mean to `re`: there they may also count
+    errors, and `\\${e}` would be found everywhere."""
+    return _BRACE.sub(lambda brace: r"\{" if brace[1] else brace[0], pattern)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -51,13 +51,16 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a tool needs decided by a person before it runs. One about writing to `places` alone is not
-    asked where the person's own words have named them all. `more` is shown below the text; it is looked up,
-    for a session, only when somebody is really asked."""
+    """What a tool needs decided by a person before it runs. One about writing to chats alone has `spelled`:
+    for each chat the ways to write it that mean no other. It is not asked where the person's own words name
+    them all. `more` is shown below the text; it is looked up, for a session, only when somebody is really
+    asked."""
 
     text: str
     digest: str
-    places: tuple[str, ...] = ()
+    spelled: Callable[[AgentId, TurnId], Awaitable[Sequence[Sequence[str]]]] | None = field(
+        default=None, compare=False
+    )
     more: Callable[[SessionId], Awaitable[str]] | None = field(default=None, compare=False)
 
 

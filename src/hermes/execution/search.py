@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from hermes.domain.errors import UserError
 from hermes.domain.pattern_size import why_too_large
 from hermes.domain.ports import FileSearch, Found, Match
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, plain_braces
 
 SKIPPED = frozenset(
     {
@@ -30,8 +30,6 @@ _FILE_SECONDS = 5.0
 """What an expression may take in one file; one that needs more may never end."""
 _MOST_RULES = 1000
 """Of one `.gitignore`."""
-_BRACE = re.compile(rb"\\[pP]\{[^{}]*\}|\\.|(\{)(?!\d+(?:,\d*)?\}|,\d*\})", re.DOTALL)
-"""A brace that counts nothing, outside of a property like \\p{L}. Code is full of them."""
 
 
 def search_tree(root: str, search: FileSearch) -> Found:
@@ -85,10 +83,8 @@ class _contents:  # noqa: N801
                 f"“{one_line(search.pattern, 100)}” cannot be searched for: {why}.",
                 hint="Search for something simpler.",
             )
-        # To `regex` a brace may also count errors: `\${e}` would be found everywhere.
-        plain = _BRACE.sub(lambda brace: rb"\{" if brace[1] else brace[0], search.pattern.encode())
         try:
-            self._pattern = regex.compile(plain, regex.MULTILINE)
+            self._pattern = regex.compile(plain_braces(search.pattern).encode(), regex.MULTILINE)
         except (regex.error, RecursionError, OverflowError) as error:
             raise UserError(
                 f"“{one_line(search.pattern, 100)}” is not a regular expression ({error}).",

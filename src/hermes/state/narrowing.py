@@ -57,7 +57,7 @@ _NO_SECTION = Narrowing(why="settings stand below this name, so the value counts
 _SECURITY = Narrowing(why="it is not known here")
 _KNOWN_SECURITY = """redact_secrets allow_private_urls allow_lazy_installs tirith_enabled tirith_fail_open
     tirith_path tirith_timeout website_blocklist"""
-_SECURITY_USED = frozenset(_KNOWN_SECURITY.split())
+SECURITY_KNOWN = frozenset(_KNOWN_SECURITY.split())
 """What is known below `security`; anything else there is taken for a limit."""
 VARIABLES: Mapping[str, Narrowing] = {
     "TERMINAL_ENV": _HOST,
@@ -74,7 +74,7 @@ def stop_at_limits(root: Tree, found: Findings) -> None:
             _check(tree, prefix, name.split("."), narrowing, found)
         security = tree.get("security")
         for name in security.pairs if isinstance(security, Tree) else ():
-            if name not in _SECURITY_USED:
+            if name not in SECURITY_KNOWN:
                 _check(tree, prefix, ["security", name], _SECURITY, found)
 
 

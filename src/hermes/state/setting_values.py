@@ -13,7 +13,7 @@ from typing import Any
 
 from hermes.domain.pattern_size import why_too_large
 from hermes.domain.settings import About, Secret
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, plain_braces
 from hermes.state.findings import nearest
 from hermes.state.yaml_lines import Scalar
 
@@ -142,7 +142,7 @@ def checked(knob: Knob, written: tuple[str, ...]) -> tuple[str, ...]:
             if why := why_too_large(item):
                 raise WrongValue(f"{expected(knob)} that can be used ({why})")
             try:
-                regex.compile(item)
+                regex.compile(plain_braces(item))
             except (regex.error, RecursionError, OverflowError) as error:
                 raise WrongValue(expected(knob)) from error
     return items

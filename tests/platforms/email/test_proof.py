@@ -437,3 +437,28 @@ async def test_what_nothing_could_prove_waits_until_something_can(caplog: pytest
         second = Inboxes()
         async with running(bed.connect(), second.accept, cursor):
             await until(lambda: len(second.items) == 1, "it was passed over")
+
+
+@pytest.mark.parametrize("way", ["with", "with (Postfix)", "by mx.example.net with"])
+def test_a_received_line_that_ends_early_is_no_local_delivery(way: str) -> None:
+    mail = f"Received: from out.example.org by mx.example.net {way}\n{BODY}".encode()
+    me = Me(address=ADDRESS, proof=Proof(names=("mx.example.net",)))
+    finding = proof_found([mail], me)
+    assert not finding.good and "says nothing about its sender" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("line", "proved"),
+    [
+        ("(a note) mx.example.net; dmarc=pass header.from=example.org", True),
+        ("(a (nested; one)) (two)\n mx.example.net(v2) 1; dmarc=pass header.from=example.org", True),
+        ("(mx.example.net) evil.example; dmarc=pass header.from=example.org", False),
+        ("(a note (mx.example.net; dmarc=pass header.from=example.org", False),
+        ("(a \\) mx.example.net; dmarc=pass header.from=example.org)", False),
+        ("(only a note)", False),
+    ],
+)
+def test_comments_around_the_name_of_the_server(line: str, proved: bool) -> None:
+    mail = f"Authentication-Results: {line}\n{CAME}{BODY}".encode()
+    me = Me(address=ADDRESS, proof=Proof(names=("mx.example.net",)))
+    assert proof_found([mail], me).good is proved

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal
 
 from hermes.agent.tools.registry import Desk, Workbench, tool
 from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.text import one_line, showable
 from hermes.domain.tool import Ask, Effect
 
@@ -32,9 +33,13 @@ def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> Ask | None:
     shown = showable(message)
     cut = f"{shown[:_SHOWN]}\n[… {len(shown) - _SHOWN} more characters]" if len(shown) > _SHOWN else shown
     lines = "\n".join(f"> {line}" for line in cut.splitlines())
+
+    async def spelled(agent: AgentId, turn: TurnId) -> Sequence[Sequence[str]]:
+        return () if bench.post is None else await bench.post.spelled(agent, turn, ",".join(places))
+
     to = ", ".join(one_line(place, 100) for place in places)
     digest = sha256(f"{','.join(sorted(places))}\0{message}".encode("utf-8", "surrogatepass")).hexdigest()
-    return Ask(text=f"Send a message to {to}:\n{lines}", digest=f"send_message:{digest}", places=places)
+    return Ask(text=f"Send a message to {to}:\n{lines}", digest=f"send_message:{digest}", spelled=spelled)
 
 
 @tool("messaging", Effect.KEYED, judge=_judge)

@@ -39,6 +39,7 @@ _TRACE = re.compile(
 )
 """Headers that servers write on the way of a mail; every other one came with it."""
 _COMMENT = re.compile(r"\([^()]*\)")
+_COMMENTS_FIRST = re.compile(r"\A(?:\s*\((?:[^()\\]|\([^()\\]*\))*\))*")
 _QUOTED = re.compile(r'"[^"]*"')
 _JUDGES = ("dmarc", "dkim", "spf")
 _LONGEST = 10_000
@@ -184,10 +185,14 @@ def written_by_server(mail: Message[str, str], *, below: bool) -> list[tuple[str
         if not _TRACE.fullmatch(kind):
             break
         if kind == "authentication-results":
-            first = value.partition(";")[0].split()
-            name = NAMELESS if first and "=" in first[0] else first[0].lower() if first else ""
-            found.append((name, value))
+            found.append((_signed_by(value), value))
     return found if below else []
+
+
+def _signed_by(value: str) -> str:
+    """The name of the server that wrote a line of results. A comment may stand before it and behind it."""
+    said = _COMMENTS_FIRST.sub("", value, count=1).partition(";")[0].partition("(")[0].split()
+    return "" if not said else NAMELESS if "=" in said[0] else said[0].lower()
 
 
 def _is_local_delivery(received: str) -> bool:
@@ -197,7 +202,9 @@ def _is_local_delivery(received: str) -> bool:
     if '"' in received or "\\" in received or text is None:
         return False
     words = text.lower().split()
-    return words.count("by") == words.count("with") == 1 and "lmtp" in words[words.index("with") + 1 :][0]
+    if not words.count("by") == words.count("with") == 1:
+        return False
+    return any("lmtp" in word for word in words[words.index("with") + 1 :][:1])
 
 
 def _without_comments(text: str) -> str | None:
@@ -241,8 +248,8 @@ def _proved(verdict: Sequence[Result], failed: Set[str], sender: str) -> bool:
 
 
 def _shows(one: Result, domain: str) -> bool:
-    """By strict alignment (RFC 7489 §3.1): below many a domain (github.io) anybody may have a name of their own,
-    and only whoever judged by DMARC has the list of them."""
+    """By strict alignment (RFC 7489 §3.1): below many a domain (github.io) anybody may have a name of their
+    own, and only whoever judged by DMARC has the list of them."""
     if one.result != "pass" or one.method not in ("dkim", "spf"):
         return False
     if one.method == "dkim":
