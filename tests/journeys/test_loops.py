@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from hermes.control.given_up import UNREADABLE
 from hermes.control.handoff import Carriers
 from hermes.control.jobs import JobWish
 from hermes.control.row_tries import GIVEN_UP, NOT_TAKEN
@@ -284,6 +287,39 @@ async def test_a_row_that_cannot_be_read_holds_up_nobody(
         )
         assert row[0].startswith("failed: a stored Inbound cannot be read")
         assert broke(chat, "intake") == 1
+
+
+@pytest.mark.parametrize("state", ["running", "waiting"])
+@pytest.mark.parametrize(
+    ("damage", "is_told"),
+    [
+        ("input = CAST('{bad' AS BLOB)", True),
+        ("reply = CAST('{bad' AS BLOB), busy = 'no such mode'", True),
+        ("busy = CAST(x'ff' AS TEXT)", True),
+        ("source = CAST('[]' AS BLOB), reply = 7, created_at = 'today'", False),
+    ],
+)
+async def test_a_turn_that_cannot_be_read_is_ended_and_holds_up_nobody(
+    tmp_path: Path, state: str, damage: str, is_told: bool
+) -> None:
+    def hang(request: ModelRequest) -> Say:
+        return Say(text="x", hold=asyncio.Event()) if last_words(request) == "hang" else echo(request)
+
+    async with quick(tmp_path, Between(), kind="plain", script=hang) as chat:
+        chat.world.write("hang")
+        await chat.until(lambda: len(chat.model.requests) == 1)
+        await chat.abandon()
+    with closing(sqlite3.connect(tmp_path / "state.db")) as db:
+        assert db.execute(f"UPDATE turns SET state = '{state}', {damage}").rowcount == 1
+        db.commit()
+    async with quick(tmp_path, Between(), kind="plain", world=chat.world, script=hang) as chat:
+        chat.world.write("hello")
+        await chat.until_seen("You said: hello")
+        await chat.until_idle()
+        seen = chat.world.seen()
+        assert sum(UNREADABLE in text for text in seen) == is_told and NOT_TAKEN not in seen
+    with closing(sqlite3.connect(tmp_path / "state.db")) as db:
+        assert db.execute("SELECT state FROM turns ORDER BY n").fetchall()[0] == ("failed",)
 
 
 @pytest.mark.parametrize("unit", ["Claiming.unit", "SessionActor._load"])

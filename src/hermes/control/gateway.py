@@ -97,7 +97,7 @@ class Gateway:
             ring_lane=self._delivery.ring,
             begin=self._delivery.begin,
         )
-        given_up = GivenUp(
+        self._given_up = GivenUp(
             runtimes=parts.runtimes,
             clock=parts.clock,
             outcomes=self._outcomes,
@@ -111,7 +111,7 @@ class Gateway:
             places=parts.settings.gateway.max_running,
             name="session",
             loops=parts.loops,
-            remedy=Remedy(head=given_up.head, give_up=given_up.end),
+            remedy=Remedy(head=self._given_up.head, give_up=self._given_up.end),
         )
         self.sessions_expiry = SessionExpiry(
             runtimes=parts.runtimes,
@@ -182,6 +182,7 @@ class Gateway:
             capabilities=self.capabilities,
             ring_session=self._ring_session,
             ring_lane=self._delivery.ring,
+            end_turn=self._given_up.end_unreadable,
             ring_jobs=self._commanded,
             restart=parts.restart,
             select=parts.select,

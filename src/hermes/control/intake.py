@@ -6,7 +6,7 @@ slow hook delays only what it gates. Each row ends in one transaction, together 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -55,7 +55,7 @@ from hermes.domain.event import QuestionKind
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
 from hermes.domain.message import Body, Inbound, What
 from hermes.domain.ports import Store, Tx
-from hermes.domain.rows import InboxRow, OutboxRow, UnreadableRow
+from hermes.domain.rows import InboxRow, OutboxRow, UnreadableRow, UnreadableTurn
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings import ResetMode, Settings
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput
@@ -90,6 +90,7 @@ class IntakeWorld:
     capabilities: Callable[[Address], Capabilities]
     ring_session: Callable[[AgentId, SessionId, bool], None]
     ring_lane: Callable[[Address], None]
+    end_turn: Callable[[UnreadableTurn], Awaitable[None]]
     ring_jobs: Callable[[], None] = lambda: None
     restart: Callable[[], None] = lambda: None
     select: SelectAgent | None = None
@@ -146,7 +147,9 @@ class Intake:
 
     async def _take_chat(self, chat: Address) -> None:
         queue, world = self._queues[chat], self._world
-        tries = RowTries(store=world.store, loops=world.loops, ring_lane=world.ring_lane)
+        tries = RowTries(
+            store=world.store, loops=world.loops, ring_lane=world.ring_lane, end_turn=world.end_turn
+        )
         try:
             while queue:
                 row, edits = queue[0], edits_of(queue[0], queue[1:], self._is_command)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hermes.control.outbox import notify
 from hermes.control.workers import MOST_FAILURES, Supervisor, pause_after
@@ -14,7 +15,7 @@ from hermes.domain.address import Address, Kind
 from hermes.domain.errors import Lost, Unreachable
 from hermes.domain.message import What
 from hermes.domain.ports import Store, Tx
-from hermes.domain.rows import InboxRow, UnreadableRow
+from hermes.domain.rows import InboxRow, UnreadableRow, UnreadableTurn
 
 LOOP = "intake"
 GIVEN_UP = "failed: it broke each time it was taken"
@@ -28,6 +29,7 @@ class RowTries:
     store: Store
     loops: Supervisor
     ring_lane: Callable[[Address], None]
+    end_turn: Callable[[UnreadableTurn], Awaitable[None]]
     failures: int = 0
     faults: int = 0
 
@@ -40,6 +42,9 @@ class RowTries:
         if error is None:
             self.failures = self.faults = 0
             return True
+        if isinstance(error, UnreadableTurn):
+            # The row is in order; a turn of its session is not.
+            await self.loops.attempt(LOOP, partial(self.end_turn, error), f"turn of {error.session}")
         self.failures += 1
         self.faults += not isinstance(error, Unreachable)
         await self.loops.clock.sleep(pause_after(self.failures))

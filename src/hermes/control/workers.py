@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import Unreachable
+from hermes.domain.rows import UnreadableTurn
 from hermes.domain.text import one_line
 
 log = logging.getLogger("hermes.workers")
@@ -285,11 +286,15 @@ class Workers(Generic[K]):
         """Count a failure after so many before it; the count begins anew for another piece of work. What the
         store could not do is no fault of the work, and faults are remembered while the key rests."""
         tries = self._tries.get(key)
-        head = await self._head_of(key, None if tries is None else tries.head)
+        head = None if tries is None else tries.head
+        if not isinstance(error, UnreadableTurn):
+            head = await self._head_of(key, head)
         if tries is None or tries.head != head:
             tries, failures = _Tries(head=head), 0
         tries.failures = failures + 1
         tries.faults += not isinstance(error, Unreachable)
+        if isinstance(error, UnreadableTurn):
+            tries.faults = MOST_FAILURES  # it will not be readable the next time
         self._tries[key] = tries
         return tries
 

@@ -102,7 +102,11 @@ class Turns(Protocol):
 
     def get(self, turn: TurnId) -> Turn | None: ...
 
-    def open_of(self, session: SessionId, limit: int = 64) -> list[Turn]: ...
+    def open_of(self, session: SessionId, limit: int = 64) -> list[Turn]:
+        """The oldest turns of a session that have not ended; `UnreadableTurn` as in `mend`."""
+
+    def mend(self, session: SessionId, now: datetime) -> list[TurnId]:
+        """Put neutral values in place of what cannot be read of a session's open turns; which these are."""
 
     def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
         """Write what may change, `input.guidance` may not; `Lost` if it has ended or was started again."""

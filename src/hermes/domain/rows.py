@@ -33,6 +33,15 @@ class UnreadableRow(Refused):
         self.n = n
 
 
+class UnreadableTurn(Refused):
+    """A turn that cannot be read from its row."""
+
+    def __init__(self, message: str, *, agent: AgentId, session: SessionId) -> None:
+        super().__init__(message)
+        self.agent = agent
+        self.session = session
+
+
 class OutState(StrEnum):
     """due → attempting → sent · dead; `unknown` is an attempt whose end nobody saw.
 

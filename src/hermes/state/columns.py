@@ -13,11 +13,14 @@ from types import NoneType
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from hermes.domain.address import Address
+from hermes.domain.errors import Refused
 from hermes.state.codec import decode, encode, stamp, unstamp
 from hermes.state.db import Db, Row
 
 T = TypeVar("T")
 _Convert = Callable[[Any], Any]
+UNREADABLE = (Refused, ValueError, TypeError, OverflowError, OSError)
+"""What reading a column raises that does not hold what was written to it."""
 
 
 class Columns(Generic[T]):
@@ -26,6 +29,8 @@ class Columns(Generic[T]):
     def __init__(self, kind: type[T], table: str, **named: str) -> None:
         kinds = {name: _plain_kind(hint) for name, hint in get_type_hints(kind).items()}
         self._kind = kind
+        self._kinds = kinds
+        self._optional = {name for name, hint in get_type_hints(kind).items() if NoneType in get_args(hint)}
         self._fields = tuple(kinds)
         self._column = {name: named.get(name, name) for name in kinds}
         self._stored = {name: how for name, kind in kinds.items() if (how := _storing(kind)) is not None}
@@ -57,6 +62,16 @@ class Columns(Generic[T]):
                 told[name] = convert(told[name])
         return self._kind(**told)
 
+    def can_read(self, name: str, value: Any) -> bool:
+        """Whether a field can be read from what its column holds."""
+        if value is None:
+            return name in self._optional
+        try:
+            converted = dict(self._read).get(name, _as_it_is)(value)
+        except UNREADABLE:
+            return False
+        return self._kinds[name] is not int or isinstance(converted, int)
+
     def all(self, db: Db, rest: str, *values: Any) -> list[T]:
         """The rows that `rest` (WHERE, ORDER, LIMIT) asks for."""
         return [self.read(row) for row in db.all(self._select + rest, *values)]
@@ -79,6 +94,10 @@ class Bodies(Generic[T]):
     def one(self, db: Db, rest: str, *values: Any) -> T | None:
         row = db.one(self._select + rest, *values)
         return None if row is None else decode(self._kind, row[0])
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _plain_kind(hint: Any) -> Any:
