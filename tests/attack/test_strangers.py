@@ -109,6 +109,20 @@ async def test_steering_spends_nobody_elses_grant(tmp_path: Path) -> None:
         assert castle.losses() == []
 
 
+async def test_a_members_commands_do_not_end_another_ones_question(tmp_path: Path) -> None:
+    """Where nobody is named as an admin, everybody may use these commands, but not against each other."""
+    async with Castle(tmp_path, admins=()).open() as castle:
+        castle.write_in_topic(ANN, _delete(castle))
+        await castle.until_shown("Run", TOPIC)
+        for command in ("/stop", "/new", "/reset"):
+            castle.write_in_topic(MALLORY, command)
+        castle.write_in_topic(ANN, "/deny not today")
+        await castle.until_shown("Denied.", TOPIC)
+        await castle.until_shown("Done.", TOPIC)
+        assert sum("somebody else" in text for text in castle.shown(TOPIC)) == 3
+        assert castle.losses() == []
+
+
 async def test_yolo_of_a_private_chat_ends_at_its_door(castle: Castle) -> None:
     """Ann's private session, which asks nothing, is resumed in the topic: Mallory is asked there."""
     castle.write(ANN, "hello")

@@ -150,3 +150,63 @@ async def test_what_something_that_happened_makes_of_it_is_asked(how: str, tmp_p
         await chat.gateway.wake(MAIN_AGENT, sessions[0].id, "It ended and said: delete it")
         await chat.until(lambda: topic.asked() == 2 or topic.deletions == 2)
         assert (topic.asked(), topic.deletions) == (2, 1)
+
+
+@pytest.mark.parametrize("command", ["/stop", "/new", "/reset"])
+async def test_a_question_is_not_ended_by_commands_of_another(command: str, tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    async with topic.open() as chat:
+        topic.write("ann", "delete it")
+        await chat.until_seen("May I do x?")
+        topic.write("mallory", command)
+        await chat.until(lambda: any("somebody else" in seen for seen in topic.world.seen()))
+        topic.write("ann", "yes")
+        await chat.until_seen("done: delete it")
+        assert topic.deletions == 1
+
+
+async def test_a_session_is_not_taken_from_who_was_asked_in_its_background(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    async with topic.open() as chat:
+        topic.write("ann", "hello")
+        await chat.until_seen("You said: hello")
+        first = (await chat.database.read(lambda tx: tx.sessions.find("")))[0].id
+        topic.write("ann", "/branch")
+        await chat.until_seen("a copy")
+        topic.write("ann", "/background delete it")
+        await chat.until_seen("May I do x?")
+        commands = ["/new", "/branch", f"/resume {first}", f"/sessions {first}"]
+        for command in commands:
+            topic.write("mallory", command)
+        await chat.until_taken()
+        assert sum("has to wait" in seen for seen in topic.world.seen()) == len(commands)
+        topic.write("ann", "/approve")
+        await chat.until(lambda: topic.deletions == 1)
+        await chat.until_idle()
+
+
+async def test_everybody_stops_their_own(tmp_path: Path) -> None:
+    topic = Topic(tmp_path, mode=BusyMode.QUEUE)
+    async with topic.open() as chat:
+        await topic.begin(chat)
+        topic.write("mallory", "/stop")
+        await chat.until_seen("What runs here is somebody else's.")
+        topic.write("mallory", "never mind me")
+        topic.write("mallory", "/stop")
+        await chat.until_seen("Stopped. What others asked for goes on.")
+        topic.write("ann", "/stop")
+        await chat.until(lambda: any(seen.endswith("Stopped.") for seen in topic.world.seen()))
+        await chat.until_idle()
+        assert not any("You said" in seen or "done:" in seen for seen in topic.world.seen())
+
+
+@pytest.mark.parametrize("command", ["/stop", "/new"])
+async def test_an_admin_stops_everybodys(command: str, tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    async with topic.open() as chat:
+        topic.write("ann", "delete it")
+        await chat.until_seen("May I do x?")
+        topic.write("root", command)
+        await chat.until_idle()
+        assert not await chat.database.read(lambda tx: tx.questions.open_of(None))
+        assert not topic.deletions

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hermes.control.claim import new_session_words, next_session
+from hermes.control.commands.others import check_nobody_waits, stoppable
 from hermes.control.commands.registry import Call, Reply, command
 from hermes.control.library import branch_session, search_sessions, stop_turns
 from hermes.control.prepare import author_of
@@ -24,12 +25,13 @@ _TITLE = 100
 _WORDS = 50
 
 
-def ask_to_stop(call: Call, reason: str) -> int:
-    """Mark every unfinished turn of the session to be stopped; its actor settles them."""
-    for turn in call.turns:
+def ask_to_stop(call: Call, reason: str) -> list[Turn]:
+    """Mark every unfinished turn of the session that the person may stop; its actor settles them."""
+    turns = stoppable(call)
+    for turn in turns:
         state = TurnState.RUNNING if turn.state is TurnState.WAITING else turn.state
         call.tx.turns.save(replace(turn, stop=reason, state=state), attempt=turn.attempt)
-    return len(call.turns)
+    return turns
 
 
 def new_turn(call: Call, given: TurnInput, busy: BusyMode, cause: Cause = Cause.MESSAGE) -> Turn:
@@ -50,6 +52,7 @@ def new_turn(call: Call, given: TurnInput, busy: BusyMode, cause: Cause = Cause.
 
 @command("new", "begin a new session in this chat", usage="[title]", aliases=("reset",))
 def new(call: Call) -> Reply:
+    check_nobody_waits(call)
     title = _title(call.args) if call.args else None
     if title is not None and any(known.title == title for known in call.tx.sessions.find(title)):
         raise UserError(f"Another session is called “{title}”.", hint="Choose another title.")
@@ -73,11 +76,15 @@ def _has_to_confirm(call: Call) -> bool:
 def stop(call: Call) -> Reply:
     if call.args:
         return _stop_task(call)
-    count = ask_to_stop(call, "stopped by the user")
-    if not count:
+    stopped = ask_to_stop(call, "stopped by the user")
+    if call.turns and not stopped:
+        raise UserError("What runs here is somebody else's.", hint="They, or an admin, can stop it.")
+    if not stopped:
         return Reply(text="Nothing is running.")
-    waiting = f" and {count - 1} waiting" if count > 1 else ""
-    return Reply(text=f"Stopped{waiting}.")
+    waiting = f" and {len(stopped) - 1} waiting" if len(stopped) > 1 else ""
+    goes_on = any(turn.stop is None and turn not in stopped for turn in call.turns)
+    rest = " What others asked for goes on." if goes_on else ""
+    return Reply(text=f"Stopped{waiting}.{rest}")
 
 
 def _stop_task(call: Call) -> Reply:
@@ -131,6 +138,7 @@ def title(call: Call) -> Reply:
 
 @command("branch", "go on in a copy of this session", usage="[title]", aliases=("fork",), mid_turn=False)
 def branch(call: Call) -> Reply:
+    check_nobody_waits(call)
     if not call.tx.journal.read(call.session.id, most=1):
         raise UserError("There is nothing to branch from yet.", hint="Say something first.")
     wanted = _title(call.args) if call.args else None
@@ -170,6 +178,7 @@ def resume(call: Call) -> Reply:
     wanted = _pick(call, word, everybody)
     if wanted.id == call.session.id:
         return Reply(text="You are in that session already.")
+    check_nobody_waits(call)
     # What one person may do without being asked is not for everybody in a shared place.
     yolo = wanted.yolo and not call.key.shared
     call.tx.sessions.save(replace(wanted, ended=None, updated_at=call.now, yolo=yolo))
