@@ -294,7 +294,8 @@ def test_keys_are_not_sent(command: str, key: str) -> None:
     sqlite3 x|sqlite3|gdb -q|gdb ./app|lldb|vim -es|vi|nvim -es|ex -s x|ed x|psql shop|mysql|mariadb shop|ftp
     |lftp host|sftp host|irb|ghci|R --no-save|julia|bc|dc|python3|python3 -i x.py|python3 -m pdb x.py|node
     |node -i|node inspect x.js|php -a|perl -de1|lua|ruby|tclsh|expect|erl|iex|jshell|redis-cli|mongosh
-    |octave|gnuplot|newgrp|m4|script|script -qc bash /dev/null|tmux|screen|busybox sh|env sqlite3 x|. /dev/stdin|telnet host
+    |octave|gnuplot|newgrp|m4|script|script -qc bash /dev/null|tmux|screen|busybox sh|env sqlite3 x
+    |. /dev/stdin|telnet host
     |history -s id|fc -s|fc|bind -x '"a": id'|trap 'id' EXIT|x='a['|x='$'|x+='(id)]'
     """.replace("\n", "")
     .replace("    ", "")
