@@ -189,7 +189,12 @@ MINE = Proof(names=("mx.example.net",))
     ("results", "why"),
     [
         ("mx.example.net; dmarc=pass header.from=example.org", ""),
-        ("mx.example.net; spf=pass smtp.mailfrom=ann@mail.example.org", ""),
+        ("mx.example.net; spf=pass smtp.mailfrom=ann@example.org", ""),
+        ("mx.example.net; spf=pass smtp.mailfrom=ann@mail.example.org", "not proved"),
+        ("mx.example.net; dmarc=none; spf=pass smtp.mailfrom=ann@mail.example.org", "not proved"),
+        ("mx.example.net; dkim=pass header.d=mail.example.org", "not proved"),
+        ("mx.example.net; dkim=pass header.i=@mail.example.org", "not proved"),
+        ("mx.example.net; dmarc=none; dkim=pass header.i=@example.org", ""),
         ("MX.example.net 1; dkim=pass (2048 bit; (very) ok) header.d=example.org header.s=x", ""),
         ("mx.example.net; dmarc=pass header.from=evil.example", "not proved"),
         ("mx.example.net; spf=pass smtp.mailfrom=evil.example.com; dmarc=fail", "not proved"),

@@ -241,11 +241,15 @@ def _proved(verdict: Sequence[Result], failed: Set[str], sender: str) -> bool:
 
 
 def _shows(one: Result, domain: str) -> bool:
-    if one.result != "pass":
+    """By strict alignment (RFC 7489 §3.1): below many a domain (github.io) anybody may have a name of their
+    own, and only whoever judged by DMARC has the list of them."""
+    if one.result != "pass" or one.method not in ("dkim", "spf"):
         return False
     if one.method == "dkim":
-        return _aligned(one.about.get("header.d") or one.about.get("header.i", ""), domain)
-    return one.method == "spf" and _aligned(one.about.get("smtp.mailfrom", ""), domain)
+        proved = one.about.get("header.d") or one.about.get("header.i", "")
+    else:
+        proved = one.about.get("smtp.mailfrom", "")
+    return "." in domain and proved.rpartition("@")[2].strip() == domain
 
 
 def _aligned(proved: str, domain: str) -> bool:
