@@ -267,3 +267,23 @@ async def test_rows_behind_one_that_breaks_are_taken_too() -> None:
     assert [str(error) for error in caught.value.exceptions] == ["row 1", "row 3"] and taken == [2, 4]
     with pytest.raises(ValueError, match="row 1"):
         await take_each([1, 2], take)
+
+
+async def test_health_shows_a_piece_of_work_that_breaks_again_and_again_until_it_is_done() -> None:
+    clock = FakeClock()
+    loops = Supervisor(clock)
+
+    async def attempt(piece: str, error: Exception | None) -> None:
+        async def work() -> None:
+            if error is not None:
+                raise error
+
+        await loops.attempt("session", work, piece)
+
+    for _ in range(MOST_FAILURES):
+        assert not loops.states or loops.states["session"].is_well(clock.now())
+        await attempt("bad", RuntimeError("a fault"))
+        await attempt("good", None)
+    assert not loops.states["session"].is_well(clock.now()), "what others do well does not hide it"
+    await attempt("bad", None)
+    assert loops.states["session"].is_well(clock.now())

@@ -17,6 +17,7 @@ import pytest
 from hermes.control.given_up import UNREADABLE
 from hermes.control.handoff import Carriers
 from hermes.control.jobs import JobWish
+from hermes.control.outcome import REPEAT_MARK
 from hermes.control.row_tries import GIVEN_UP, NOT_TAKEN
 from hermes.control.submission import Place, Submission
 from hermes.control.workers import MOST_FAILURES, pause_after
@@ -358,3 +359,25 @@ async def test_a_turn_is_not_given_up_while_the_store_cannot_be_reached(tmp_path
         await chat.until_seen("You said: one")
         await chat.until_idle()
         assert chat.world.seen() == ["You said: one"] and between.acted()
+
+
+@pytest.mark.parametrize(("fault", "seconds_back"), [(False, 0.0), (True, 0.0), (False, 60.0)])
+async def test_a_possible_repeat_is_marked_whatever_happens_before_it_is_sent(
+    tmp_path: Path, fault: bool, seconds_back: float
+) -> None:
+    """As after a kill between a send and its commit; then the first look breaks, or the clock is set back."""
+    between, clock = Between(), QuickClock()
+    async with quick(tmp_path, between, kind="forgetful", clock=clock) as chat:
+        chat.world.write("hello")
+        await chat.until_seen("You said: hello")
+        await chat.until_idle()
+    with closing(sqlite3.connect(tmp_path / "state.db")) as db:
+        later = f"created_at = created_at + {seconds_back}"
+        db.execute("DELETE FROM outbox WHERE draft = 1")
+        db.execute(f"UPDATE outbox SET state = 'attempting', attempts = 1, receipt = NULL, {later}")
+        db.commit()
+    if fault:
+        between.before("Lane._next", ERRORS[0])
+    async with quick(tmp_path, between, kind="forgetful", clock=clock, world=chat.world) as chat:
+        await chat.until(lambda: len(chat.world.seen()) == 2)
+        assert between.acted() and REPEAT_MARK in chat.world.seen()[1]

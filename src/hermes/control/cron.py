@@ -215,6 +215,7 @@ class Cron:
             # It is looked at again with the next tick, not at once: it may break again.
             self._loops.note("cron", error, f"job {key[1].job}")
             return
+        self._loops.clear("cron", f"job {key[1].job}")
         self.ring()
 
     async def _prepare(self, agent: AgentId, run: JobRun) -> None:

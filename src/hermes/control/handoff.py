@@ -235,6 +235,7 @@ class Carriers:
             self._rests[handoff] = failures, self.parts.clock.monotonic() + pause_after(failures)
         else:
             self._rests.pop(handoff, None)
+            self.parts.loops.clear("handoffs", f"handoff {handoff}")
         self._news.set()
         self.ring()
 

@@ -80,6 +80,8 @@ class Lane:
         self._bell = asyncio.Event()
         self._due = True
         self._leaving = False
+        self._marked: str | None = None
+        """The row that `_next` marked and nobody has begun to send, as far as this lane knows."""
 
     def wind_down(self) -> None:
         """Send what can be sent now; what has to wait is sent by the next life."""
@@ -161,12 +163,13 @@ class Lane:
 
     def _leave(self, settled: OutboxRow | None) -> Callable[[Tx], Address | None]:
         """One unit for whoever leaves in the middle: how the last row ended. The next one may be marked
-        already and is not sent: if it never was before, it is as it was."""
+        already and is not sent: if this lane did that, and it never was before, it is as it was."""
 
         def leave(tx: Tx) -> Address | None:
             reported = None if settled is None else self._settle(tx, settled)
             row = tx.outbox.head(self._to)
-            if row is not None and row.state is OutState.ATTEMPTING and row.attempts == 1:
+            untouched = row is not None and row.state is OutState.ATTEMPTING and row.attempts == 1
+            if row is not None and untouched and row.key == self._marked:
                 tx.outbox.save(replace(row, state=OutState.DUE, attempts=0))
             return reported
 
@@ -194,6 +197,8 @@ class Lane:
             if row.next_at is not None and row.next_at > now:
                 return _Head(seconds=(row.next_at - now).total_seconds())
             doubtful = row.state is not OutState.DUE
+            # Set before the commit: whoever leaves cannot tell whether that came about.
+            self._marked = None if doubtful else row.key
             siblings = tuple(tx.outbox.of_turn(row.turn)) if drafts and row.turn is not None else ()
             replaced = None if row.body.replaces is None else tx.post.get(row.body.replaces)
             row = replace(row, state=OutState.ATTEMPTING, attempts=row.attempts + 1, next_at=None)
@@ -290,7 +295,8 @@ class Lane:
     def _keyed(self, platform: Platform, row: OutboxRow) -> bool:
         """Whether the platform itself drops a second copy."""
         age = (self._world.clock.now() - row.created_at).total_seconds()
-        return age < platform.capabilities.dedupe_seconds
+        # A clock that was set back does not tell how old the first copy is.
+        return 0.0 <= age < platform.capabilities.dedupe_seconds
 
     async def _clear_orphans(self, platform: Platform, row: OutboxRow, siblings: Sequence[OutboxRow]) -> bool:
         """Remove drafts nobody saw the end of, before the row takes their place; whether one that could not

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Generic, Protocol, TypeVar
@@ -41,9 +41,14 @@ class LoopState:
     in_a_row: int = 0
     last_at: datetime | None = None
     why: str = ""
+    failing: dict[str, tuple[int, datetime]] = field(default_factory=dict)
+    """The pieces of its work that broke and were not done since: how often in a row, and when last."""
 
     def is_well(self, now: datetime) -> bool:
-        """Whether it works: it does not break time and again, or has not for a while."""
+        """Whether it works: neither it nor a piece of its work breaks time and again, or has for a while."""
+        for failures, at in self.failing.values():
+            if failures >= MOST_FAILURES and (now - at).total_seconds() < HEALTHY_SECONDS:
+                return False
         if self.last_at is None or self.in_a_row < MOST_FAILURES:
             return True
         return (now - self.last_at).total_seconds() >= HEALTHY_SECONDS
@@ -71,6 +76,7 @@ class Supervisor:
         except Exception as error:  # the supervisor: whatever it was, it is told of and the loop goes on
             self.note(name, error, what)
             return error
+        self.clear(name, what)
         return None
 
     def note(self, name: str, error: BaseException, what: str) -> None:
@@ -78,8 +84,20 @@ class Supervisor:
         log.error("loop.broke loop=%s task=%s", name, what, exc_info=error)
         state = self._state(name)
         state.failures += 1
-        state.last_at = self.clock.now()
+        state.last_at = now = self.clock.now()
+        recent = {
+            piece: (times, at)
+            for piece, (times, at) in state.failing.items()
+            if (now - at).total_seconds() < HEALTHY_SECONDS
+        }
+        state.failing = recent | {what: (recent.get(what, (0, now))[0] + 1, now)}
         state.why = one_line(f"{type(error).__name__}: {error}", _WHY)
+
+    def clear(self, name: str, what: str) -> None:
+        """A piece of this loop's work was done."""
+        state = self.states.get(name)
+        if state is not None and state.failing:
+            state.failing.pop(what, None)
 
     def _state(self, name: str) -> LoopState:
         return self.states.setdefault(name, LoopState(name=name))
