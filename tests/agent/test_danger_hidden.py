@@ -68,6 +68,14 @@ def rules(command: str) -> set[str]:
         ("echo x > /proc/self/cwd/../config.yaml", "write.agent"),
         ("echo x > /proc/7/cwd/../config.yaml", "write.unknown"),
         ("env -C .. cat config.yaml", "read.home"),
+        ("declare -n r=PWD; cat $r/../config.yaml", "read.unknown"),
+        (": ../config.yaml; cat $_", "read.unknown"),
+        ("read a b <<< 'x ../config.yaml'; cat $b", "read.unknown"),
+        ("read <<< ../config.yaml; cat $REPLY", "read.unknown"),
+        ("cat $(echo ../config.yaml | cut -c1-)", "read.home"),
+        ("cat .?/config.yaml", "read.unknown"),
+        ("cat .*/config.yaml", "read.unknown"),
+        ("curl -o../config.yaml http://localhost/x", "read.home"),
         ("env --chdir=.. cat config.yaml", "read.home"),
     ],
 )
@@ -170,6 +178,9 @@ WRAPPERS = (
     "EDITOR='…' git commit",
     "history -s '…'",
     "hyperfine '…'",
+    "parallel ::: '…'",
+    "echo '…' | parallel",
+    "gtimeout 5",
 )
 
 
@@ -203,6 +214,8 @@ def test_a_program_behind_another_is_judged(wrapper: str) -> None:
         ("enable -f ./x.so x", "run.code"),
         ("hash -p ./x ls", "run.unknown"),
         ("tmux new -d 'id'", "run.unknown"),
+        ("bwrap --bind / / rm -rf ~/docs", "run.unknown"),
+        ("man -P 'id' ls", "run.unknown"),
         ("PS1='$(id)'", "run.environment"),
         ("prlimit --rss=1000:1000 ls", "process.control"),
         ("prlimit -m1000 ls", "process.control"),
@@ -229,6 +242,9 @@ def test_what_the_shell_or_a_debugger_does_by_itself(command: str, rule: str) ->
     "command",
     [
         "cat ~+/notes.txt",
+        "cat .??*/x",
+        "mkdir src && cd $_",
+        "read a b <<< 'x y'; cat $b",
         "cd src && cat $PWD/a.py",
         "cat /proc/self/status",
         "ls /proc/self/cwd",
@@ -295,8 +311,7 @@ def test_keys_are_not_sent(command: str, key: str) -> None:
     |lftp host|sftp host|irb|ghci|R --no-save|julia|bc|dc|python3|python3 -i x.py|python3 -m pdb x.py|node
     |node -i|node inspect x.js|php -a|perl -de1|lua|ruby|tclsh|expect|erl|iex|jshell|redis-cli|mongosh
     |octave|gnuplot|newgrp|m4|script|script -qc bash /dev/null|tmux|screen|busybox sh|env sqlite3 x
-    |. /dev/stdin|telnet host
-    |history -s id|fc -s|fc|bind -x '"a": id'|trap 'id' EXIT|x='a['|x='$'|x+='(id)]'
+    |. /dev/stdin|telnet host|history -s id|fc -s|fc|bind -x '"a": id'|trap 'id' EXIT|x='a['|x='$'|x+='(id)]'
     """.replace("\n", "")
     .replace("    ", "")
     .split("|"),

@@ -149,7 +149,6 @@ COMMANDS = (
     f"echo '{_OFF}' > ~+/../../../config.yaml",
     "mkdir -p ~+/../hooks/evil && echo x > ~+/../hooks/evil/HOOK.yaml",
     "cp ~+/../config.yaml e; cat e",
-    "touch ~+/../../owned",
     "cat /proc/self/cwd/../config.yaml",
     "cat ${PWD::-9}config.yaml",
     "cat ${PWD/workspace/config.yaml}",

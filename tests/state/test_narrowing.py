@@ -9,7 +9,7 @@ import pytest
 
 from hermes.domain.settings import HostedAgent, PlatformSettings
 from hermes.state.findings import is_slip
-from hermes.state.narrowing import _SECURITY_USED, NARROWING, OF_ONE, VARIABLES
+from hermes.state.narrowing import NARROWING, OF_ONE, SECURITY_KNOWN, VARIABLES
 from hermes.state.setting_names import LATER, PLATFORM_KEYS, PLATFORMS
 from hermes.state.setting_reader import known_keys
 from hermes.state.setting_values import knobs
@@ -94,7 +94,7 @@ def test_a_limit_that_is_spelled_otherwise_stops_the_start(
 
 def test_no_name_that_is_known_here_resembles_a_limit() -> None:
     limits = {part for name in NARROWING for part in name.split(".")} | set(OF_ONE["platforms"])
-    names = {part for key in [*known_keys(), *LATER, *_SECURITY_USED] for part in key.split(".")}
+    names = {part for key in [*known_keys(), *LATER, *SECURITY_KNOWN] for part in key.split(".")}
     names |= PLATFORMS | PLATFORM_KEYS | set(knobs(PlatformSettings)) | set(knobs(HostedAgent))
     assert {(name, limit) for name in names - limits for limit in limits if is_slip(name, limit)} == set()
 

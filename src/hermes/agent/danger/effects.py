@@ -364,6 +364,12 @@ _ROWS: Rows = (
     ("strace ltrace perf py-spy rbspy", said("process.control", r"-[A-Za-z]*p\d*|--(attach|pid).*")),
     ("gcore reptyr jattach", said("process.control", ".+")),
     ("prlimit ulimit", scripts.limits),
+    (
+        "bwrap proot nsjail schedtool chpst softlimit start-stop-daemon daemonize xterm rr",
+        said("run.unknown"),
+    ),
+    ("man", said("run.unknown", "-[PH].*|--(pager|html).*")),
+    ("zip", said("run.unknown", "-TT.*|--unzip-command.*")),
     ("enable", said("run.code", "-[a-z]*f.*")),
     ("hash", said("run.unknown", "-[a-z]*p.*")),
     ("bind", said("run.unknown", "-[a-z]*[xf].*")),

@@ -20,8 +20,16 @@ from functools import lru_cache
 from hermes.agent.danger import programs
 from hermes.agent.danger.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
 from hermes.agent.danger.loops import calls_itself, is_endless, starts_aside
-from hermes.agent.danger.names import COMMAND_VARIABLES, EVALUATORS, LISTERS, PRELOADS, SILENT, TERMINALS
-from hermes.agent.danger.paths import Place, holds_home, read_fault, resolve, write_fault
+from hermes.agent.danger.names import (
+    COMMAND_VARIABLES,
+    EVALUATORS,
+    LISTERS,
+    PRELOADS,
+    SILENT,
+    TERMINALS,
+    program_name,
+)
+from hermes.agent.danger.paths import Place, holds_home, named_in, read_fault, resolve, write_fault
 from hermes.agent.danger.printed import printed, source_of
 from hermes.agent.danger.shell import read_shell
 from hermes.agent.danger.syntax import (
@@ -50,6 +58,7 @@ _FULL_WIDTH = range(0xFF01, 0xFF5F)
 _OF_A_PROCESS = re.compile(r"/(environ|mem|maps|root|cwd|fd)\b")
 _LIKE_A_PATH = re.compile(r"[./*?\[]")
 _SOURCE = re.compile(f"(download|decoder){UNKNOWN}")
+_MOST_PATHS = 50
 _SUBSCRIPT = re.compile(r"\w\[[^\]$`]{0,80}(\$\(|`)")
 _SHELLS_OWN = re.compile(r"\d{3,}")
 """Descriptors by which the shell tells the gateway where it stands: nothing else is written there."""
@@ -256,9 +265,8 @@ class Judge:
 
     def check_subscripts(self, texts: Iterable[str]) -> None:
         """The shell runs what stands in the brackets wherever it takes such a text for a number or a name."""
-        for text in texts:
-            if _SUBSCRIPT.search(text):
-                self.find("run.unknown", text)
+        for text in filter(_SUBSCRIPT.search, texts):
+            self.find("run.unknown", text)
 
     def run(self, fields: list[str], feed: Feed | None = None) -> None:
         """Judge one program with its words."""
@@ -281,7 +289,7 @@ class Judge:
             self.find("run.unknown", shown)
         elif not name.isascii():
             self.find("text.hidden", shown)
-        call = Call(judge=self, name=os.path.basename(name), args=args, feed=feed, shown=shown)
+        call = Call(judge=self, name=program_name(name), args=args, feed=feed, shown=shown)
         self.ran.add(call.name)
         if call.name in TERMINALS:
             self.readers.add(call.name)
@@ -325,7 +333,7 @@ class Judge:
         silent = call.name in SILENT
         if self.cwd is not None and not silent and read_fault(self.cwd, self.place) == "read.home":
             self.find("read.home", f"{call.shown} in {self.cwd}")
-        for text in (text for arg in call.args for text in _named_in(arg) if text):
+        for text in (text for arg in call.args for text in named_in(arg) if text):
             fault = self.read_fault(text)
             if fault == "read.secret" or (fault and (not silent or has_glob(text))):
                 self.find(fault, to_plain(text))
@@ -421,6 +429,9 @@ class Judge:
             return Feed(text, "words")
         source = source_of(fields) or ("home" if self._lists_home(fields) else "")
         inherited = feed.source if feed is not None and feed.source in _SOURCES else ""
+        if feed is not None and feed.text is not None and not source:
+            paths = (word for word in feed.text.split()[:_MOST_PATHS] if "/" in word)
+            source = "home" if any(self.read_fault(path) == "read.home" for path in paths) else ""
         return Feed(None, source or inherited or "command")
 
     def _lists_home(self, fields: list[str]) -> bool:
@@ -444,12 +455,6 @@ class Judge:
         return next((one for one in _SOURCES if one in sources), "command")
 
 
-def _named_in(arg: str) -> set[str]:
-    """What may be a path in a word: `file`, `--option=file`, `-Ifile`, `@file`, `host:file`."""
-    glued = arg[arg.index("/") :] if arg.startswith("-") and "/" in arg else ""
-    return {arg, arg.partition("=")[2], arg.partition("@")[2], arg.partition(":")[2], glued}
-
-
 def _is_ambiguous(word: Word, variables: Variables) -> bool:
     return any(isinstance(part, Var) and len(variables.get(part.name)) > 1 for part in word)
 
@@ -462,7 +467,8 @@ def judge_command(command: str, place: Place) -> Verdict:
 
 def follow(command: str, place: Place, cwd: str | None) -> Judge:
     """A judge that has read a command in this folder, None = nobody knows which."""
-    folders = {"PWD": (cwd or UNKNOWN * 2,), "OLDPWD": (UNKNOWN * 2,)}
+    folders = dict.fromkeys(("PWD", "OLDPWD", "DIRSTACK", "_"), (UNKNOWN * 2,))
+    folders |= {"PWD": (cwd,)} if cwd is not None else {}
     variables = Variables(home=place.home, values={**folders, "TMPDIR": ("/tmp",)})
     judge = Judge(place=place, cwd=cwd, variables=variables)
     hidden = hidden_characters(command)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -61,7 +63,8 @@ WRAPPERS = {
         names(
             "nohup setsid command builtin entr unbuffer busybox toybox firejail rlwrap dbus-run-session"
             " poetry pipenv uv pipx coverage setarch linux32 linux64 i386 x86_64 catchsegv eatmydata tini"
-            " dumb-init faketime torsocks valgrind ssh-agent systemd-inhibit systemd-cat"
+            " dumb-init faketime dbus-launch fakechroot heaptrack uftrace"
+            " torsocks valgrind ssh-agent systemd-inhibit systemd-cat"
         ),
         names(""),
     ),
@@ -100,7 +103,7 @@ PRECEDED = {
     "setarch": r"linux\d+|i\d86|x86_64|amd64|(arm|aarch|ppc|powerpc|s390|mips|riscv|sparc|ia64).*",
     "perf": r"stat|record|trace",
 }
-LOADER = r"ld(-(linux|musl).*)?\.so(\.\d+)?"
+_LOADER = re.compile(r"ld(-(linux|musl).*)?\.so(\.\d+)?")
 # Programs with a terminal of their own: keys, not lines, reach what runs in them.
 TERMINALS = names("script tmux screen expect unbuffer rlwrap dtach abduco zellij")
 # Programs that take commands from their input, with the words that make them do something else.
@@ -127,6 +130,20 @@ READS_COMMANDS = {
 }
 # Of these, the ones that can start programs by what they read.
 ESCAPING = names("gdb lldb vim vi nvim view ex ed red emacs dc m4 ftp sftp lftp tftp smbclient newgrp virsh")
+# Programs that are also known with a `g` before their name.
+GNU = names(
+    "rm rmdir unlink cp mv ln dd tee touch truncate shred chmod chown timeout env nice stdbuf find xargs"
+)
+
+
+def program_name(path: str) -> str:
+    """By which name the tables know a program."""
+    name = path.rpartition("/")[2]
+    if _LOADER.fullmatch(name):
+        return "ld.so"
+    return name[1:] if name[:1] == "g" and name[1:] in GNU else name
+
+
 # Commands of the shell that take a text for a name or a number, and run what stands in its brackets.
 EVALUATORS = names(
     "test [ : let printf read unset declare typeset local export readonly wait mapfile readarray set"

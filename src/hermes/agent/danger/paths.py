@@ -135,7 +135,7 @@ def _followed(path: str, cwd: str | None) -> str | None:
                 return None
             names = names[:-1]
         elif name and name != ".":
-            if _LINK.fullmatch(here) or _may_be_link(here):
+            if _LINK.fullmatch(here) or _may_be_link(here) or (names and _may_be_above(names[-1])):
                 return None
             names.append(name)
         if name in ("cwd", "root") and names[:-1] in (["proc", "self"], ["proc", "thread-self"]):
@@ -143,6 +143,11 @@ def _followed(path: str, cwd: str | None) -> str | None:
                 return None
             names = (cwd or "").strip("/").split("/") if name == "cwd" else []
     return "/" + "/".join(names)
+
+
+def _may_be_above(name: str) -> bool:
+    """`.*` and `.?` stand for `..` too, in most shells."""
+    return name[0] == "." and has_glob(name) and fnmatchcase("..", to_plain(name[:_LONGEST_PATH]))
 
 
 def _may_be_link(path: str) -> bool:
@@ -155,6 +160,13 @@ def _may_be_link(path: str) -> bool:
         and fnmatchcase("proc", names[0])
         and any(fnmatchcase(link, names[-1]) for link in ("cwd", "root", "fd"))
     )
+
+
+def named_in(arg: str) -> set[str]:
+    """What may be a path in a word: `file`, `--option=file`, `-Ifile`, `@file`, `host:file`."""
+    glued = arg[arg.index("/") :] if arg.startswith("-") and "/" in arg else ""
+    value = arg[2:] if arg.startswith("-") and not arg.startswith("--") else ""
+    return {arg, arg.partition("=")[2], arg.partition("@")[2], arg.partition(":")[2], glued, value}
 
 
 def _short(path: str, place: Place) -> str:

@@ -16,7 +16,6 @@ from hermes.agent.danger.names import (
     DECLARES,
     ESCAPING,
     LANGUAGES,
-    LOADER,
     PRECEDED,
     READERS,
     READS_COMMANDS,
@@ -103,14 +102,14 @@ def _run_text(call: Call, script: str, args: list[str]) -> None:
     call.judge.variables.values = before
 
 
-def _run_feed(call: Call) -> None:
+def _run_feed(call: Call, *, shell: bool = False) -> None:
     """A shell or an interpreter that runs what it is fed."""
     feed = call.feed
     if feed is None:
         call.judge.readers.add(call.name)
         return
     if feed.text is not None:
-        if call.name in SHELLS:
+        if shell or call.name in SHELLS:
             call.judge.read(feed.text)
         else:
             _judge_code(call, feed.text)
@@ -230,7 +229,6 @@ def _wrapper(call: Call) -> bool:
         "flock": _flock, "watch": _watch, "script": _script_command, "ssh": remote.ssh, "chroot": _root,
         "unshare": _root, "nsenter": _root, "make": _make, "sg": _sg, "capsh": _capsh, "hyperfine": _commands,
     }  # fmt: skip
-    name = "ld.so" if re.fullmatch(LOADER, name) else name
     if name in special:
         special[name](call)
         return True
@@ -323,9 +321,19 @@ def _timeout(call: Call) -> None:
         call.judge.run(command, call.feed)
 
 
+def _before_lists(args: list[str]) -> list[str]:
+    """The words of `parallel` before its lists: no command among them means that the lists hold commands."""
+    return list(takewhile(lambda arg: arg and not arg.startswith(":::"), args))
+
+
 def _xargs(call: Call) -> None:
     """What comes on its input becomes words nobody knows yet."""
     replace = ""
+    if call.name == "parallel" and not any(arg[0] not in "-:" for arg in _before_lists(call.args)):
+        _run_feed(call, shell=True)
+        for arg in call.plain_args[len(_before_lists(call.args)) :]:
+            call.judge.read(arg.strip(":"))
+        return
     for arg, next_ in call.walk("-I -n -P -L -d -a -s -E -j"):
         if not arg.startswith("-"):
             known = call.feed.text.split() if call.feed is not None and call.feed.text is not None else None
@@ -449,13 +457,18 @@ def _builtin(call: Call) -> bool:
     elif name == "popd":
         call.judge.enter(None)
     elif name in DECLARES:
+        refers = name != "export" and any(re.fullmatch(r"-[a-zA-Z]*n[a-zA-Z]*", arg) for arg in args)
         for arg in args:
             if re.match(r"[A-Za-z_]\w*\+?=", arg):
                 key, _, value = arg.partition("=")
-                call.judge.assign(("+" if key.endswith("+") else "") + key.rstrip("+"), (to_plain(value),))
+                value = UNKNOWN * 2 if refers else to_plain(value)
+                call.judge.assign(("+" if key.endswith("+") else "") + key.rstrip("+"), (value,))
     elif name in ("read", "mapfile", "readarray", "getopts", "unset"):
-        for arg in args:
+        paths = call.feed is not None and "/" in (call.feed.text or "") and name != "unset"
+        for arg in (*args, "REPLY", "MAPFILE"):
             call.judge.variables.values.pop(arg, None)
+            if paths:
+                call.judge.variables.values[arg] = (UNKNOWN * 2,)
         if name in ("mapfile", "readarray") and "-C" in args[:-1]:
             call.judge.read(to_plain(args[args.index("-C") + 1]))
         fed = (

@@ -131,6 +131,7 @@ def _text(script: str, at: int) -> int:
 _RUNS = ("shell", "system")
 _READS = ("import", "restore")
 _WRITES = ("output", "once", "backup", "save", "clone", "log", "trace")
+_MOST_LINES = 200
 _VALUED = "-cmd -init -separator -nullvalue -newline -c -f -h -p -U -d -e -u -P -D"
 
 
@@ -155,10 +156,10 @@ def sql(call: Call) -> None:
 
 def _dot_commands(call: Call, text: str) -> None:
     """`.open`, `.shell` … of sqlite3, which takes them cut short too."""
-    for line in text.split("\n"):
-        words = line.strip().removeprefix(".").split() if line.lstrip().startswith(".") else []
-        if not words or not words[0].isalpha():
-            continue
+    lines = [line.strip()[1:].split() for line in text.split("\n") if re.match(r"\s*\.[A-Za-z]", line)]
+    if len(lines) > _MOST_LINES:
+        call.find("sql.unknown", "too much to follow")
+    for words in lines[:_MOST_LINES]:
         verb, rest = words[0], [word.strip("'\"") for word in words[1:]]
         named = [word for word in rest if not word.startswith("-")]
         if any(one.startswith(verb) for one in _RUNS) or any(word.startswith("|") for word in named):
