@@ -97,14 +97,7 @@ class Gateway:
             ring_lane=self._delivery.ring,
             begin=self._delivery.begin,
         )
-        self._given_up = GivenUp(
-            runtimes=parts.runtimes,
-            clock=parts.clock,
-            outcomes=self._outcomes,
-            warm=self._warm,
-            feeds=self.feeds,
-            committed=self._committed,
-        )
+        self._given_up = self._giving_up()
         self._actors: Workers[ActorKey] = Workers(
             start=self._actor,
             page=self._due,
@@ -469,6 +462,16 @@ class Gateway:
         """The jobs of an agent for who speaks here: their own, or all if they are an admin."""
         admin = source is not None and self._parts.around.is_admin(source)
         return replace(self.jobs(agent), sees=lambda job: admin or is_own(job, source))
+
+    def _giving_up(self) -> GivenUp:
+        return GivenUp(
+            runtimes=self._parts.runtimes,
+            clock=self._parts.clock,
+            outcomes=self._outcomes,
+            warm=self._warm,
+            feeds=self.feeds,
+            committed=self._committed,
+        )
 
     def _actor(self, key: ActorKey) -> SessionActor:
         agent, session = key

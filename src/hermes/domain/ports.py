@@ -96,7 +96,12 @@ class Inbox(Protocol):
     def find(self, text: str, limit: int = 20) -> list[InboxRow]: ...
 
 
-class Turns(Protocol):
+class MendsTurns(Protocol):
+    def mend(self, session: SessionId, now: datetime) -> list[TurnId]:
+        """Put neutral values in place of what cannot be read of a session's open turns; which these are."""
+
+
+class Turns(MendsTurns, Protocol):
     def add(self, turn: Turn, *, epoch: int = 0) -> None:
         """A new turn; `epoch` is the life that runs it, for one that is running from the start."""
 
@@ -104,9 +109,6 @@ class Turns(Protocol):
 
     def open_of(self, session: SessionId, limit: int = 64) -> list[Turn]:
         """The oldest turns of a session that have not ended; `UnreadableTurn` as in `mend`."""
-
-    def mend(self, session: SessionId, now: datetime) -> list[TurnId]:
-        """Put neutral values in place of what cannot be read of a session's open turns; which these are."""
 
     def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
         """Write what may change, `input.guidance` may not; `Lost` if it has ended or was started again."""
