@@ -44,6 +44,15 @@ def test_a_sentence_will_do_on_this_machine_alone(key: str) -> None:
         "Xk29",
         "lowercaseonlywithoutanydigits",
         "dead" * 6 + "be",
+        "P@ssw0rdP@ssw0rd1",
+        "p4$$w0rd-Adm1n-S3rver-T0ken-2024",
+        "MyDogRexIsGood123456",
+        "ILoveMyWifeAnna1985-06-01",
+        "ILoveMyWifeAnnaAndMyDogRex01.06.1985",
+        "2026-11-16T18:00:00Z2026",
+        "1985060119870212199003041992",
+        "xK9#mQ2vxK9#mQ2vxK9#mQ2w",
+        "Zr8abcdefgh12345678987654321",
     ],
 )
 def test_what_is_too_little_for_others_to_reach(key: str) -> None:

@@ -17,7 +17,15 @@ _WORDS = """password passwort passwd passphrase secret changeme change letmein w
     server service token bearer apikey api key login access private test demo root user guest monkey dragon
     iloveyou sunshine princess football baseball superman trustno correcthorsebatterystaple"""
 _KNOWN = re.compile("|".join(sorted(_WORDS.split(), key=len, reverse=True)), re.IGNORECASE)
-_WORD = re.compile(r"[A-Za-z]?[a-z]{5,}")
+_WORD = re.compile(r"(?:(?=[AEIOUY]|[A-Z][a-z]*[aeiouy])[A-Z][a-z]{1,12}){6,}|[A-Za-z]?[a-z]{5,}")
+"""A long word, or six ShortOnesThatCanBeSpoken."""
+_DATE = re.compile(
+    r"(?:19|20)\d\d(?:[-./_]?(?:0[1-9]|1[0-2])(?:[-./_]?(?:0[1-9]|[12]\d|3[01]))?)?"
+    r"|(?:0[1-9]|[12]\d|3[01])[-./_](?:0?[1-9]|1[0-2])[-./_](?:19|20)?\d\d|T?\d\d:\d\d(?::\d\d)?Z?"
+)
+_SUBSTITUTED = str.maketrans("@4310$57!", "aaeiostti")
+_REPEATED = 4
+"""From this length on, what stood there before adds nothing."""
 _HEX = re.compile(r"[0-9a-f]+", re.IGNORECASE)
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _WORD_BITS = 1.5
@@ -37,17 +45,32 @@ def is_guessable(key: str) -> bool:
 
 def bits_of(key: str) -> float:
     """An upper estimate of what a guesser does not know."""
-    rest = "".join(_KNOWN.sub("", key).split())
+    rest = "".join(_without_habits(key).split())
     if not (any(char.isdigit() for char in key) or any(char.isupper() for char in key)) or " " in key:
         return len(rest) * _WORD_BITS
     # A hexadecimal number may hold a known word by chance, so it counts as it is.
     plain = key.replace("-", "")
-    if _HEX.fullmatch(plain):
+    if _HEX.fullmatch(plain) and not plain.isdigit():
         return len(plain) * 4.0
     kinds = ((str.islower, 26), (str.isupper, 26), (str.isdigit, 10))
     pool = sum(size for is_kind, size in kinds if any(map(is_kind, key))) or 10
     letters = sum(map(len, _WORD.findall(rest)))
     return letters * _WORD_BITS + (len(rest) - letters) * math.log2(pool)
+
+
+def _without_habits(key: str) -> str:
+    """The key without well-known words (also with digits for letters), dates, rows and repetitions."""
+    spelled = key.lower().translate(_SUBSTITUTED) if key.isascii() else key
+    # Short words come about by chance once digits count as letters, too.
+    words = (found for found in _KNOWN.finditer(spelled) if len(found[0]) > _REPEATED)
+    finds = (*words, *_KNOWN.finditer(key), *_DATE.finditer(key))
+    known = {place for found in finds for place in range(*found.span())}
+    for end in range(_REPEATED, len(key) + 1):
+        piece = key[end - _REPEATED : end].lower()
+        steps = {ord(other) - ord(one) for one, other in pairwise(piece)}
+        if steps in ({1}, {0}, {-1}) or piece in key[: end - _REPEATED].lower():
+            known.update(range(end - _REPEATED, end))
+    return "".join(char for place, char in enumerate(key) if place not in known)
 
 
 def is_loopback(host: str) -> bool:
