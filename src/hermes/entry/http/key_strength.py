@@ -17,8 +17,8 @@ _WORDS = """password passwort passwd passphrase secret changeme change letmein w
     server service token bearer apikey api key login access private test demo root user guest monkey dragon
     iloveyou sunshine princess football baseball superman trustno correcthorsebatterystaple"""
 _KNOWN = re.compile("|".join(sorted(_WORDS.split(), key=len, reverse=True)), re.IGNORECASE)
-_WORD = re.compile(r"(?:(?=[AEIOUY]|[A-Z][a-z]*[aeiouy])[A-Z][a-z]{1,12}){5,}|[A-Za-z]?[a-z]{5,}")
-"""A long word, or five ShortOnesThatCanBeSpoken."""
+_WORD = re.compile(r"(?:(?=[AEIOUY]|[A-Z][a-z]*[aeiouy])[A-Z][a-z]{1,12}){6,}|[A-Za-z]?[a-z]{5,}")
+"""A long word, or six ShortOnesThatCanBeSpoken."""
 _DATE = re.compile(
     r"(?:19|20)\d\d(?:[-./_]?(?:0[1-9]|1[0-2])(?:[-./_]?(?:0[1-9]|[12]\d|3[01]))?)?"
     r"|(?:0[1-9]|[12]\d|3[01])[-./_](?:0?[1-9]|1[0-2])[-./_](?:19|20)?\d\d|T?\d\d:\d\d(?::\d\d)?Z?"
