@@ -97,14 +97,13 @@ class Gateway:
             ring_lane=self._delivery.ring,
             begin=self._delivery.begin,
         )
-        self._given_up = self._giving_up()
         self._actors: Workers[ActorKey] = Workers(
             start=self._actor,
             page=self._due,
             places=parts.settings.gateway.max_running,
             name="session",
             loops=parts.loops,
-            remedy=Remedy(head=self._given_up.head, give_up=self._given_up.end),
+            remedy=Remedy(head=self._giving_up().head, give_up=self._giving_up().end),
         )
         self.sessions_expiry = SessionExpiry(
             runtimes=parts.runtimes,
@@ -175,7 +174,7 @@ class Gateway:
             capabilities=self.capabilities,
             ring_session=self._ring_session,
             ring_lane=self._delivery.ring,
-            end_turn=self._given_up.end_unreadable,
+            end_turn=self._giving_up().end_unreadable,
             ring_jobs=self._commanded,
             restart=parts.restart,
             select=parts.select,
