@@ -74,7 +74,7 @@ def _url_safe(dice: random.Random, size: int) -> str:
 def test_made_keys_pass() -> None:
     """The same ones each time: one of some 60,000 has many a word in it by chance, and is refused."""
     letters = string.ascii_letters + string.digits
-    dice = random.Random("made keys")
+    dice = random.Random("keys that a program made")
     for _ in range(500):
         made = (
             _url_safe(dice, 32),
