@@ -34,6 +34,14 @@ FORMS: dict[str, Callable[[int], str]] = {
     "awk": lambda n: "awk '" + "print " * n + "'",
     "sql": lambda n: "psql -c '" + "copy x /* " * n + "'",
     "python": lambda n: "python3 -c '" + "a=1\n" * n + "'",
+    "sed": lambda n: "sed '" + "s/a/b/;/[x/]y/{p;}" * n + "' x",
+    "open brackets": lambda n: "sed 's/" + "[a/" * n + "' x",
+    "sqlite": lambda n: "sqlite3 x '" + ".open y\n" * n + "'",
+    "strings": lambda n: "python3 -c '" + 'x="../a"\n' * n + "'",
+    "tildes": lambda n: "A=" + "~+/a:" * n,
+    "changes": lambda n: "x=a; echo " + "${x%b}${x/a/b} " * n,
+    "processes": lambda n: "cat /proc/self" + "/cwd/.." * n,
+    "subscripts": lambda n: "x='" + "a[" * n + "'",
     "here-document": lambda n: "cat <<EOF\n" + "line $x\n" * n + "EOF",
 }
 

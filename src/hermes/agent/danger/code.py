@@ -100,7 +100,9 @@ def is_harmless_code(code: str) -> bool:
     return _WORDS.search(_HARMLESS_WORDS.sub("", code)) is None
 
 
-_AWK = re.compile(r"system\s*\(|\|\s*getline|\|&|getline\s*<|/inet/|@load")
+_AWK = re.compile(
+    r"system\s*\(|\|\s*getline|\|&|getline\s*<|/inet/|@(load|include)|ARGV\s*\[[^]]{0,40}\]\s*=(?!=)"
+)
 
 
 _STATEMENTS = re.compile(r"[;}\n]")
@@ -113,15 +115,18 @@ def is_harmless_awk(code: str) -> bool:
 
 
 def _redirects(statement: str) -> bool:
-    """`print > file` and `print | command`; elsewhere `$3 > 10` is a comparison."""
-    return re.search("[>|]", statement.partition("print")[2]) is not None
+    """`print > file`, `print | command` and `getline < file`; elsewhere `$3 > 10` is a comparison."""
+    printing, getting = statement.partition("print")[2], statement.partition("getline")[2]
+    return re.search("[>|]", printing) is not None or "<" in getting
 
 
 _SQL = re.compile(
     r"\b(drop\s+(table|database|schema|index|view|user|role|column|collection)|truncate\b|alter\s+table\s+\S+\s+drop"
     r"|delete\s+from\s+[^;]*?(;|$)|update\s+\S+\s+set\s+[^;]*?(;|$)|flushall|flushdb|dropdatabase|\.drop\s*\("
     r"|deletemany\s*\(\s*\{\s*\}|grant\s|revoke\s|into\s+outfile|load_extension"
-    r"|xp_cmdshell|pg_read_file|\\!|\.shell|\.system|attach\s)",
+    r"|xp_cmdshell|pg_read_file|attach\s|(readfile|writefile|edit)\s?\(|vacuum\s+into)"
+    r"|\\(!|(i|ir|o|w|e|cd|copy|include|out)\s|g\s?\|)|\.shell|\.system"
+    r"|(\A|[;\n])[ \t]{0,40}(system|source|tee|pager)\s",
     re.IGNORECASE | re.DOTALL,
 )
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from hermes.agent.danger import code, names, remote
+from hermes.agent.danger import names, remote, scripts
 from hermes.agent.danger.expand import UNKNOWN, to_plain
 from hermes.agent.danger.paths import delete_fault, holds_home
 
@@ -140,19 +140,6 @@ def _write_all(call: Call) -> None:
         call.judge.check_write(target)
 
 
-def _sed(call: Call) -> None:
-    operands = _operands(call)
-    if any(re.fullmatch(r"-\w*i.*|--in-place.*", arg) for arg in call.args):
-        scripted = any(arg in ("-e", "-f") for arg in call.args)
-        for target in operands if scripted else operands[1:]:
-            call.judge.check_write(target)
-    script = " ".join(operands[:1])
-    if call.judge.place.mentions_home(script):
-        call.find("read.home")
-    if re.search(r"(^|[;}/\d$])\s*e(\s|$)|/e[gIp]*($|;)|(^|;)\s*[wW]\s+/", to_plain(script)):
-        call.find("run.code")
-
-
 def _modes(call: Call) -> None:
     modes = [arg for arg in call.plain_args if re.fullmatch(r"[0-7]{3,5}|[-+=,ugoarwxXst]+", arg)]
     for mode in modes[:1]:
@@ -261,21 +248,6 @@ def _kill(call: Call) -> None:
             call.find("kill.many")
 
 
-def _sql(call: Call) -> None:
-    inline = "\n;\n".join(to_plain(arg) for arg in call.args)
-    fed = call.feed.text if call.feed is not None else None
-    if call.judge.place.mentions_home(f"{inline}\n{fed or ''}"):
-        call.find("read.home")
-    if code.drops_data(inline) or (fed is not None and code.drops_data(fed)):
-        call.find("sql.drop")
-    elif call.name in ("dropdb", "dropuser"):
-        call.find("sql.drop")
-    elif call.feed is not None and fed is None:
-        call.find("sql.unknown")
-    elif call.name == "mysqladmin" and {"drop", "shutdown"} & set(call.args):
-        call.find("sql.drop")
-
-
 _CALM = re.compile(r"(status|version|help|doctor|config (path|check)|.*--help|-h|--version|-V)( .*)?")
 
 
@@ -326,7 +298,7 @@ _ROWS: Rows = (
     ("shred wipe srm", said("delete.unknown")),
     ("cp mv ln install rsync scp", _write_last),
     ("tee touch truncate mkdir sponge", _write_all),
-    ("sed gsed", _sed),
+    ("sed gsed", scripts.sed),
     ("dd", _copy_blocks),
     (_RIGHTS, said("rights.recursive", r"-[A-Za-z0-9]*R[A-Za-z0-9]*|--recursive")),
     ("chown chgrp chattr setfacl", said("rights.owner")),
@@ -372,7 +344,7 @@ _ROWS: Rows = (
     (
         "psql mysql mariadb sqlite3 mongo mongosh redis-cli dropdb dropuser mysqladmin clickhouse-client"
         " cqlsh sqlcmd duckdb",
-        _sql,
+        scripts.sql,
     ),
     ("history", said("history.erase", "-[A-Za-z0-9]*[cdw][A-Za-z0-9]*")),
     ("journalctl", said("history.erase", "--(vacuum|rotate|flush).*")),
@@ -386,6 +358,25 @@ _ROWS: Rows = (
     (
         "vim vi nvim ex emacs ed less man",
         said("run.unknown", r"\+?:?!.*|.*(:!|system\(|:r!|call\s+system).*"),
+    ),
+    ("vim vi nvim view ex emacs", scripts.editor),
+    ("gdb lldb", scripts.debugger),
+    ("strace ltrace perf py-spy rbspy", said("process.control", r"-[A-Za-z]*p\d*|--(attach|pid).*")),
+    ("gcore reptyr jattach", said("process.control", ".+")),
+    ("prlimit ulimit", scripts.limits),
+    (
+        "bwrap proot nsjail schedtool chpst softlimit start-stop-daemon daemonize xterm rr",
+        said("run.unknown"),
+    ),
+    ("man", said("run.unknown", "-[PH].*|--(pager|html).*")),
+    ("zip", said("run.unknown", "-TT.*|--unzip-command.*")),
+    ("enable", said("run.code", "-[a-z]*f.*")),
+    ("hash", said("run.unknown", "-[a-z]*p.*")),
+    ("bind", said("run.unknown", "-[a-z]*[xf].*")),
+    ("fc", said("run.unknown", unless="-[a-z]*l[a-z]*")),
+    (
+        "tmux screen dtach abduco zellij",
+        said("run.unknown", unless="-?-?(ls|list.*|has.*|kill.*|capture.*|version)|-V|-v|--help"),
     ),
     ("mail mailx sendmail mutt swaks", said("net.upload")),
     ("nmap tcpdump ngrok cloudflared bore chisel frpc", said("net.socket")),

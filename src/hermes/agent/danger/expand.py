@@ -31,6 +31,15 @@ _PLAIN = str.maketrans(
 )
 _BRACE = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 _RANGE = re.compile(r"(-?\d+|[a-zA-Z])\.\.(-?\d+|[a-zA-Z])")
+_TILDE = re.compile(f"(?:(?<![^=:])){TILDE}([^/:]*)")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_SLICE = re.compile(r":[ ]?(-?\d{1,6})?(?::[ ]?(-?\d{1,6}))?")
+_STRIP = re.compile(r"(%%?|##?)([^*?\[\]\\'\"\ue000$]*)", re.DOTALL)
+_REPLACE = re.compile(r"(//?)([\w.-]+)/([\w./-]*)")
+_SAYS = frozenset("QAaKkUuL")
+"""Changes that only show a value; `E` and `P` read it anew."""
+_PATH = ("\ue000\ue000",)
+"""Not known, and maybe a path."""
 _MOST = 64
 _LONGEST_VALUE = 10_000
 
@@ -58,11 +67,14 @@ class Variables:
 
 
 class Expander:
-    """`output_of` tells what a substitution prints, if that is known."""
+    """`output_of` tells what a substitution prints, if that is known; `find` takes what has to be asked."""
 
-    def __init__(self, variables: Variables, output_of: Callable[[Sub], str]) -> None:
+    def __init__(
+        self, variables: Variables, output_of: Callable[[Sub], str], find: Callable[[str, str], None]
+    ) -> None:
         self._variables = variables
         self._output_of = output_of
+        self._find = find
 
     def fields(self, word: Word) -> list[str]:
         """The words a word becomes; globs stay as marks."""
@@ -98,28 +110,74 @@ class Expander:
         return found or [("", False)]
 
     def _values(self, part: Var) -> tuple[str, ...]:
-        if part.name.startswith("!") or not part.rest:
-            return (UNKNOWN,) if part.name.startswith("!") else self._variables.get(part.name)
         rest = self.text(part.rest)
+        if part.name.startswith("!"):
+            meant = self._variables.get(part.name[1:]) if not rest else ()
+            plain = meant and all(map(_NAME.fullmatch, meant))
+            return tuple(value for name in meant for value in self._variables.get(name)) if plain else _PATH
         known = self._variables.get(part.name)
-        if rest[:2] in (":-", ":=", ":+") or rest[:1] in "-=+":
-            default = rest.lstrip(":")[1:]
-            return (default,) if part.name not in self._variables.values and part.name != "HOME" else known
-        if rest in ("[@]", "[*]"):
+        if not rest or rest in ("[@]", "[*]"):
             return known
-        return (UNKNOWN,)
+        operator = rest[: 2 if rest[0] == ":" else 1]
+        if operator[-1] in "-=+?" and operator != "::":
+            return self._or_else(part.name, operator[-1], rest[len(operator) :])
+        if rest[0] == "@" and rest[1:2] not in _SAYS:
+            self._find("run.unknown", f"${{{part.name}{rest}}}")
+        return tuple(dict.fromkeys(_changed(value, rest) for value in known))
+
+    def _or_else(self, name: str, operator: str, default: str) -> tuple[str, ...]:
+        """`${x:-default}` and its like."""
+        if operator == "+":
+            return (default,)
+        is_set = name in self._variables.values or name == "HOME"
+        known = tuple(value for value in self._variables.get(name) if value) if is_set else ()
+        if operator == "?":
+            return known or (UNKNOWN,)
+        if operator == "=" and not known:
+            self._variables.values[name] = (default,)
+        return known if known and len(known) == len(self._variables.get(name)) else (*known, default)
 
     def _tilde(self, text: str) -> str:
-        if not text.startswith(TILDE):
-            return text
-        rest = text[1:]
-        if rest == "" or rest.startswith("/"):
-            return self._variables.get("HOME")[0] + rest
-        user, slash, below = rest.partition("/")
+        """Home folders, at the beginning of a word and behind `=` and `:`."""
+        return _TILDE.sub(lambda match: self._folder(match[1]), text) if TILDE in text else text
+
+    def _folder(self, user: str) -> str:
+        if user in ("", "+", "-"):
+            return self._variables.get({"": "HOME", "+": "PWD", "-": "OLDPWD"}[user])[0]
         own = self._variables.home
         if user == own.rpartition("/")[2]:
-            return own + slash + below
-        return ("/root" if user == "root" else f"/home/{user}") + slash + below
+            return own
+        return "/root" if user == "root" else UNKNOWN
+
+
+def _changed(value: str, change: str) -> str:
+    """`${x%.txt}`, `${x::-3}` … of a value. One that nobody has set is a name and stays one, unless the
+    change brings a path of its own; what cannot be told may be any path."""
+    if UNKNOWN in value:
+        return UNKNOWN if value == UNKNOWN and change[0] in "#%:^,[" else UNKNOWN * 2
+    if change in ("^", "^^", ",", ",,"):
+        return value.upper() if change[0] == "^" else value.lower()
+    cut = _SLICE.fullmatch(change)
+    if cut:
+        start, length = int(cut[1] or 0), int(cut[2]) if cut[2] else None
+        end = None if length is None else length if length < 0 else start + length if start >= 0 else None
+        return value[start:end] if -len(value) <= start else ""
+    if change[0] == "[" and change[1:-1].isdecimal():
+        return "".join(value.split()[int(change[1:-1][:6]) :][:1])
+    strip = _STRIP.fullmatch(change)
+    if strip and strip[1][0] == "%":
+        return value.removesuffix(strip[2])
+    if strip:
+        return value.removeprefix(strip[2])
+    replace = _REPLACE.fullmatch(change)
+    if replace:
+        return value.replace(replace[2], replace[3], -1 if replace[1] == "//" else 1)
+    # The ways to a folder, and to the name in it.
+    if change == "%/*":
+        return value.rpartition("/")[0] if "/" in value else value
+    if change == "##*/":
+        return value.rpartition("/")[2]
+    return UNKNOWN if "/" not in value + change and ".." not in value + change else UNKNOWN * 2
 
 
 def _is_variable(word: Word) -> bool:

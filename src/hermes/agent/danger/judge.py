@@ -13,14 +13,24 @@ import os
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from hermes.agent.danger import programs
 from hermes.agent.danger.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
-from hermes.agent.danger.names import LISTERS, PRELOADS, SILENT
-from hermes.agent.danger.paths import Place, holds_home, read_fault, resolve, write_fault
+from hermes.agent.danger.loops import calls_itself, is_endless, starts_aside
+from hermes.agent.danger.names import (
+    COMMAND_VARIABLES,
+    EVALUATORS,
+    LISTERS,
+    PRELOADS,
+    SILENT,
+    TERMINALS,
+    program_name,
+)
+from hermes.agent.danger.paths import Place, holds_home, named_in, read_fault, resolve, write_fault
+from hermes.agent.danger.printed import printed, source_of
 from hermes.agent.danger.shell import read_shell
 from hermes.agent.danger.syntax import (
     BRACKET,
@@ -37,7 +47,6 @@ from hermes.agent.danger.syntax import (
     Unreadable,
     Var,
     Word,
-    plain,
 )
 from hermes.agent.danger.verdict import Finding, Verdict
 
@@ -49,6 +58,8 @@ _FULL_WIDTH = range(0xFF01, 0xFF5F)
 _OF_A_PROCESS = re.compile(r"/(environ|mem|maps|root|cwd|fd)\b")
 _LIKE_A_PATH = re.compile(r"[./*?\[]")
 _SOURCE = re.compile(f"(download|decoder){UNKNOWN}")
+_MOST_PATHS = 50
+_SUBSCRIPT = re.compile(r"\w\[[^\]$`]{0,80}(\$\(|`)")
 _SHELLS_OWN = re.compile(r"\d{3,}")
 """Descriptors by which the shell tells the gateway where it stands: nothing else is written there."""
 
@@ -103,6 +114,7 @@ class Judge:
     depth: int = 0
     findings: dict[Finding, None] = field(default_factory=dict)
     functions: dict[str, bool] = field(default_factory=dict)
+    """Whether a function goes to another folder."""
     aliases: dict[str, str] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
     ran: set[str] = field(default_factory=set)
@@ -116,6 +128,12 @@ class Judge:
         shown = what.replace(UNKNOWN, "…")
         short = shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + "…"
         self.findings[Finding(rule=rule, what=short)] = None
+
+    def check_read(self, text: str) -> None:
+        """A program is about to read there."""
+        fault = self.read_fault(text)
+        if fault:
+            self.find(fault, to_plain(text))
 
     # --- walking ---
 
@@ -182,8 +200,9 @@ class Judge:
             values = [value for word in group.values or [] for value in self._expander.fields(word)]
             known = tuple(values) if group.values is not None else (UNKNOWN,)
             self.variables.values[group.name] = known or ("",)
-        starting = group.loop and any(_starts_aside(node) for body in group.bodies for node in body)
-        if starting and not group.name and _is_endless(group.bodies[0]):
+            self.check_subscripts(known)
+        starting = group.loop and any(starts_aside(node) for body in group.bodies for node in body)
+        if starting and not group.name and is_endless(group.bodies[0]):
             self.find("loop.processes", "")
         certain, self.certain = self.certain, self.certain and group.certain
         cwd, values_before = self.cwd, dict(self.variables.values)
@@ -192,23 +211,24 @@ class Judge:
         if group.subshell:
             self.cwd, self.variables.values = cwd, values_before
         elif not group.certain and self.cwd != cwd:
-            self.cwd = None
+            self.enter(None)
         self.certain = certain
 
     def _function(self, name: str, body: Node) -> None:
-        self.functions[name] = True
-        if _calls_itself(name, body):
+        if calls_itself(name, body):
             self.find("fork.bomb", f"{name}()")
-        cwd, certain = self.cwd, self.certain
-        self.certain = False
+        cwd, folders = self.cwd, {key: self.variables.get(key) for key in ("PWD", "OLDPWD")}
+        certain, self.certain = self.certain, False
         self._node(body)
+        self.functions[name] = self.cwd != cwd
         self.cwd, self.certain = cwd, certain
+        self.variables.values |= folders
 
     # --- one command ---
 
     @property
     def _expander(self) -> Expander:
-        return Expander(self.variables, self._output_of)
+        return Expander(self.variables, self._output_of, self.find)
 
     def _simple(self, simple: Simple, feed: Feed | None) -> None:
         for name, value in simple.assigns:
@@ -230,8 +250,23 @@ class Judge:
         if lasting and any(self.read_fault(value) == "read.home" for value in values):
             # A later command may use the variable, and then nobody knows any more what is in it.
             self.find("read.home", f"{name}={values[0]}")
+        if name.lstrip("+") in COMMAND_VARIABLES:
+            for value in (value for value in values if UNKNOWN not in value):
+                self.read(value)
         if lasting:
             self.variables.put(name, values, certain=self.certain)
+            self.check_subscripts(self.variables.get(name.lstrip("+")))
+
+    def enter(self, folder: str | None) -> None:
+        """The shell stands in another folder from here on; None = nobody knows which."""
+        before = self.variables.get("PWD")
+        self.cwd = folder
+        self.variables.values |= {"PWD": (folder or UNKNOWN * 2,), "OLDPWD": before}
+
+    def check_subscripts(self, texts: Iterable[str]) -> None:
+        """The shell runs what stands in the brackets wherever it takes such a text for a number or a name."""
+        for text in filter(_SUBSCRIPT.search, texts):
+            self.find("run.unknown", text)
 
     def run(self, fields: list[str], feed: Feed | None = None) -> None:
         """Judge one program with its words."""
@@ -254,8 +289,14 @@ class Judge:
             self.find("run.unknown", shown)
         elif not name.isascii():
             self.find("text.hidden", shown)
-        call = Call(judge=self, name=os.path.basename(name), args=args, feed=feed, shown=shown)
+        call = Call(judge=self, name=program_name(name), args=args, feed=feed, shown=shown)
         self.ran.add(call.name)
+        if call.name in TERMINALS:
+            self.readers.add(call.name)
+        if call.name in EVALUATORS:
+            self.check_subscripts(args)
+        if self.functions.get(name):
+            self.enter(None)
         self._reads(call)
         if self.is_written(name):
             self.find("run.fresh", shown)
@@ -274,7 +315,7 @@ class Judge:
             return
         path = self.path(text)
         if path is None:
-            if self.cwd is None and not text.startswith("/"):
+            if not unknown:
                 self.find("write.unknown", text)
             return
         if fresh:
@@ -292,7 +333,7 @@ class Judge:
         silent = call.name in SILENT
         if self.cwd is not None and not silent and read_fault(self.cwd, self.place) == "read.home":
             self.find("read.home", f"{call.shown} in {self.cwd}")
-        for text in (text for arg in call.args for text in _named_in(arg) if text):
+        for text in (text for arg in call.args for text in named_in(arg) if text):
             fault = self.read_fault(text)
             if fault == "read.secret" or (fault and (not silent or has_glob(text))):
                 self.find(fault, to_plain(text))
@@ -345,9 +386,7 @@ class Judge:
         if path is not None and path.startswith(("/dev/tcp/", "/dev/udp/")):
             self.find("net.socket", target)
         if op in ("<", "<>", "<&"):
-            fault = self.read_fault(target)
-            if fault:
-                self.find(fault, to_plain(target))
+            self.check_read(target)
             return Feed(None, "file")
         self.check_write(target)
         return None
@@ -385,11 +424,14 @@ class Judge:
         bodies = [one.body for one in node.redirects if one.body is not None]
         if bodies:
             feed = Feed(self._expander.text(bodies[-1]), "words")
-        text = programs.printed(fields, feed.text if feed is not None else None, self.cwd)
+        text = printed(fields, feed.text if feed is not None else None, self.cwd)
         if text is not None and UNKNOWN not in text:
             return Feed(text, "words")
-        source = programs.source_of(fields) or ("home" if self._lists_home(fields) else "")
+        source = source_of(fields) or ("home" if self._lists_home(fields) else "")
         inherited = feed.source if feed is not None and feed.source in _SOURCES else ""
+        if feed is not None and feed.text is not None and not source:
+            paths = (word for word in feed.text.split()[:_MOST_PATHS] if "/" in word)
+            source = "home" if any(self.read_fault(path) == "read.home" for path in paths) else ""
         return Feed(None, source or inherited or "command")
 
     def _lists_home(self, fields: list[str]) -> bool:
@@ -413,45 +455,8 @@ class Judge:
         return next((one for one in _SOURCES if one in sources), "command")
 
 
-def _named_in(arg: str) -> set[str]:
-    """What may be a path in a word: `file`, `--option=file`, `-Ifile`, `@file`, `host:file`."""
-    glued = arg[arg.index("/") :] if arg.startswith("-") and "/" in arg else ""
-    return {arg, arg.partition("=")[2], arg.partition("@")[2], arg.partition(":")[2], glued}
-
-
 def _is_ambiguous(word: Word, variables: Variables) -> bool:
     return any(isinstance(part, Var) and len(variables.get(part.name)) > 1 for part in word)
-
-
-def _starts_aside(node: Node) -> bool:
-    if isinstance(node, Background):
-        return True
-    if isinstance(node, Chained):
-        return _starts_aside(node.node)
-    return isinstance(node, Group) and any(_starts_aside(inner) for body in node.bodies for inner in body)
-
-
-def _is_endless(condition: tuple[Node, ...]) -> bool:
-    if len(condition) != 1 or not isinstance(condition[0], Simple) or not condition[0].words:
-        return False
-    return plain(condition[0].words[0]) in ("true", ":", "1", "sleep")
-
-
-def _calls_itself(name: str, node: Node, *, aside: bool = False) -> bool:
-    """Whether a function runs itself more than once at a time."""
-    match node:
-        case Simple(words=words):
-            return aside and bool(words) and plain(words[0]) == name
-        case Pipeline(nodes=nodes):
-            return any(_calls_itself(name, one, aside=True) for one in nodes)
-        case Chained(node=inner):
-            return _calls_itself(name, inner, aside=aside)
-        case Background(node=inner):
-            return _calls_itself(name, inner, aside=True)
-        case Group(bodies=bodies):
-            return any(_calls_itself(name, one, aside=aside) for body in bodies for one in body)
-        case Function():
-            return False
 
 
 @lru_cache(maxsize=32)
@@ -462,8 +467,9 @@ def judge_command(command: str, place: Place) -> Verdict:
 
 def follow(command: str, place: Place, cwd: str | None) -> Judge:
     """A judge that has read a command in this folder, None = nobody knows which."""
-    folder = {"PWD": (cwd,)} if cwd is not None else {}
-    variables = Variables(home=place.home, values={**folder, "TMPDIR": ("/tmp",)})
+    folders = dict.fromkeys(("PWD", "OLDPWD", "DIRSTACK", "_"), (UNKNOWN * 2,))
+    folders |= {"PWD": (cwd,)} if cwd is not None else {}
+    variables = Variables(home=place.home, values={**folders, "TMPDIR": ("/tmp",)})
     judge = Judge(place=place, cwd=cwd, variables=variables)
     hidden = hidden_characters(command)
     if hidden:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -29,31 +31,123 @@ LANGUAGES = {
     "tclsh": names(""),
     "guile": names("-c"),
     "pwsh": names("-c -Command -EncodedCommand -e"),
+    "R": names("-e"),
+    "julia": names("-e -E --eval --print"),
+    "ghci": names("-e"),
+    "irb": names(""),
+    "pry": names("-e"),
+    "octave": names("--eval"),
+    "elixir": names("-e --eval"),
+    "iex": names("-e --eval"),
+    "erl": names("-eval"),
+    "scala": names("-e"),
+    "groovy": names("-e"),
+    "groovysh": names("-e"),
+    "jshell": names(""),
+    "clojure": names("-e --eval"),
+    "racket": names("-e --eval"),
+    "sbcl": names("--eval"),
+    "ocaml": names("-e"),
+    "swipl": names("-g -t"),
+    "gnuplot": names("-e"),
+    "raku": names("-e"),
+    "luajit": names("-e"),
+    "wish": names(""),
+    "expect": names("-c"),
+    "tsx": names("-e --eval"),
+    "ts-node": names("-e --eval"),
 }
 # Programs that run the command behind their options, with the options that take a value.
 WRAPPERS = {
     **dict.fromkeys(
         names(
             "nohup setsid command builtin entr unbuffer busybox toybox firejail rlwrap dbus-run-session"
-            " poetry pipenv uv pipx coverage"
+            " poetry pipenv uv pipx coverage setarch linux32 linux64 i386 x86_64 catchsegv eatmydata tini"
+            " dumb-init faketime dbus-launch fakechroot heaptrack uftrace"
+            " torsocks valgrind ssh-agent systemd-inhibit systemd-cat"
         ),
         names(""),
     ),
     "time": names("-o -f"),
     "exec": names("-a"),
-    "nice": names("-n"),
-    "ionice": names("-c -n -p"),
-    "stdbuf": names("-i -o -e"),
-    "chrt": names("-p"),
+    "nice": names("-n --adjustment"),
+    "ionice": names("-c -n -p -P -u --class --classdata --pid --pgid --uid"),
+    "stdbuf": names("-i -o -e --input --output --error"),
+    "chrt": names("-T -P -D --sched-runtime --sched-period --sched-deadline"),
+    "taskset": names(""),
+    "choom": names("-n -p --adjust --pid"),
+    "prlimit": names("-p -o --pid --output"),
+    "runcon": names("-t -u -r -l --type --user --role --range"),
+    "numactl": names("-N -m -C -i -p -w --cpunodebind --membind --physcpubind --interleave --preferred"),
+    "cgexec": names("-g"),
+    "cpulimit": names("-l -p -e -c --limit --pid --exe --cpu"),
+    "perf": names("-e -o -p -F -C -r -t --event --output --pid --freq --repeat"),
+    "ld.so": names(
+        "--library-path --preload --audit --argv0 --inhibit-rpath --inhibit-cache --glibc-hwcaps-prepend"
+    ),
     "caffeinate": names("-t -w"),
-    "strace": names("-o -e -p -s"),
-    "ltrace": names("-o -e -p"),
+    "strace": names("-o -e -p -s -E -P -u -a -b -I -O -S -X"),
+    "ltrace": names("-o -e -p -s -l -n -u -a -A -D -F -w -x"),
     "proxychains": names("-f"),
     "xvfb-run": names("-s -n"),
     "fakeroot": names("-s -i"),
     "npx": names("-p --package -c"),
     "uvx": names("-p --python --from --with"),
 }
+# What stands between the options of a wrapper and its command.
+PRECEDED = {
+    "taskset": r".*",
+    "faketime": r".*",
+    "chrt": r"\d+",
+    "runcon": r"[^/]*:.*",
+    "setarch": r"linux\d+|i\d86|x86_64|amd64|(arm|aarch|ppc|powerpc|s390|mips|riscv|sparc|ia64).*",
+    "perf": r"stat|record|trace",
+}
+_LOADER = re.compile(r"ld(-(linux|musl).*)?\.so(\.\d+)?")
+# Programs with a terminal of their own: keys, not lines, reach what runs in them.
+TERMINALS = names("script tmux screen expect unbuffer rlwrap dtach abduco zellij")
+# Programs that take commands from their input, with the words that make them do something else.
+_SAYS_ONLY = r"--?(version|help)|-V"
+COMMANDERS = {
+    "psql": r"-[A-Za-z]*[cfl].*|--(command|file|list).*",
+    "mysql mariadb": r"-[A-Za-z]*e.*|--execute.*",
+    "sqlite3 duckdb": r"",
+    "mongo mongosh": r"--(eval|file).*|.*\.js",
+    "redis-cli": r"[A-Za-z]+",
+    "clickhouse-client": r"-q|--query.*",
+    "cqlsh": r"-[ef].*|--(execute|file).*",
+    "sqlcmd": r"-[Qi].*",
+    "gdb": r"--?batch(-silent)?",
+    "lldb": r"-b|--batch",
+    "vim vi nvim view ex ed red emacs nano": r"",
+    "bc dc m4 newgrp ftp sftp lftp tftp telnet smbclient parallel virsh bluetoothctl": r"",
+    "python-pdb python-code python-IPython python-asyncio python-sqlite3": r"",
+}
+READS_COMMANDS = {
+    name: f"{_SAYS_ONLY}|{ending}" if ending else _SAYS_ONLY
+    for listed, ending in COMMANDERS.items()
+    for name in listed.split()
+}
+# Of these, the ones that can start programs by what they read.
+ESCAPING = names("gdb lldb vim vi nvim view ex ed red emacs dc m4 ftp sftp lftp tftp smbclient newgrp virsh")
+# Programs that are also known with a `g` before their name.
+GNU = names(
+    "rm rmdir unlink cp mv ln dd tee touch truncate shred chmod chown timeout env nice stdbuf find xargs"
+)
+
+
+def program_name(path: str) -> str:
+    """By which name the tables know a program."""
+    name = path.rpartition("/")[2]
+    if _LOADER.fullmatch(name):
+        return "ld.so"
+    return name[1:] if name[:1] == "g" and name[1:] in GNU else name
+
+
+# Commands of the shell that take a text for a name or a number, and run what stands in its brackets.
+EVALUATORS = names(
+    "test [ : let printf read unset declare typeset local export readonly wait mapfile readarray set"
+)
 RUNNERS = names("poetry pipenv uv pipx coverage")
 ROOT = names("sudo su doas pkexec runuser sudoedit gosu su-exec setpriv run0")
 ROOT_VALUES = names("-u -g -U -p -C -h -T -D -R -r -t --user --group")
@@ -63,7 +157,14 @@ PRELOADS = names(
     """
     LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH DYLD_INSERT_LIBRARIES BASH_ENV ENV PROMPT_COMMAND PS4 PYTHONSTARTUP
     PYTHONHOME PERL5OPT RUBYOPT NODE_OPTIONS GIT_SSH GIT_SSH_COMMAND GIT_EXTERNAL_DIFF IFS SHELLOPTS
-    GIT_PROXY_COMMAND HISTFILE
+    GIT_PROXY_COMMAND HISTFILE PS0 PS1 PS2
+    """
+)
+# Variables that hold a command which other programs run.
+COMMAND_VARIABLES = names(
+    """
+    PAGER EDITOR VISUAL GIT_EDITOR GIT_PAGER GIT_SEQUENCE_EDITOR GIT_ASKPASS SSH_ASKPASS MANPAGER BROWSER
+    FCEDIT LESSOPEN LESSCLOSE
     """
 )
 READERS = names(

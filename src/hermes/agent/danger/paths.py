@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from hermes.agent.danger.expand import UNKNOWN, has_glob, to_plain
 from hermes.agent.danger.homes import holds_one, is_closed, mentions_home
 from hermes.agent.danger.names import names
+from hermes.agent.danger.syntax import BRACKET, QUESTION, STAR
 from hermes.domain.homes import NO_HOMES, Homes
 
 # Matched against paths in which the home folder is written `~`.
@@ -64,6 +65,9 @@ _HARMLESS_DEVICE = re.compile(
     r"/dev/(null|zero|full|stdin|stdout|stderr|tty|random|urandom|fd/\d\d?|shm/.+|pts/.*)"
 )
 _LONGEST_PATH = 4096
+_DEEPEST_LINK = 7
+_LINKS = re.compile(rf"proc|dev/|/[^/]*[{STAR}{QUESTION}{BRACKET}]")
+_LINK = re.compile(r"proc/[^/]+/(task/[^/]+/)?(cwd|root|fd/[^/]+)|dev/(fd/[^/]+|stdin|stdout|stderr)")
 _ROOTS = re.compile(
     r"/|/(etc|usr|bin|sbin|lib|lib32|lib64|boot|dev|home|opt|proc|root|run|srv|sys|var|tmp|mnt|media|Users|System"
     r"|Library|Applications|Volumes|nix|snap)|/(home|Users)/[^/]+|/usr/(bin|lib|local|share|sbin)|/var/(lib|log)"
@@ -116,7 +120,53 @@ def resolve(path: str, cwd: str | None) -> str | None:
         if cwd is None:
             return None
         path = os.path.join(cwd, path)
+    if _LINKS.search(path):
+        return _followed(path, cwd)
     return re.sub(r"^/+", "/", os.path.normpath(path))
+
+
+def _followed(path: str, cwd: str | None) -> str | None:
+    """The same through the links that the system keeps for processes; None behind those that nobody knows."""
+    names: list[str] = []
+    for name in path.split("/"):
+        here = "/".join(names) if len(names) < _DEEPEST_LINK else ""
+        if name == "..":
+            if len(names) > 2 and fnmatchcase("proc", to_plain(names[0])):
+                return None
+            names = names[:-1]
+        elif name and name != ".":
+            if _LINK.fullmatch(here) or _may_be_link(here) or (names and _may_be_above(names[-1])):
+                return None
+            names.append(name)
+        if name in ("cwd", "root") and names[:-1] in (["proc", "self"], ["proc", "thread-self"]):
+            if name == "cwd" and (cwd is None or _LINKS.search(cwd)):
+                return None
+            names = (cwd or "").strip("/").split("/") if name == "cwd" else []
+    return "/" + "/".join(names)
+
+
+def _may_be_above(name: str) -> bool:
+    """`.*` and `.?` stand for `..` too, in most shells."""
+    return name[0] == "." and has_glob(name) and fnmatchcase("..", to_plain(name[:_LONGEST_PATH]))
+
+
+def _may_be_link(path: str) -> bool:
+    """Whether a glob in it may stand for a link of a process."""
+    if not has_glob(path):
+        return False
+    names = to_plain(path).split("/")
+    return (
+        len(names) in (3, 5)
+        and fnmatchcase("proc", names[0])
+        and any(fnmatchcase(link, names[-1]) for link in ("cwd", "root", "fd"))
+    )
+
+
+def named_in(arg: str) -> set[str]:
+    """What may be a path in a word: `file`, `--option=file`, `-Ifile`, `@file`, `host:file`."""
+    glued = arg[arg.index("/") :] if arg.startswith("-") and "/" in arg else ""
+    value = arg[2:] if arg.startswith("-") and not arg.startswith("--") else ""
+    return {arg, arg.partition("=")[2], arg.partition("@")[2], arg.partition(":")[2], glued, value}
 
 
 def _short(path: str, place: Place) -> str:

@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from itertools import dropwhile, islice, takewhile
+from itertools import dropwhile, islice, pairwise, takewhile
 from typing import TYPE_CHECKING
 
-from hermes.agent.danger import code, effects, remote
+from hermes.agent.danger import code, effects, remote, scripts
 from hermes.agent.danger.expand import UNKNOWN, to_plain
 from hermes.agent.danger.names import (
     CHANGERS,
     DECLARES,
-    DECODERS,
-    DOWNLOADS,
+    ESCAPING,
     LANGUAGES,
+    PRECEDED,
     READERS,
+    READS_COMMANDS,
     ROOT,
     ROOT_VALUES,
     RUNNERS,
@@ -27,7 +28,7 @@ from hermes.agent.danger.names import (
     names,
 )
 from hermes.agent.danger.paths import holds_home
-from hermes.agent.danger.words import unescaped
+from hermes.agent.danger.printed import printed
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import Call
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 _RUNS = {"download": "run.download", "decoder": "run.decoded"}
 """The rule that running something breaks, by where it comes from."""
 _MODULE = re.compile(r"-[bBdEhiIOPqRsSuvVx]*m(.*)", re.DOTALL)
+# Words that make an interpreter go on to take commands.
+_STAYS_PYTHON = re.compile(r"-[bBdEIOPqRsSuvx]*i")
+_STAYS = {"perl": re.compile("-d.*"), "ruby": re.compile("-rdebug"), "php": re.compile("-a|--interactive")}
+_STAYS_OTHER = re.compile("-i|--interactive|inspect|debug")
 _OWN_MODULE = re.compile(r"hermes(\.(cli|__main__))?")
 _OWN_SCRIPT = re.compile(r"(.*/)?hermes(/(cli|__main__)\.py)?/?", re.DOTALL)
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?|pypy3?|ipython3?")
@@ -46,6 +51,12 @@ def look(call: Call) -> None:
     for known in (_shell, _language, _wrapper, _builtin):
         if known(call):
             break
+    ending = READS_COMMANDS.get(name)
+    if ending is not None and not any(re.fullmatch(ending, arg, re.DOTALL) for arg in call.args):
+        if name in ESCAPING:
+            scripts.fed_commands(call)
+        elif call.feed is None and name not in ("sqlite3", "duckdb"):
+            call.judge.readers.add(name)
     if name in ROOT:
         _root(call)
     effects.look(call)
@@ -86,18 +97,19 @@ def _run_text(call: Call, script: str, args: list[str]) -> None:
         variables[str(position)] = (arg,)
     if args:
         variables["@"] = variables["*"] = tuple(args[1:]) or ("",)
+    call.judge.check_subscripts(args)
     call.judge.read(text, call.feed)
     call.judge.variables.values = before
 
 
-def _run_feed(call: Call) -> None:
+def _run_feed(call: Call, *, shell: bool = False) -> None:
     """A shell or an interpreter that runs what it is fed."""
     feed = call.feed
     if feed is None:
         call.judge.readers.add(call.name)
         return
     if feed.text is not None:
-        if call.name in SHELLS:
+        if shell or call.name in SHELLS:
             call.judge.read(feed.text)
         else:
             _judge_code(call, feed.text)
@@ -128,6 +140,8 @@ def _language(call: Call) -> bool:
     if call.name in ("osascript", "pwsh") and call.args:
         call.find("run.code")
     flags = ["-c"] if python else sorted(LANGUAGES[call.name])
+    if any(map((_STAYS_PYTHON if python else _STAYS.get(call.name, _STAYS_OTHER)).fullmatch, call.args)):
+        call.judge.readers.add(call.name)
     for arg, next_ in call.walk("-W -X -r --require -I -M"):
         short = next((flag for flag in flags if _takes_code(arg, flag)), "")
         if short:
@@ -180,25 +194,28 @@ def _judge_code(call: Call, text: str) -> None:
             for path in call.args:
                 if not path.startswith("-") and path != text:
                     call.judge.check_write(path)
-        if call.judge.place.mentions_home(text):
-            call.find("read.home")
+        scripts.check_strings(call, text)
         harmless = code.is_harmless_python if _PYTHON.fullmatch(call.name) else code.is_harmless_code
         if not harmless(text):
             call.find("run.code")
 
 
 def _awk(call: Call) -> bool:
-    for arg, next_ in call.walk("-F -v"):
-        if arg == "-f":
-            _script_file(call, call.after(next_))
-            break
-        if not arg.startswith("-"):
-            known = UNKNOWN not in arg or "'" in call.shown
-            if known and not code.is_harmless_awk(to_plain(arg)):
-                call.find("run.code")
-            if call.judge.place.mentions_home(arg):
-                call.find("read.home")
-            break
+    valued = "-F -v -l --assign --field-separator --load"
+    programs = [call.after(next_) for word, next_ in call.walk("") if word in ("-e", "--source")]
+    programs += [word.partition("=")[2] for word in call.args if word.startswith("--source=")]
+    files = [
+        call.after(next_) for word, next_ in call.walk("") if word in ("-f", "--file", "-i", "--include")
+    ]
+    for path in files:
+        _script_file(call, path)
+    if not programs and not files:
+        programs = [word for word, _ in call.walk(valued) if not word.startswith("-")][:1]
+    for program in programs:
+        known = UNKNOWN not in program or "'" in call.shown
+        if known and not code.is_harmless_awk(to_plain(program)):
+            call.find("run.code")
+        scripts.check_strings(call, to_plain(program))
     return True
 
 
@@ -210,7 +227,7 @@ def _wrapper(call: Call) -> bool:
     special: dict[str, Callable[[Call], None]] = {
         "env": _env, "timeout": _timeout, "xargs": _xargs, "parallel": _xargs, "find": _find, "fd": _find,
         "flock": _flock, "watch": _watch, "script": _script_command, "ssh": remote.ssh, "chroot": _root,
-        "unshare": _root, "nsenter": _root, "make": _make,
+        "unshare": _root, "nsenter": _root, "make": _make, "sg": _sg, "capsh": _capsh, "hyperfine": _commands,
     }  # fmt: skip
     if name in special:
         special[name](call)
@@ -225,13 +242,36 @@ def _wrapper(call: Call) -> bool:
     if name == "npx" and "-c" in args:
         call.judge.read(to_plain(args[args.index("-c") + 1]) if args[-1] != "-c" else "")
         return True
-    _run_rest(call, args, WRAPPERS[name])
+    if name == "ld.so" and any(arg.startswith(("--preload", "--audit", "--library-path")) for arg in args):
+        call.find("run.environment")
+    _run_rest(call, args, WRAPPERS[name], PRECEDED.get(name, ""))
     return True
 
 
-def _run_rest(call: Call, args: Sequence[str], valued: frozenset[str] = frozenset()) -> None:
-    """What stands behind the options is a command."""
+def _sg(call: Call) -> None:
+    """`sg group -c command`, as one text or as words."""
+    call.judge.read(" ".join(arg for arg in call.plain_args if arg not in ("-", "-c")).partition(" ")[2])
+
+
+def _capsh(call: Call) -> None:
+    if "--" in call.args:
+        call.judge.run(["bash", *call.args[call.args.index("--") + 1 :]], call.feed)
+
+
+def _commands(call: Call) -> None:
+    """Each word is a command."""
+    for word in call.plain_args:
+        if " " in word or not word.startswith("-"):
+            call.judge.read(word)
+
+
+def _run_rest(
+    call: Call, args: Sequence[str], valued: frozenset[str] = frozenset(), preceded: str = ""
+) -> None:
+    """What stands behind the options, and behind a word like `preceded`, is a command."""
     rest = _behind_options(args, valued)
+    if preceded and rest and re.fullmatch(preceded, to_plain(rest[0]), re.DOTALL):
+        rest = _behind_options(rest[1:], valued)
     if rest:
         call.judge.run(rest, call.feed)
 
@@ -247,13 +287,26 @@ def _behind_options(args: Sequence[str], valued: frozenset[str]) -> list[str]:
     return list(args[at:])
 
 
+_SPLIT = re.compile(r"-[iv0]*S(.*)|--s[a-z-]*(?:=(.*))?", re.DOTALL)
+
+
 def _env(call: Call) -> None:
-    for arg, next_ in call.walk("-u --unset -C --chdir"):
-        if arg == "--split-string" or arg.startswith("-S"):
-            call.judge.read(" ".join([arg[2:], *call.args[next_:]]).strip(), call.feed)
+    before = call.judge.cwd
+    _run_in_env(call)
+    call.judge.cwd = before
+
+
+def _run_in_env(call: Call) -> None:
+    for arg, next_ in call.walk("-u --unset -C --chdir -a --argv0"):
+        split = _SPLIT.fullmatch(arg)
+        if split:
+            words = [split[1] or split[2] or "", *call.args[next_:]]
+            call.judge.read(" ".join(map(to_plain, words)).strip(), call.feed)
             return
-        if arg in ("-C", "--chdir"):
-            call.judge.cwd = call.judge.path(call.after(next_)) if call.after(next_) else None
+        folder = re.fullmatch(r"(?:-C|--ch?d?i?r?=?)(.*)", arg, re.DOTALL)
+        if folder:
+            named = folder[1] or call.after(next_)
+            call.judge.cwd = call.judge.path(named) if named else None
         elif re.match(r"[A-Za-z_]\w*=", arg):
             name, _, value = arg.partition("=")
             call.judge.assign(name, (value,), lasting=False)
@@ -268,9 +321,19 @@ def _timeout(call: Call) -> None:
         call.judge.run(command, call.feed)
 
 
+def _before_lists(args: list[str]) -> list[str]:
+    """The words of `parallel` before its lists: no command among them means that the lists hold commands."""
+    return list(takewhile(lambda arg: arg and not arg.startswith(":::"), args))
+
+
 def _xargs(call: Call) -> None:
     """What comes on its input becomes words nobody knows yet."""
     replace = ""
+    if call.name == "parallel" and not any(arg[0] not in "-:" for arg in _before_lists(call.args)):
+        _run_feed(call, shell=True)
+        for arg in call.plain_args[len(_before_lists(call.args)) :]:
+            call.judge.read(arg.strip(":"))
+        return
     for arg, next_ in call.walk("-I -n -P -L -d -a -s -E -j"):
         if not arg.startswith("-"):
             known = call.feed.text.split() if call.feed is not None and call.feed.text is not None else None
@@ -369,8 +432,18 @@ def _builtin(call: Call) -> bool:
     elif name in ("source", "."):
         if args:
             _script_file(call, args[0])
-    elif name == "trap" and len(args) > 1:
-        call.judge.read(to_plain(args[0]))
+    elif name == "trap":
+        rest = args[1:] if args[:1] == ["--"] else args
+        if len(rest) > 1 and rest[0] not in ("-p", "-l", "-"):
+            call.judge.read(to_plain(rest[0]))
+    elif name in ("compgen", "complete"):
+        for option, value in pairwise(args):
+            if option == "-C":
+                call.judge.read(to_plain(value))
+            elif option == "-W":
+                call.judge.read(f": {to_plain(value)}")
+    elif name == "history" and args[:1] == ["-s"]:
+        call.judge.read(" ".join(map(to_plain, args[1:])))
     elif name == "alias":
         for arg in args:
             if "=" in arg:
@@ -380,17 +453,24 @@ def _builtin(call: Call) -> bool:
     elif name in ("cd", "pushd"):
         target = next((arg for arg in args if not arg.startswith("-") or arg == "-"), None)
         where = call.judge.place.home if target is None else target
-        call.judge.cwd = None if where == "-" else call.judge.path(where)
+        call.judge.enter(None if where == "-" else call.judge.path(where))
     elif name == "popd":
-        call.judge.cwd = None
+        call.judge.enter(None)
     elif name in DECLARES:
+        refers = name != "export" and any(re.fullmatch(r"-[a-zA-Z]*n[a-zA-Z]*", arg) for arg in args)
         for arg in args:
             if re.match(r"[A-Za-z_]\w*\+?=", arg):
                 key, _, value = arg.partition("=")
-                call.judge.assign(("+" if key.endswith("+") else "") + key.rstrip("+"), (to_plain(value),))
+                value = UNKNOWN * 2 if refers else to_plain(value)
+                call.judge.assign(("+" if key.endswith("+") else "") + key.rstrip("+"), (value,))
     elif name in ("read", "mapfile", "readarray", "getopts", "unset"):
-        for arg in args:
+        paths = call.feed is not None and "/" in (call.feed.text or "") and name != "unset"
+        for arg in (*args, "REPLY", "MAPFILE"):
             call.judge.variables.values.pop(arg, None)
+            if paths:
+                call.judge.variables.values[arg] = (UNKNOWN * 2,)
+        if name in ("mapfile", "readarray") and "-C" in args[:-1]:
+            call.judge.read(to_plain(args[args.index("-C") + 1]))
         fed = (
             call.feed.text
             if call.feed is not None and name == "read" and len(args) == 1 + ("-r" in args)
@@ -404,49 +484,3 @@ def _builtin(call: Call) -> bool:
     else:
         return False
     return True
-
-
-# --- what is printed ---
-
-
-def printed(fields: list[str], fed: str | None, cwd: str | None) -> str | None:
-    """What a command prints, for the few whose output follows from their words."""
-    if not fields:
-        return None
-    name, args = fields[0].rpartition("/")[2], [to_plain(field) for field in fields[1:]]
-    if name == "echo":
-        escaped = any(re.fullmatch(r"-\w*e\w*", arg) for arg in args[:1])
-        while args and re.fullmatch(r"-[neE]+", args[0]):
-            args = args[1:]
-        text = " ".join(args)
-        return unescaped(text) if escaped else text
-    if name == "printf" and args:
-        return _formatted(args[0], args[1:])
-    if name == "cat" and (not args or args == ["-"]):
-        return fed
-    if name == "pwd" and cwd is not None:
-        return cwd
-    if name in ("which", "command", "basename") and args and not args[-1].startswith("-"):
-        return args[-1].rpartition("/")[2]
-    return None
-
-
-def _formatted(pattern: str, args: list[str]) -> str | None:
-    text = unescaped(pattern)
-    if "%" not in text:
-        return text
-    words = iter(args)
-    return re.sub(r"%[-0-9.]*([sbdcxq%])", lambda match: "%" if match[1] == "%" else next(words, ""), text)
-
-
-def source_of(fields: list[str]) -> str:
-    """Where the output of a command comes from, if that matters to who runs it."""
-    if not fields:
-        return ""
-    name = fields[0].rpartition("/")[2]
-    while name in ("sudo", "command", "env", "timeout", "nohup") and len(fields) > 1:
-        fields = fields[1:]
-        name = fields[0].rpartition("/")[2]
-    if name in DOWNLOADS:
-        return "download"
-    return "decoder" if name in DECODERS else ""

@@ -67,7 +67,9 @@ RULES: dict[str, Rule] = {
     "net.socket": Rule("opens a raw network connection"),
     "net.metadata": Rule("asks a cloud's metadata service for credentials"),
     "history.erase": Rule("erases command history or logs"),
+    "process.control": Rule("reaches into a running process, or changes what marks an agent's processes"),
     "agent.self": Rule("stops or changes the agent's own gateway"),
     "text.hidden": Rule("contains characters that look like others or cannot be seen"),
+    "text.keys": Rule("contains control characters, which a terminal takes for keys", never=True),
     "text.unreadable": Rule("cannot be read as a command line"),
 }

@@ -23,6 +23,7 @@ from hermes.agent.danger.syntax import (
 
 META = frozenset(" \t\n;&|()<>")
 _PLAIN_RUN = re.compile(r"[A-Za-z0-9_./:=@%+-]+")
+_BEFORE_HOME = re.compile(r"(:|[\w+\]]=)\Z")
 _QUOTED_RUN = re.compile(r"[^\\$`\"]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|[0-9@*#?$!-])")
@@ -105,7 +106,7 @@ class WordReader:
             self.at += 1
             escaped = self.text[self.at - 1 : self.at]
             return [] if escaped == "\n" else [Text(escaped)]
-        if char == "~" and first:
+        if char == "~" and (first or _BEFORE_HOME.search(self.text, max(self.at - 3, 0), self.at - 1)):
             return [Text(TILDE)]
         return [Text(MARKS.get(char, char))]
 
