@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
 import re
 import signal
@@ -45,6 +46,7 @@ OPEN = """SELECT CAST(body AS TEXT) FROM inbox WHERE outcome IS NULL
 UNION ALL SELECT CAST(input AS TEXT) FROM turns WHERE state IN ('accepted', 'running', 'waiting')
 UNION ALL SELECT CAST(body AS TEXT) FROM outbox WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')
 """
+_ORDER = re.compile(r"chat \S+ was answered in the order (\[.*\]), not (\[.*\])")
 _TOKEN = re.compile(r"\bm\d+\b")
 _TOOL = re.compile(r"\b(read|keyed|once)\b")
 
@@ -179,7 +181,22 @@ class Trial:
             told = {one.chat for one in later if DAMAGED in one.text}
             excused |= {name for name in harm.open if chats[name] in told}
         words = {f"{name} was acknowledged and never answered" for name in excused}
-        return [problem for problem in check_history(self.world) if problem not in words]
+        open_then = {int(name[1:]) for harm in self.harms for name in harm.open}
+        return [
+            problem
+            for problem in check_history(self.world)
+            if problem not in words and not _only_those_moved(problem, open_then)
+        ]
+
+
+def _only_those_moved(problem: str, open_then: set[int]) -> bool:
+    """Whether a chat is in order but for messages that were open at a damage: their rows and those of their
+    turns may both be lost, and then they are taken again, behind what came after them."""
+    told = _ORDER.fullmatch(problem)
+    if told is None:
+        return False
+    answered, expected = ([n for n in json.loads(told[i]) if n not in open_then] for i in (1, 2))
+    return answered == expected
 
 
 @pytest.mark.parametrize("kind", ["plain", "edits"])

@@ -115,7 +115,8 @@ async def test_who_watches_hears_of_a_denial_at_its_end(tmp_path: Path) -> None:
         async for _ in chat.gateway.watch(MAIN_AGENT, first.id):
             pass
         assert [one.text for one in await heard(chat)] == ["begin"]
-        assert gate.asked == ["begin", "the secret", "the secret"]
+        # Once when its turn comes, and before that if the running turn came to look for words to join it.
+        assert gate.asked in (["begin", "the secret"], ["begin", "the secret", "the secret"])
 
 
 @pytest.mark.parametrize("after", [True, False])
