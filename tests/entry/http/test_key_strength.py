@@ -67,6 +67,10 @@ def test_what_is_too_little_for_others_to_reach(key: str) -> None:
     assert is_guessable(key) or bits_of(key) < WIDE_BITS
 
 
+def test_a_row_behind_a_word_of_ones_own_will_do_on_this_machine() -> None:
+    assert not is_guessable("bench-key-0123456789abcdef")
+
+
 def _url_safe(dice: random.Random, size: int) -> str:
     return base64.urlsafe_b64encode(dice.randbytes(size)).rstrip(b"=").decode()
 

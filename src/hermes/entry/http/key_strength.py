@@ -88,7 +88,7 @@ def _remaining(key: str) -> str:
 
 def _is_little(rest: str) -> bool:
     """Digits behind a word are the first that a guesser tries, so a digit counts half."""
-    return _is_row(rest) or 2 * len(rest) - sum(map(str.isdigit, rest)) < 2 * LEAST_LEFT
+    return _is_row(rest, 0.8) or 2 * len(rest) - sum(map(str.isdigit, rest)) < 2 * LEAST_LEFT
 
 
 def _is_periodic(key: str) -> bool:
@@ -98,7 +98,7 @@ def _is_periodic(key: str) -> bool:
     )
 
 
-def _is_row(key: str) -> bool:
+def _is_row(key: str, share: float = 2 / 3) -> bool:
     """Mostly neighbours of the alphabet or the digits, or the same again: `abcdefgh…`, `aaaabbbb…`."""
     steps = [abs(ord(one) - ord(other)) for one, other in pairwise(key)]
-    return 3 * sum(step <= 1 for step in steps) > 2 * len(steps)
+    return sum(step <= 1 for step in steps) > share * len(steps)
