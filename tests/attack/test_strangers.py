@@ -133,11 +133,7 @@ async def test_yolo_of_a_private_chat_ends_at_its_door(castle: Castle) -> None:
     castle.write_in_topic(ANN, "/resume mine")
     await asyncio.sleep(0)
     castle.write_in_topic(MALLORY, _delete(castle))
-    end = asyncio.get_running_loop().time() + 30
-    while not castle.model.exchanges or asyncio.get_running_loop().time() < end:
-        if any("Run" in text for text in castle.shown(TOPIC)) or not (castle.docs / "precious.txt").exists():
-            break
-        await asyncio.sleep(0.05)
+    await castle.until_shown("Run", TOPIC)
     assert (castle.docs / "precious.txt").exists()
 
 
