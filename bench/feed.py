@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.figure import Figure
 from bench.rig import LAST_WORDS, Rig, bench_settings, look_back
 from bench.stopwatch import Stopwatch, run
-from hermes.control.submission import Submission
+from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Snapshot, TextDelta
 from hermes.domain.ids import MAIN_AGENT

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hermes.agent.loop import AgentLoop
-from hermes.control.claim import Claim, Next
+from hermes.control.turn.claim import Claim, Next
 from hermes.control.gateway import Gateway, Parts
 from hermes.control.runtime import Runtime
 from hermes.domain.address import Address, Kind, Source

@@ -15,7 +15,7 @@ import aiohttp
 from bench.model import Direct, surroundings
 from hermes.app import App, Given
 from hermes.control.gateway import Gateway
-from hermes.control.submission import Submission
+from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Entry, Finished, Snapshot, TextDelta
 from hermes.domain.ids import MAIN_AGENT

@@ -39,7 +39,7 @@ FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }  # fmt: skip
 USAGE = """\
 examples:
-  tools/mutate.py src/hermes/control/cron.py --sample 10
+  tools/mutate.py src/hermes/control/jobs/ticker.py --sample 10
   tools/mutate.py --since main --sample 30 --seed 2     only lines that changed since main
   tools/mutate.py src/hermes/state/inbox.py --tests tests/state
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.jobs import JobWish
+from hermes.control.jobs.editing import JobWish
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.directory import Channel
 from hermes.domain.ids import MAIN_AGENT

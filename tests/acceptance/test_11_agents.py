@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.jobs import JobWish
+from hermes.control.jobs.editing import JobWish
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import AgentId

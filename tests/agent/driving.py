@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 from hermes.agent.loop import AgentLoop, LoopLimits
 from hermes.agent.speech import Patience
-from hermes.control.claim import cut_off, number
-from hermes.control.scope import RunScope
+from hermes.control.turn.claim import cut_off, number
+from hermes.control.turn.run_tasks import RunScope
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.clock import SystemClock
 from hermes.domain.event import Asked, Entry, Live, Record, Stopped, UserSaid

@@ -14,7 +14,7 @@ import pytest
 from hermes.agent.demo import FOOTER
 from hermes.agent.providers.demo import DemoProvider
 from hermes.app import App, Given, Toolsets
-from hermes.control.submission import Submission
+from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Asked, Entry, Record, Seen, TextDelta, ToolFinished, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId

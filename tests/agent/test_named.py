@@ -11,7 +11,7 @@ import pytest
 
 from hermes.agent.allowed import NOBODY
 from hermes.agent.tools import Workbench, default_tools
-from hermes.control.targets import Known, resolve_targets, spellings
+from hermes.control.outbound.targets import Known, resolve_targets, spellings
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.directory import Channel, Places, PostOffice
 from hermes.domain.event import Asked, ToolFinished, UserSaid

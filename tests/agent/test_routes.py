@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes.agent.routes import Route, RoutedProvider
 from hermes.app import App, Given
-from hermes.control.submission import Submission
+from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Entry, ModelSaid
 from hermes.domain.ids import MAIN_AGENT

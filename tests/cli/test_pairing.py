@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.pairing import meet
+from hermes.control.people.pairing import meet
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ports import Tx
 from hermes.state.profiles import DATABASE_FILE

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from hermes.control.access import Knock, Outcome, decide
+from hermes.control.people.access import Knock, Outcome, decide
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings import PlatformSettings as Block

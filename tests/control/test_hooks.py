@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hermes.control.hook_context import about_chat, about_source
-from hermes.control.hooks import MOST_WAITING, OPEN_SECONDS, Decision, Hooks
+from hermes.control.hooks.context import about_chat, about_source
+from hermes.control.hooks.dispatch import MOST_WAITING, OPEN_SECONDS, Decision, Hooks
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import Heard, Hook

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import regex
 
-from hermes.control.patterns import BadPattern, fits_one, read_pattern
+from hermes.control.people.operator_patterns import BadPattern, fits_one, read_pattern
 from hermes.domain.settings import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.agent.context import attachment_note
-from hermes.control.fetching import _safe_name
-from hermes.control.prepare import place_prompt, quoted, speaker
+from hermes.control.turn.chat_context import place_prompt, quoted, speaker
+from hermes.control.turn.inbound_files import _safe_name
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.ids import AgentId, SessionId, TurnId

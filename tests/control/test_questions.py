@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.questions import Outcome, answer
+from hermes.control.turn.questions import Outcome, answer
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.turn import Answer, Question
 from hermes.state.sqlite import SqliteStore

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hermes.control.resets import policy_of, why_over
+from hermes.control.sessions.resets import policy_of, why_over
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
 from hermes.domain.settings import ResetMode, ResetSettings, Settings
 

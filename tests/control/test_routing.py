@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hermes.control.access import Knock, decide
-from hermes.control.routing import route
+from hermes.control.people.access import Knock, decide
+from hermes.control.people.routing import route
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import AgentId, DeliveryId
 from hermes.domain.message import Inbound

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hermes.control.schedule import Every, Once, Schedule, grace, read_schedule
+from hermes.control.jobs.schedule import Every, Once, Schedule, grace, read_schedule
 from hermes.domain.errors import UserError
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)  # a Monday

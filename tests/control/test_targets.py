@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.job_targets import named_targets
-from hermes.control.targets import Known, home_channel, home_channels, resolve_targets, with_aliases
+from hermes.control.jobs.targets import named_targets
+from hermes.control.outbound.targets import Known, home_channel, home_channels, resolve_targets, with_aliases
 from hermes.domain.address import Address
 from hermes.domain.directory import Channel
 from hermes.domain.errors import UserError

@@ -6,7 +6,7 @@ import pytest
 
 from hermes.control.commands import load
 from hermes.control.commands.registry import COMMANDS, usable
-from hermes.control.tiers import tier_of
+from hermes.control.commands.tiers import tier_of
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.settings import PlatformSettings as Block
 from hermes.domain.settings import Settings

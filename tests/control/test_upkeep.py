@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 
-from hermes.control.upkeep import Chore, Chores, forgetting, tidying
+from hermes.control.chores import Chore, Chores, forgetting, tidying
 from hermes.control.workers import Supervisor
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hermes.control.claim import GIVEN_UP
+from hermes.control.turn.claim import GIVEN_UP
 from hermes.domain.ids import MAIN_AGENT
 from hermes.state.engine import SqliteTx, look_into
 from hermes.testing.wire import WorldServer

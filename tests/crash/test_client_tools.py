@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.submission import Submission
+from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Asked, Entry, Finished, ModelSaid, ToolFinished, Verdict
 from hermes.domain.ids import MAIN_AGENT, CallId

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.outcome import REPEAT_MARK
+from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import DisplaySettings

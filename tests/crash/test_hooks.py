@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.hooks import Hooks
+from hermes.control.hooks.dispatch import Hooks
 from hermes.domain.hooks import Heard, Hook
 from hermes.execution.hook_processes import HookProcesses
 from hermes.state.hook_files import read_hooks

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.job_words import INTERRUPTED
-from hermes.control.jobs import JobWish
-from hermes.control.outcome import REPEAT_MARK
+from hermes.control.jobs.editing import JobWish
+from hermes.control.jobs.wording import INTERRUPTED
+from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import JobRun, RunState, ScriptReport

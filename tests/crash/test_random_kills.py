@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.claim import GIVEN_UP
+from hermes.control.turn.claim import GIVEN_UP
 from hermes.testing.history import check_history
 from tests.crash.lives import Lives
 

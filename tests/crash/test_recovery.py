@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.claim import GIVEN_UP
-from hermes.control.submission import Submission
+from hermes.control.sessions.submission import Submission
+from hermes.control.turn.claim import GIVEN_UP
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Entry, Finished, Stopped, TextDelta
 from hermes.domain.ids import MAIN_AGENT

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.outcome import REPEAT_MARK
-from hermes.control.restart import BACK, ONLINE, RESTARTED
+from hermes.control.outbound.restart_notices import BACK, ONLINE, RESTARTED
+from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import DisplaySettings, PlatformSettings
 from hermes.domain.turn import BusyMode

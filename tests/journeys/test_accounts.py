@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.courier import Letter
-from hermes.control.pairing import approve
+from hermes.control.outbound.sending import Letter
+from hermes.control.people.pairing import approve
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT

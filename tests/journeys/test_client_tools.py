@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.submission import Place, Submission
+from hermes.control.sessions.submission import Place, Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Asked, Entry, Finished, ModelSaid, Stopped, ToolFinished, Verdict
 from hermes.domain.ids import MAIN_AGENT, CallId, client_call_id, question_of_call

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.prompts import closed_body
+from hermes.control.outbound.question_messages import closed_body
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, Refused, Unreachable

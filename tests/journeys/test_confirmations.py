@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.questions import answer
+from hermes.control.turn.questions import answer
 from hermes.domain.event import UserSaid, Verdict
 from hermes.domain.settings import ApprovalSettings
 from hermes.domain.turn import Answer, TurnState

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.cron import LEASE, LONGEST_SLEEP
-from hermes.control.jobs import JobWish
+from hermes.control.jobs.editing import JobWish
+from hermes.control.jobs.ticker import LEASE, LONGEST_SLEEP
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid

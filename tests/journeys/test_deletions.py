@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.edits import DELETED, GONE
+from hermes.control.inbound.edits import DELETED, GONE
 from hermes.domain.ids import AgentId
 from hermes.domain.settings import DisplaySettings, PlatformSettings, Route, RouteMatch
 from hermes.domain.turn import BusyMode

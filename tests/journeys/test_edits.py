@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.edits import EDITED, WITH_ITS_MESSAGE
-from hermes.control.hooks import Hooks
+from hermes.control.hooks.dispatch import Hooks
+from hermes.control.inbound.edits import EDITED, WITH_ITS_MESSAGE
 from hermes.domain.settings import DisplaySettings, GatewaySettings, PlatformSettings
 from hermes.domain.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from hermes.control.submission import Place, Submission
+from hermes.control.sessions.submission import Place, Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Entry, Finished, ModelSaid, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId

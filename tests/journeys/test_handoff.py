@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hermes.agent.context import Role, messages
-from hermes.control.doors import Replied
-from hermes.control.handoff import LEASE_SECONDS, MOST_ATTEMPTS, cancel_handoff, retry_handoff
+from hermes.control.doors.caller import Replied
+from hermes.control.handoff.carriers import LEASE_SECONDS, MOST_ATTEMPTS, cancel_handoff, retry_handoff
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable, UserError
 from hermes.domain.event import UserSaid

@@ -12,7 +12,7 @@ import pytest
 
 from hermes.agent.allowed import NO_ANSWER, NOBODY
 from hermes.app.hooks import HookPart
-from hermes.control.hooks import Hooks
+from hermes.control.hooks.dispatch import Hooks
 from hermes.domain.event import ToolFinished
 from hermes.domain.ids import AgentId
 from hermes.domain.ports import ModelRequest

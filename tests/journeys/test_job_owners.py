@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes.app.jobs import job_tool
-from hermes.control.jobs import JobWish
+from hermes.control.jobs.editing import JobWish
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import Job

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.given_up import UNREADABLE
-from hermes.control.handoff import Carriers
-from hermes.control.jobs import JobWish
-from hermes.control.outcome import REPEAT_MARK
-from hermes.control.row_tries import GIVEN_UP, NOT_TAKEN
-from hermes.control.submission import Place, Submission
+from hermes.control.handoff.carriers import Carriers
+from hermes.control.inbound.row_retries import GIVEN_UP, NOT_TAKEN
+from hermes.control.jobs.editing import JobWish
+from hermes.control.sessions.submission import Place, Submission
+from hermes.control.turn.abandoned import UNREADABLE
+from hermes.control.turn.ending import REPEAT_MARK
 from hermes.control.workers import MOST_FAILURES, pause_after
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import Refused, Unreachable

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control import fetching
-from hermes.control.fetching import NO_TRANSCRIPT, NOT_SHOWN, UNSEEN
-from hermes.control.submission import Place, Submission
+from hermes.control.sessions.submission import Place, Submission
+from hermes.control.turn import inbound_files as fetching
+from hermes.control.turn.inbound_files import NO_TRANSCRIPT, NOT_SHOWN, UNSEEN
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.event import Entry, Finished, Record, Stopped, UserSaid

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.outcome import REPEAT_MARK
-from hermes.control.submission import Place, Submission
+from hermes.control.sessions.submission import Place, Submission
+from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import Unreachable
 from hermes.domain.event import Entry, Reset, Seen, TextDelta

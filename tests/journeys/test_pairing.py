@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.pairing import (
+from hermes.control.people.pairing import (
     ALPHABET,
     ASK_AGAIN,
     LENGTH,

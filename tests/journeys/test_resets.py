@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.expiry import SessionExpiry
+from hermes.control.sessions.expiry import SessionExpiry
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import Unreachable
 from hermes.domain.event import UserSaid

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.restart import BACK, ONLINE, RESTARTED, STOPPED
+from hermes.control.outbound.restart_notices import BACK, ONLINE, RESTARTED, STOPPED
 from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import DisplaySettings, PlatformSettings, Settings
 from hermes.domain.turn import BusyMode

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control import silence
-from hermes.control.silence import Silence
+from hermes.control.turn import stalled_runs as silence
+from hermes.control.turn.stalled_runs import Silence
 from hermes.domain.event import Failed, ToolFinished
 from hermes.domain.settings import AgentSettings, Settings
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult

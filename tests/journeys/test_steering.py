@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.hooks import Hooks
-from hermes.control.submission import Submission
+from hermes.control.hooks.dispatch import Hooks
+from hermes.control.sessions.submission import Submission
 from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
 from hermes.domain.event import Entry, Failed, ToolFinished, UserSaid
 from hermes.domain.hooks import GATE_TURN, Heard, Hook

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from hermes.control.submission import Named, Submission
+from hermes.control.sessions.submission import Named, Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Entry, Finished
 from hermes.domain.ids import MAIN_AGENT, AgentId

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.submission import Place, Submission
+from hermes.control.sessions.submission import Place, Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports import ModelRequest

@@ -19,7 +19,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from hermes.admin.command import perform
 from hermes.admin.output import Console
 from hermes.app.accounts import Declared
-from hermes.control.courier import Letter
+from hermes.control.outbound.sending import Letter
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.hosts import is_public

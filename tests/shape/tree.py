@@ -38,7 +38,7 @@ def sources(under: Path = PACKAGE) -> list[Path]:
 
 
 def short(path: Path) -> str:
-    """A path as the tables of exceptions spell it: `control/session.py`."""
+    """A path as the tables of exceptions spell it: `control/turn/actor.py`."""
     return path.relative_to(PACKAGE).as_posix()
 
 

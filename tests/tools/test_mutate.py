@@ -156,7 +156,7 @@ def test_tests_that_fail_anyway_are_refused(tree: Path) -> None:
 
 
 def test_a_sample_is_the_same_for_the_same_seed(capsys: pytest.CaptureFixture[str]) -> None:
-    module = str(mutate.ROOT / "src/hermes/control/cron.py")
+    module = str(mutate.ROOT / "src/hermes/control/jobs/ticker.py")
     said = []
     for seed in ("1", "1", "2"):
         mutate.main([module, "--list", "--sample", "5", "--seed", seed])

@@ -7,7 +7,7 @@ import argparse
 from hermes.admin.command import Command, Commands
 from hermes.admin.home import open_home
 from hermes.admin.output import facts
-from hermes.control.explain import EXAMPLE, FLAGS, VALUES, read_knock
+from hermes.control.people.access_explain import EXAMPLE, FLAGS, VALUES, read_knock
 from hermes.entry.desk import explain_access
 
 

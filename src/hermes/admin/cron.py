@@ -10,7 +10,7 @@ from typing import Any
 from hermes.admin.command import Command, Commands
 from hermes.admin.gateway import hold_home, home_holder, logging_on, loop_factory
 from hermes.admin.home import Place, agents_of, open_home
-from hermes.control.jobs import JobWish
+from hermes.control.jobs.editing import JobWish
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.entry.desk import act_on_job, list_jobs, list_runs, save_job

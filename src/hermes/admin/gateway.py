@@ -419,7 +419,7 @@ def process_facts() -> dict[str, Any]:
 
 def _check_half_open(loaded: Loaded) -> None:
     """A platform that is said to be open and is not opened: only the operator knows which one is meant."""
-    from hermes.control.access import half_open
+    from hermes.control.people.access import half_open
 
     for problem in half_open(loaded.settings):
         error = SettingsError(problem, file=loaded.file, hint="Set both or neither.")

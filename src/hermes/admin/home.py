@@ -14,11 +14,11 @@ from hermes import plugins
 from hermes.admin.command import Command
 from hermes.admin.gateway import hold_home
 from hermes.admin.running import Running, find_running
-from hermes.control.courier import Courier
-from hermes.control.job_targets import named_targets
-from hermes.control.jobs import JobDesk
-from hermes.control.library import remove_session
-from hermes.control.routing import route
+from hermes.control.jobs.editing import JobDesk
+from hermes.control.jobs.targets import named_targets
+from hermes.control.outbound.sending import Courier
+from hermes.control.people.routing import route
+from hermes.control.sessions.administration import remove_session
 from hermes.domain.address import Source
 from hermes.domain.capabilities import Capabilities, Manifest
 from hermes.domain.clock import SystemClock, zone_named

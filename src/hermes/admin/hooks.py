@@ -12,7 +12,7 @@ from typing import Any
 
 from hermes.admin.command import Command, Commands
 from hermes.admin.running import find_running
-from hermes.control.hooks import read_ruling
+from hermes.control.hooks.dispatch import read_ruling
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.hooks import EVENTS, SELECT_AGENT, Hook, is_asked, is_event
 from hermes.domain.text import one_line

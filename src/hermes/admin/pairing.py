@@ -8,7 +8,7 @@ from typing import Any
 from hermes.admin.command import Command, Commands
 from hermes.admin.home import open_home
 from hermes.admin.output import ago, facts
-from hermes.control.pairing import Overview
+from hermes.control.people.pairing import Overview
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account

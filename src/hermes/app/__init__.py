@@ -47,13 +47,13 @@ from hermes.app.tools import Toolsets as Toolsets
 from hermes.app.vitals import Vitals
 from hermes.app.vitals import Watch as Watch
 from hermes.app.waking import Waking
+from hermes.control.chores import HOURLY, Chore
 from hermes.control.commands.registry import Around as CommandAround
-from hermes.control.gates import agent_chooser, gate_tools
+from hermes.control.commands.tiers import tier_of
 from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
-from hermes.control.hooks import Hooks
+from hermes.control.hooks.dispatch import Hooks
+from hermes.control.hooks.gates import agent_chooser, gate_tools
 from hermes.control.runtime import Runtime
-from hermes.control.tiers import tier_of
-from hermes.control.upkeep import HOURLY, Chore
 from hermes.control.workers import Supervisor
 from hermes.domain.address import read_platform
 from hermes.domain.capabilities import Capabilities

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hermes import plugins
-from hermes.control.access import Knock, Outcome, decide
-from hermes.control.pairing import is_paired
-from hermes.control.topics import NamedTopics
+from hermes.control.outbound.topics import NamedTopics
+from hermes.control.people.access import Knock, Outcome, decide
+from hermes.control.people.pairing import is_paired
 from hermes.domain.address import DEFAULT_ACCOUNT, Source, read_platform, spell_platform
 from hermes.domain.capabilities import Manifest, SettingField
 from hermes.domain.clock import Clock

@@ -11,9 +11,9 @@ from typing import Any
 from hermes import plugins
 from hermes.app.plugin_hooks import PluginRunner
 from hermes.control.gateway import Gateway
-from hermes.control.hooks import Hooks
-from hermes.control.job_runs import SESSION_KEPT
-from hermes.control.submission import Place, Submission
+from hermes.control.hooks.dispatch import Hooks
+from hermes.control.jobs.runs import SESSION_KEPT
+from hermes.control.sessions.submission import Place, Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError

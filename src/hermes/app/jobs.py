@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from hermes.control.gateway import Gateway
-from hermes.control.job_import import import_jobs
-from hermes.control.job_words import job_line
-from hermes.control.jobs import JobDesk, JobWish
+from hermes.control.jobs.editing import JobDesk, JobWish
+from hermes.control.jobs.import_jobs import import_jobs
+from hermes.control.jobs.wording import job_line
 from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock, zone_named
 from hermes.domain.errors import UserError

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hermes.app.homes import is_wide
-from hermes.control.attachments import TakeFile, collect_files
-from hermes.control.courier import Courier, Letter
+from hermes.control.outbound.outgoing_files import TakeFile, collect_files
+from hermes.control.outbound.sending import Courier, Letter
 from hermes.domain.address import Address
 from hermes.domain.directory import Places, PostOffice
 from hermes.domain.errors import UserError

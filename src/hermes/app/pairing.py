@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hermes.control.pairing import take_over
+from hermes.control.people.pairing import take_over
 from hermes.domain.address import DEFAULT_ACCOUNT
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account, Paired

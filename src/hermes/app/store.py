@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hermes.app.vitals import Watch
-from hermes.control.upkeep import HOURLY, Chore
+from hermes.control.chores import HOURLY, Chore
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
 from hermes.state.db import NoRoom

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from hermes.control.cron import LONGEST_SLEEP
+from hermes.control.chores import ChoreState
 from hermes.control.gateway import Gateway
-from hermes.control.upkeep import ChoreState
+from hermes.control.jobs.ticker import LONGEST_SLEEP
 from hermes.control.workers import LoopState, Supervisor
 from hermes.entry.host import Host, HostState
 from hermes.state.settings import Loaded

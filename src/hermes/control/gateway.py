@@ -15,12 +15,9 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.chores import Chores, forgetting, tidying
 from hermes.control.commands.registry import Around
-from hermes.control.continuing import Continued
-from hermes.control.courier import Courier
-from hermes.control.cron import Cron
-from hermes.control.delivery import Delivery
-from hermes.control.doors import (
+from hermes.control.doors.caller import (
     About,
     Caller,
     Replied,
@@ -31,31 +28,34 @@ from hermes.control.doors import (
     open_turns,
     wake_session,
 )
-from hermes.control.entrance import ActorKey, Entrance
-from hermes.control.expiry import SessionExpiry
+from hermes.control.doors.continuing import Continued
+from hermes.control.doors.entrance import ActorKey, Entrance
+from hermes.control.doors.watching import watch_turn
 from hermes.control.feed import Feeds
-from hermes.control.fetching import Fetching
-from hermes.control.given_up import GivenUp
-from hermes.control.handoff import Carriers, handoff_words
-from hermes.control.intake import Intake, IntakeWorld
-from hermes.control.job_targets import named_targets
-from hermes.control.jobs import JobDesk, is_own
-from hermes.control.library import remove_session, stop_turn, stop_turns
-from hermes.control.outcome import Outcomes
-from hermes.control.parts import Bells
-from hermes.control.parts import Parts as Parts
-from hermes.control.prepare import place_prompt
-from hermes.control.questions import Expiry, Outcome, answer, settled_of
-from hermes.control.restart import begin_life, tell_unfinished
-from hermes.control.resting import Resting
-from hermes.control.routing import route
+from hermes.control.handoff.carriers import Carriers, handoff_words
+from hermes.control.inbound.intake import Intake, IntakeWorld
+from hermes.control.jobs.editing import JobDesk, is_own
+from hermes.control.jobs.targets import named_targets
+from hermes.control.jobs.ticker import Cron
+from hermes.control.outbound.lanes import Delivery
+from hermes.control.outbound.paused_accounts import Resting
+from hermes.control.outbound.restart_notices import begin_life, tell_unfinished
+from hermes.control.outbound.sending import Courier
+from hermes.control.people.routing import route
 from hermes.control.runtime import Runtime
-from hermes.control.session import SessionActor, Surroundings
-from hermes.control.submission import Submission, Submitted, check_size
+from hermes.control.sessions.administration import remove_session, stop_turn, stop_turns
+from hermes.control.sessions.expiry import SessionExpiry
+from hermes.control.sessions.submission import Submission, Submitted, check_size
 from hermes.control.tally import Tally
-from hermes.control.upkeep import Chores, forgetting, tidying
-from hermes.control.warm import WarmSession, WarmSessions
-from hermes.control.watching import watch_turn
+from hermes.control.turn.abandoned import GivenUp
+from hermes.control.turn.actor import SessionActor, Surroundings
+from hermes.control.turn.chat_context import place_prompt
+from hermes.control.turn.ending import Outcomes
+from hermes.control.turn.inbound_files import Fetching
+from hermes.control.turn.questions import Expiry, Outcome, answer, settled_of
+from hermes.control.turn.session_cache import WarmSession, WarmSessions
+from hermes.control.wiring import Bells
+from hermes.control.wiring import Parts as Parts
 from hermes.control.workers import Remedy, Workers
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
 from hermes.domain.capabilities import Capabilities

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from hermes.control.attachments import TakeFile
+from hermes.control.outbound.outgoing_files import TakeFile
 from hermes.domain.job import JobWorld
 from hermes.domain.message import Attachment
 from hermes.domain.ports import Agent, Media, ProcessView, Store

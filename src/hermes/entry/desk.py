@@ -10,18 +10,18 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from hermes.control.access import Verdict
-from hermes.control.courier import Courier, Letter
-from hermes.control.doors import look_up
-from hermes.control.explain import explain, read_knock
-from hermes.control.handoff import cancel_handoff, retry_handoff
-from hermes.control.job_words import job_facts, run_facts
-from hermes.control.jobs import JobDesk, JobWish, pick_job
-from hermes.control.outbox import drop_messages, list_outbox, retry_messages
-from hermes.control.pairing import Approval, Overview, approve, clear_pending, overview, revoke
-from hermes.control.routing import job_source
-from hermes.control.submission import Unknown
-from hermes.control.trace import trace_message
+from hermes.control.doors.caller import look_up
+from hermes.control.handoff.carriers import cancel_handoff, retry_handoff
+from hermes.control.jobs.editing import JobDesk, JobWish, pick_job
+from hermes.control.jobs.wording import job_facts, run_facts
+from hermes.control.outbound.outbox_admin import drop_messages, list_outbox, retry_messages
+from hermes.control.outbound.sending import Courier, Letter
+from hermes.control.people.access import Verdict
+from hermes.control.people.access_explain import explain, read_knock
+from hermes.control.people.pairing import Approval, Overview, approve, clear_pending, overview, revoke
+from hermes.control.people.routing import job_source
+from hermes.control.sessions.message_trace import trace_message
+from hermes.control.sessions.submission import Unknown
 from hermes.domain.address import Address, Source
 from hermes.domain.directory import Channel
 from hermes.domain.errors import UserError

@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 from hermes.agent.detect import with_endpoint
 from hermes.app import App, Given, Toolsets
-from hermes.control.submission import Place, Submission
+from hermes.control.sessions.submission import Place, Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import (

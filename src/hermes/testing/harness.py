@@ -14,11 +14,11 @@ from hermes.agent.context import Role, messages
 from hermes.agent.loop import AgentLoop, LoopLimits
 from hermes.agent.pictures import Illustrated
 from hermes.control.commands.registry import Around
-from hermes.control.gates import agent_chooser, gate_tools
 from hermes.control.gateway import Gateway, Parts
-from hermes.control.hooks import Hooks
+from hermes.control.hooks.dispatch import Hooks
+from hermes.control.hooks.gates import agent_chooser, gate_tools
+from hermes.control.outbound.targets import Aliases
 from hermes.control.runtime import Runtime
-from hermes.control.targets import Aliases
 from hermes.control.workers import Supervisor
 from hermes.domain.address import Source, read_platform
 from hermes.domain.clock import Clock, SystemClock

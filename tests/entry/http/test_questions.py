@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.control.submission import Submission
+from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Answered, Finished, Stopped, Verdict
 from hermes.domain.ids import MAIN_AGENT

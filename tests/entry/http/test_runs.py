@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hermes.control.submission import Place, Submission, id_for
+from hermes.control.sessions.submission import Place, Submission, id_for
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId
 from hermes.domain.ports import ModelRequest

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.app.accounts import Declared, welcome
-from hermes.control.access import Knock, decide
+from hermes.control.people.access import Knock, decide
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.clock import SystemClock
 from hermes.domain.pairing import Account, Paired

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.courier import Letter
+from hermes.control.outbound.sending import Letter
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
 from hermes.domain.ids import MAIN_AGENT

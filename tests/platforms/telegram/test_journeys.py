@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.courier import Letter
+from hermes.control.outbound.sending import Letter
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment, Body, MediaKind

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.courier import Letter
-from hermes.control.outcome import REPEAT_MARK
-from hermes.control.topics import NamedTopics, find_topic
+from hermes.control.outbound.sending import Letter
+from hermes.control.outbound.topics import NamedTopics, find_topic
+from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Body

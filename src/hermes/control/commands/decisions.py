@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.control.commands.registry import Call, Reply, command
-from hermes.control.questions import answer, questions_here
+from hermes.control.turn.questions import answer, questions_here
 from hermes.domain.errors import UserError
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.session import owner_of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from hermes.control.access import Knock, decide
 from hermes.control.commands.registry import Call, Reply, command, resolve, usable
-from hermes.control.pairing import is_paired
-from hermes.control.tiers import tier_of
-from hermes.control.trace import trace_message
+from hermes.control.commands.tiers import tier_of
+from hermes.control.people.access import Knock, decide
+from hermes.control.people.pairing import is_paired
+from hermes.control.sessions.message_trace import trace_message
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId

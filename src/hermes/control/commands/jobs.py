@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from hermes.control.commands.registry import Call, Reply, command
-from hermes.control.job_runs import Moment, run_now
-from hermes.control.job_words import job_line, title
-from hermes.control.jobs import JobWish, create_job, find_job, is_own, list_jobs, pause_job, resume_job
+from hermes.control.jobs.editing import (
+    JobWish,
+    create_job,
+    find_job,
+    is_own,
+    list_jobs,
+    pause_job,
+    resume_job,
+)
+from hermes.control.jobs.runs import Moment, run_now
+from hermes.control.jobs.wording import job_line, title
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import UserError
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from hermes.control.commands.registry import FURTHER, Call, Reply, SlashCommand, perform, read_command
 from hermes.control.commands.session import new_turn
-from hermes.control.prepare import author_of
+from hermes.control.turn.chat_context import author_of
 from hermes.domain.errors import UserError
 from hermes.domain.settings import QuickCommand, Settings
 from hermes.domain.text import one_line

@@ -12,8 +12,8 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
-from hermes.control.job_targets import ResolveTargets, resolve_targets
-from hermes.control.tiers import Tier, tier_of
+from hermes.control.commands.tiers import Tier, tier_of
+from hermes.control.jobs.targets import ResolveTargets, resolve_targets
 from hermes.domain.address import LOCAL_DOOR, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId

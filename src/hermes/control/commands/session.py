@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hermes.control.claim import new_session_words, next_session
-from hermes.control.commands.others import check_nobody_waits, stoppable
+from hermes.control.commands.ownership import check_nobody_waits, stoppable
 from hermes.control.commands.registry import Call, Reply, command
-from hermes.control.library import branch_session, search_sessions, stop_turns
-from hermes.control.prepare import author_of
+from hermes.control.sessions.administration import branch_session, search_sessions, stop_turns
+from hermes.control.turn.chat_context import author_of
+from hermes.control.turn.claim import new_session_words, next_session
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import new_turn_id

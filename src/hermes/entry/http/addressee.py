@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from hermes.control.submission import find_request
+from hermes.control.sessions.submission import find_request
 from hermes.domain.address import Source
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.ports import Tx

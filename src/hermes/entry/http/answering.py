@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hermes.control.questions import read_reply, read_word
-from hermes.control.submission import Unknown, id_for
+from hermes.control.sessions.submission import Unknown, id_for
+from hermes.control.turn.questions import read_reply, read_word
 from hermes.domain.event import Entry, ModelSaid, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, QuestionId, client_call_id
 from hermes.domain.ports import Tx

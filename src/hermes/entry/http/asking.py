@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
 
-from hermes.control.continuing import Continuing
-from hermes.control.submission import (
+from hermes.control.doors.continuing import Continuing
+from hermes.control.sessions.submission import (
     Conflict,
     Named,
     Place,

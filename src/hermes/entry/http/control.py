@@ -13,9 +13,9 @@ from typing import Any
 
 from aiohttp import web
 
-from hermes.control.doors import Replied
-from hermes.control.questions import Outcome
-from hermes.control.submission import Unknown
+from hermes.control.doors.caller import Replied
+from hermes.control.sessions.submission import Unknown
+from hermes.control.turn.questions import Outcome
 from hermes.domain.errors import HermesError
 from hermes.domain.event import Seen, Verdict
 from hermes.domain.ids import QuestionId, SessionId, TurnId

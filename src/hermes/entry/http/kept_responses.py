@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hermes.control.results import part_name
-from hermes.control.submission import Submitted, id_for
+from hermes.control.doors.client_results import part_name
+from hermes.control.sessions.submission import Submitted, id_for
 from hermes.domain.event import Entry, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, CallId, client_call_id
 from hermes.domain.ports import Tx

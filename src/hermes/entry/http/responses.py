@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from aiohttp import web
 
-from hermes.control.results import Bringing, calls_open
-from hermes.control.submission import Submitted, Unfinished
+from hermes.control.doors.client_results import Bringing, calls_open
+from hermes.control.sessions.submission import Submitted, Unfinished
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, client_call_id, question_of_call
 from hermes.domain.ports import Tx

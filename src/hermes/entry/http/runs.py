@@ -10,8 +10,8 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
-from hermes.control.runs import RunStatus, RunView, answering_turn, read_run, recent_runs
-from hermes.control.submission import id_for, turn_named
+from hermes.control.doors.api_runs import RunStatus, RunView, answering_turn, read_run, recent_runs
+from hermes.control.sessions.submission import id_for, turn_named
 from hermes.domain.event import Entry, QuestionKind, usage_of
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.ports import Tx

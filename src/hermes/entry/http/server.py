@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from hermes.control.continuing import StillOpen
-from hermes.control.submission import Conflict, Taken, Unfinished, Unknown
+from hermes.control.doors.continuing import StillOpen
+from hermes.control.sessions.submission import Conflict, Taken, Unfinished, Unknown
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.rank import RIGHTS, Rank

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 from aiohttp import web
 
-from hermes.control.submission import id_for
+from hermes.control.sessions.submission import id_for
 from hermes.domain.event import Entry, Failed, Stopped
 from hermes.domain.ids import AgentId
 from hermes.domain.session import Session

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from hermes.control.library import (
+from hermes.control.sessions.administration import (
     LONGEST_TITLE,
     FoundSession,
     begin_titled,
@@ -20,7 +20,7 @@ from hermes.control.library import (
     search_sessions,
     seen_session,
 )
-from hermes.control.submission import Unknown, id_for
+from hermes.control.sessions.submission import Unknown, id_for
 from hermes.domain.chat_format import as_message
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, new_session_id

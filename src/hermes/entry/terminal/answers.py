@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hermes.control.questions import read_word
+from hermes.control.turn.questions import read_word
 from hermes.domain.event import Asked, QuestionKind, Verdict
 from hermes.stream.fold import choices
 

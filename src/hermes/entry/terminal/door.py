@@ -13,10 +13,10 @@ from hashlib import sha256
 from secrets import token_hex
 from typing import Protocol, TypeGuard
 
-from hermes.control.doors import Caller, Replied
+from hermes.control.doors.caller import Caller, Replied
 from hermes.control.gateway import Gateway
-from hermes.control.questions import Outcome
-from hermes.control.submission import Named, Place, Submission
+from hermes.control.sessions.submission import Named, Place, Submission
+from hermes.control.turn.questions import Outcome
 from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.event import Asked, Record, Seen, Verdict

@@ -16,8 +16,8 @@ from typing import Any, Self, TypeVar
 
 import aiohttp
 
-from hermes.control.doors import Replied
-from hermes.control.questions import Outcome
+from hermes.control.doors.caller import Replied
+from hermes.control.turn.questions import Outcome
 from hermes.domain.errors import HermesError, Refused, UserError
 from hermes.domain.event import Entry, ModelSaid, Reset, Seen, Snapshot, TextDelta, Verdict
 from hermes.domain.ids import QuestionId, SessionId, TurnId

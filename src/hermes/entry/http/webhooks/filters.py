@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hermes.control.patterns import BadPattern, finds, read_pattern
+from hermes.control.people.operator_patterns import BadPattern, finds, read_pattern
 from hermes.domain.settings import Secret
 from hermes.entry.http.webhooks.signatures import Headers
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from hermes.control.submission import Conflict, Named, Submission, Submitted, find_request
+from hermes.control.sessions.submission import Conflict, Named, Submission, Submitted, find_request
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, TurnId

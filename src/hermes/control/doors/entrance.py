@@ -1,0 +1,89 @@
+"""The entrance of doors that know who speaks and to which agent: their words are stored as a turn, and its
+session's actor is woken, in this order. Words that begin a session are taken in the commit that stores them:
+their actor starts with the claim in hand and has the model called one commit earlier."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hermes.control.runtime import Runtime
+from hermes.control.sessions.submission import Opening, Submission, Submitted, Submitting
+from hermes.control.turn.actor import SessionActor, Surroundings
+from hermes.control.turn.chat_context import is_chat
+from hermes.control.workers import Workers
+from hermes.domain.errors import HermesError
+from hermes.domain.hooks import GATE_TURN
+from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ports import Store, Tx
+from hermes.domain.settings import Settings
+from hermes.domain.turn import Action
+
+ActorKey = tuple[AgentId, SessionId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrance:
+    """`ring` wakes the actor of a session; True says that nothing was said in it before."""
+
+    store: Store
+    settings: Settings
+    around: Surroundings
+    actors: Workers[ActorKey]
+    ring: Callable[[AgentId, SessionId, bool], None]
+    _catching_up: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def ask(self, runtime: Runtime, words: Submission) -> Submitted:
+        """Store the words; the feed of a new turn is open before this returns."""
+        with self.actors.hold_place() as free:
+            opening = await self._opening(runtime, words) if free else None
+            now = self.around.clock.now()
+            unit = Submitting(words=words, settings=self.settings, now=now, opening=opening).unit
+            try:
+                submitted = await runtime.store.write(unit, first=True)
+            except asyncio.CancelledError:
+                self._catch_up()
+                raise
+            if submitted.fresh:
+                self.around.feeds.drive(submitted.turn.id)
+                self._wake(runtime, submitted)
+        self.around.hooks.tell_all(submitted.news)
+        return submitted
+
+    async def _opening(self, runtime: Runtime, words: Submission) -> Opening | None:
+        """None where the turn is to be taken by itself: its session is there already, files, hooks or a
+        suspect come first, or its prompt is to tell of a chat."""
+        given = words.input
+        speaks = given.action is Action.SAY and not given.confirm
+        waits = self.around.hooks.follows(GATE_TURN) or any(file.pending for file in given.attachments)
+        held = not self.around.quarantine.open
+        if not (words.place.begins and speaks) or waits or held or is_chat(words.source):
+            return None
+        prompt = None if runtime.prompt is None else await runtime.prompt()
+        return Opening(prompt=prompt, epoch=self.around.epoch)
+
+    def _wake(self, runtime: Runtime, submitted: Submitted) -> None:
+        agent, session = submitted.turn.agent, submitted.turn.session
+        if submitted.claim is None:
+            self.ring(agent, session, submitted.begun)
+        else:
+            actor = SessionActor(session, runtime, self.around, submitted.claim)
+            self.actors.enter((agent, session), actor)
+
+    def _catch_up(self) -> None:
+        """Whoever asked has gone, but what they asked may be stored all the same: look for it after that."""
+
+        async def look() -> None:
+            with contextlib.suppress(HermesError):
+                await self.store.write(_nothing)
+            self.actors.search()
+
+        task = asyncio.create_task(look(), name="catch up")
+        self._catching_up.add(task)
+        task.add_done_callback(self._catching_up.discard)
+
+
+def _nothing(tx: Tx) -> None:
+    """A unit that only comes after those that were handed in before it."""

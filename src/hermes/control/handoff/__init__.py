@@ -1,0 +1,1 @@
+"""A conversation moves from the terminal to a chat."""

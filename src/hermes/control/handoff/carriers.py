@@ -1,0 +1,444 @@
+"""Hand-off: a conversation of the terminal goes on in a chat.
+
+Its life is a row: `/handoff` writes it, a carrier takes it for as long as its lease lasts, opens a thread (or
+takes the home channel as it is), and one transaction binds that place to the session, writes the turn that
+says hello there, and completes the row. Nothing is copied. A carrier that dies leaves a row whose lease runs
+out, and the next one begins again; what cannot be done is failed with its reason and may be tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from hermes.control.bell import rest
+from hermes.control.doors.caller import UNUSED
+from hermes.control.outbound.outbox_admin import notify
+from hermes.control.outbound.targets import home_channels
+from hermes.control.outbound.topics import real_place
+from hermes.control.people.routing import route
+from hermes.control.turn.claim import next_session
+from hermes.control.wiring import Bells, Parts
+from hermes.control.workers import pause_after, take_each
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.capabilities import Grade
+from hermes.domain.directory import Channel
+from hermes.domain.errors import HermesError, Lost, Refused, Unreachable, UserError
+from hermes.domain.event import UserSaid
+from hermes.domain.handoff import Handoff, HandoffState, new_handoff_id
+from hermes.domain.ids import AgentId, DeliveryId, SessionId, new_turn_id
+from hermes.domain.message import Inbound
+from hermes.domain.ports import Platform, Threads, Tx
+from hermes.domain.session import Isolation, Session, begin_session, session_key
+from hermes.domain.settings import Settings
+from hermes.domain.text import one_line
+from hermes.domain.transcript import visible
+from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnInput
+
+log = logging.getLogger("hermes.handoff")
+LEASE_SECONDS = 60.0
+OPEN_SECONDS = 30.0
+MOST_ATTEMPTS = 3
+PATIENCE = timedelta(hours=1)
+"""How long a hand-off waits for a platform that is not connected."""
+_LONGEST_SLEEP = 30.0
+_NAME = 60
+_ERROR = 500
+_NEWEST = 100
+_NOTICE = (
+    "[This conversation was handed over from the terminal: it goes on here, in {place}, with everything that"
+    " was said. Say in one or two sentences where things stand. Do nothing else yet.]"
+)
+
+
+# --- what commands and operators do: units of one transaction ---
+
+
+def request_handoff(
+    tx: Tx, session: Session, account: str, source: Source, now: datetime, settings: Settings
+) -> Handoff:
+    """Ask for a session to go to the home channel of an account."""
+    newest = tx.journal.read(session.id, most=_NEWEST, newest=True)
+    if not (visible(newest) or visible(tx.journal.read(session.id))):
+        raise UserError("There is nothing to hand over yet.", hint="Say something first.")
+    home_of(tx, account, settings)
+    if session.title is None:
+        _entitle(tx, session)
+    handoff = Handoff(
+        id=new_handoff_id(),
+        agent=session.agent,
+        session=session.id,
+        account=account,
+        source=source,
+        created_at=now,
+        due_at=now,
+    )
+    if not tx.handoffs.add(handoff):
+        raise UserError(
+            "This conversation is being handed over already.",
+            hint="/handoff tells how it stands; `hermes handoff cancel` stops it.",
+        )
+    return handoff
+
+
+def home_of(tx: Tx, account: str, settings: Settings) -> Address:
+    home = home_channels(tx, settings).get(account)
+    if home is None:
+        raise UserError(
+            f"{account} has no home channel to hand this conversation to.",
+            hint="Write /sethome in the chat that is meant, then try again.",
+        )
+    return home
+
+
+def _entitle(tx: Tx, session: Session) -> None:
+    """A name by which it is found again, if nobody gave it one and the name is free."""
+    said = (entry.record for entry in visible(tx.journal.read(session.id)))
+    words = next((record.text for record in said if isinstance(record, UserSaid)), "")
+    title = one_line(words, _NAME)
+    if title and not any(known.title == title for known in tx.sessions.find(title)):
+        tx.sessions.save(replace(session, title=title))
+
+
+def retry_handoff(tx: Tx, wanted: str, now: datetime) -> Handoff:
+    """Try a hand-off again that has failed."""
+    known = _find(tx, wanted)
+    if known.state is not HandoffState.FAILED:
+        raise UserError(f"{known.id} has not failed: it is {known.state.value}.", hint="Nothing changed.")
+    again = replace(known, state=HandoffState.PENDING, created_at=now, due_at=now, error="")
+    # The attempts go on counting: a carrier of the first life must not take itself for one of the second.
+    if not tx.handoffs.change(known, replace(again, attempts=_next_round(known.attempts))):
+        raise UserError("Its conversation is being handed over already.", hint="Nothing changed.")
+    return again
+
+
+def cancel_handoff(tx: Tx, wanted: str) -> Handoff:
+    """Let a hand-off be that is not done yet."""
+    known = _find(tx, wanted)
+    failed = replace(known, state=HandoffState.FAILED, error="cancelled")
+    if not known.state.open or not tx.handoffs.change(known, failed):
+        raise UserError(f"{known.id} is over: it is {known.state.value}.", hint="Nothing changed.")
+    return failed
+
+
+def _find(tx: Tx, wanted: str) -> Handoff:
+    known = tx.handoffs.get(wanted)
+    if known is None:
+        raise UserError(
+            f"There is no hand-off “{one_line(wanted, 40)}”.", hint="`hermes handoff list` shows them."
+        )
+    return known
+
+
+def _next_round(attempts: int) -> int:
+    return (attempts // MOST_ATTEMPTS + 1) * MOST_ATTEMPTS
+
+
+def handoff_words(handoff: Handoff) -> str:
+    """How a hand-off stands, for whoever asked for it."""
+    match handoff.state:
+        case HandoffState.COMPLETED:
+            return (
+                f"This conversation goes on in {handoff.to}. /resume {handoff.session} brings it back here;"
+                " what you write now begins a new one."
+            )
+        case HandoffState.FAILED:
+            return f"It was not handed over to {handoff.account}: {handoff.error}. It stays here."
+        case HandoffState.PENDING | HandoffState.RUNNING:
+            why = f" ({handoff.error})" if handoff.error else ""
+            return f"It is on its way to {handoff.account}{why}; /handoff tells how it stands."
+
+
+# --- the carriers ---
+
+
+@dataclass(slots=True)
+class Carriers:
+    """Looks for hand-offs that are due, and has each carried by a task of its own."""
+
+    parts: Parts
+    bells: Bells
+    platform: Callable[[str], Platform | None]
+    _bell: asyncio.Event = field(default_factory=asyncio.Event)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _working: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _rests: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Those that broke: how often in a row, and until when (monotonic) each is left alone."""
+
+    def ring(self) -> None:
+        """There is a new one, or an account came up."""
+        self._bell.set()
+
+    async def live(self) -> None:
+        while True:
+            self._bell.clear()
+            await rest(self._bell, self.parts.clock, await self.look(), "handoff")
+
+    async def close(self) -> None:
+        """Those who carry are cut off; what they carried is taken up again when their lease is over."""
+        for task in self._working.values():
+            task.cancel()
+        if self._working:
+            await asyncio.wait(self._working.values())
+
+    async def look(self) -> float:
+        """Take up what is due; the seconds until there may be more."""
+        waits = [_LONGEST_SLEEP]
+        await take_each(self.parts.runtimes, partial(self._take_agent, waits))
+        return min(waits)
+
+    async def _take_agent(self, waits: list[float], agent: AgentId) -> None:
+        """Take up what is due of one agent; `waits` gets the seconds until each of the others is."""
+        due: list[Handoff] = []
+        now, elapsed = self.parts.clock.now(), self.parts.clock.monotonic()
+        for handoff in await self.parts.runtimes[agent].store.read(lambda tx: tx.handoffs.open()):
+            if handoff.id in self._working:
+                continue
+            _, until = self._rests.get(handoff.id, (0, elapsed))
+            wait = max((handoff.due_at - now).total_seconds(), until - elapsed)
+            if wait > 0:
+                waits.append(wait)
+            else:
+                due.append(handoff)
+        await take_each(due, partial(self._take_up, agent))
+
+    async def _take_up(self, agent: AgentId, handoff: Handoff) -> None:
+        if await self._is_possible(handoff):
+            task = asyncio.create_task(self._carry(agent, handoff.id), name=f"handoff {handoff.id}")
+            self._working[handoff.id] = task
+            task.add_done_callback(partial(self._done, handoff.id))
+
+    async def settled(self, agent: AgentId, handoff: str, seconds: float) -> Handoff | None:
+        """The hand-off once it is settled, or as it is after so many seconds."""
+        store = self.parts.runtimes[agent].store
+        known: Handoff | None = None
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    self._news.clear()
+                    known = await store.read(lambda tx: tx.handoffs.get(handoff))
+                    if known is None or not known.state.open:
+                        return known
+                    await self._news.wait()
+        except TimeoutError:
+            return known
+
+    def _done(self, handoff: str, task: asyncio.Task[None]) -> None:
+        self._working.pop(handoff, None)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.parts.loops.note("handoffs", error, f"handoff {handoff}")
+            failures = self._rests.get(handoff, (0, 0.0))[0] + 1
+            self._rests[handoff] = failures, self.parts.clock.monotonic() + pause_after(failures)
+        else:
+            self._rests.pop(handoff, None)
+            self.parts.loops.clear("handoffs", f"handoff {handoff}")
+        self._news.set()
+        self.ring()
+
+    async def _is_possible(self, handoff: Handoff) -> bool:
+        """Whether its account is connected; one that is not for a long time has failed."""
+        if self.platform(handoff.account) is not None:
+            return True
+        if self.parts.clock.now() - handoff.created_at < PATIENCE:
+            await self._move(handoff, error=f"{handoff.account} is not connected")
+        else:
+            await self._move(handoff, state=HandoffState.FAILED, error=f"{handoff.account} is not connected")
+        return False
+
+    async def _move(self, was: Handoff, **changes: object) -> None:
+        now: Handoff = replace(was, **changes)  # type: ignore[arg-type]
+        if now != was:
+            await self.parts.runtimes[was.agent].store.write(lambda tx: tx.handoffs.change(was, now))
+        if not now.state.open:
+            self._news.set()
+
+    async def _carry(self, agent: AgentId, ident: str) -> None:
+        store = self.parts.runtimes[agent].store
+        claimed = await store.write(partial(_claim, ident, self.parts.clock.now()))
+        if claimed is None:
+            return
+        log.info("handoff.begun id=%s to=%s attempt=%d", ident, claimed.account, claimed.attempts)
+        try:
+            place = await self._place(claimed)
+            now, settings = self.parts.clock.now(), self.parts.settings
+            arrival = Arrival(handoff=claimed, place=place, settings=settings, now=now)
+            done = await store.write(arrival.unit)
+        except Lost:
+            log.info("handoff.too_late id=%s", ident)
+        except Unreachable as error:
+            await self._later(claimed, error)
+        except HermesError as error:
+            why = one_line(str(error), _ERROR).rstrip(".")
+            log.warning("handoff.failed id=%s why=%s", ident, why)
+            await self._move(claimed, state=HandoffState.FAILED, error=why)
+        else:
+            log.info("handoff.completed id=%s to=%s", ident, done.to)
+            self.bells.session(agent, done.session)
+            if done.to is not None:
+                self.bells.lane(done.to)
+
+    async def _later(self, claimed: Handoff, error: Unreachable) -> None:
+        why = one_line(str(error), _ERROR).rstrip(".")
+        if claimed.attempts % MOST_ATTEMPTS == 0:
+            await self._move(claimed, state=HandoffState.FAILED, error=why)
+            return
+        wait = error.after if error.after is not None else 2.0**claimed.attempts
+        due = self.parts.clock.now() + timedelta(seconds=wait)
+        await self._move(claimed, state=HandoffState.PENDING, due_at=due, error=why)
+
+    # --- where to ---
+
+    async def _place(self, handoff: Handoff) -> Source:
+        """The chat in which the conversation goes on, as words from there will come."""
+        parts = self.parts
+        store = parts.runtimes[handoff.agent].store
+        home, known = await store.read(partial(_home_and_channel, handoff.account, parts.settings))
+        session = await store.read(lambda tx: tx.sessions.get(handoff.session))
+        if session is None:
+            raise Refused("the conversation was deleted")
+        kind = None if known is None else known.kind
+        source = Source(address=home, kind=kind or Kind.PRIVATE, guild=(known and known.guild) or None)
+        inside = replace(
+            source, kind=Kind.PRIVATE if kind is Kind.PRIVATE else Kind.THREAD, parent_chat=home.chat
+        )
+        threads = self._threads(handoff.account)
+        if threads is not None:
+            # Before anything is opened that would be left empty.
+            _check_shared(inside, parts.settings)
+        opened = None if threads is None else await _open_thread(threads, home, session)
+        if opened is not None:
+            source = replace(inside, address=opened)
+        elif kind is None:
+            raise UserError(
+                f"Nobody has written from {home} yet, so it is not known what sort of chat it is.",
+                hint="Write /sethome there, then try again",
+            )
+        _check_shared(source, parts.settings)
+        inbound = Inbound(delivery=DeliveryId(handoff.id), source=source, at=handoff.created_at)
+        routed = await route(inbound, parts.settings, parts.runtimes, parts.select)
+        if routed.agent != handoff.agent:
+            raise UserError(
+                f"{source.address} belongs to the agent “{routed.agent}”, and this conversation to"
+                f" “{handoff.agent}”."
+            )
+        return source
+
+    def _threads(self, account: str) -> Threads | None:
+        """Who opens threads there; None where there are none."""
+        platform = self.platform(account)
+        if platform is None:
+            raise Unreachable(f"{account} is not connected")
+        able = platform.capabilities.threads is not Grade.NONE
+        return platform if able and isinstance(platform, Threads) else None
+
+
+async def _open_thread(threads: Threads, home: Address, session: Session) -> Address | None:
+    """A fresh thread in the home channel; None where that is refused."""
+    name = session.title or f"Hermes {session.id}"
+    try:
+        async with asyncio.timeout(OPEN_SECONDS):
+            return await threads.open_thread(replace(home, thread=None), name)
+    except TimeoutError:
+        raise Unreachable("no thread was opened in time", maybe_done=True) from None
+    except Refused as error:
+        log.info("handoff.no_thread home=%s why=%s", home, error)
+        return None
+
+
+def _home_and_channel(account: str, settings: Settings, tx: Tx) -> tuple[Address, Channel | None]:
+    home = real_place(tx, home_of(tx, account, settings))
+    known = {one.address: one for one in tx.directory.channels()}
+    whole = known.get(replace(home, thread=None))
+    # A topic from which nobody wrote yet is as private as its chat.
+    private = whole if whole is not None and whole.kind is Kind.PRIVATE else None
+    return home, known.get(home, private)
+
+
+def _check_shared(source: Source, settings: Settings) -> None:
+    """A conversation can only go where people share it: else nobody's next words would find it."""
+    alone = source.kind is Kind.GROUP and settings.group_sessions_per_user
+    if not alone and not (source.kind is Kind.THREAD and settings.thread_sessions_per_user):
+        return
+    setting = "group_sessions_per_user" if alone else "thread_sessions_per_user"
+    raise UserError(
+        f"In {source.address} everybody has a conversation of their own ({setting}).",
+        hint="Write /sethome in a private chat or a channel, or turn that off",
+    )
+
+
+def _claim(ident: str, now: datetime, tx: Tx) -> Handoff | None:
+    """The hand-off for this carrier alone; None if somebody has it, or it is over."""
+    known = tx.handoffs.get(ident)
+    if known is None or not known.state.open or known.due_at > now:
+        return None
+    if known.state is HandoffState.RUNNING and known.attempts % MOST_ATTEMPTS == 0:
+        why = "the gateway stopped each time while it was being handed over"
+        tx.handoffs.change(known, replace(known, state=HandoffState.FAILED, error=why))
+        return None
+    lease = now + timedelta(seconds=LEASE_SECONDS)
+    claimed = replace(known, state=HandoffState.RUNNING, attempts=known.attempts + 1, due_at=lease)
+    return claimed if tx.handoffs.change(known, claimed) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """The transaction that completes a hand-off."""
+
+    handoff: Handoff
+    place: Source
+    settings: Settings
+    now: datetime
+
+    def unit(self, tx: Tx) -> Handoff:
+        handoff, source = self.handoff, self.place
+        session = tx.sessions.get(handoff.session)
+        if session is None:
+            raise Lost("the conversation was deleted")
+        done = replace(
+            handoff, state=HandoffState.COMPLETED, to=source.address, left=self._leave(tx), error=""
+        )
+        if not tx.handoffs.change(handoff, done):
+            raise Lost(f"hand-off {handoff.id} is somebody else's by now")
+        isolation = Isolation(
+            groups_per_user=self.settings.group_sessions_per_user,
+            threads_per_user=self.settings.thread_sessions_per_user,
+        )
+        key = session_key(source, handoff.agent, isolation)
+        before = tx.bindings.get(key)
+        tx.bindings.bind(key, session.id, source, self.now)
+        # What the owner of the machine may do without asking is not for everybody in a chat.
+        tx.sessions.save(replace(session, ended=None, expires_at=None, yolo=False, updated_at=self.now))
+        self._say(tx, before)
+        return done
+
+    def _leave(self, tx: Tx) -> SessionId:
+        """A new session for who handed this one over."""
+        key = session_key(self.handoff.source, self.handoff.agent)
+        if tx.bindings.get(key) == self.handoff.session:
+            fresh = next_session(tx, key, self.handoff.source, self.now)
+        else:
+            fresh = begin_session(key, self.handoff.source, self.now)
+            tx.sessions.add(fresh)
+        tx.sessions.save(replace(fresh, expires_at=self.now + UNUSED))
+        return fresh.id
+
+    def _say(self, tx: Tx, before: SessionId | None) -> None:
+        handoff, to = self.handoff, self.place.address
+        if before not in (None, handoff.session):
+            text = f"A conversation comes over from the terminal. /resume {before} goes back to this chat's."
+            notify(tx, f"{handoff.id}:0", to, text, self.now)
+        turn = Turn(
+            id=new_turn_id(),
+            session=handoff.session,
+            agent=handoff.agent,
+            cause=Cause.HANDOFF,
+            input=TurnInput(text=_NOTICE.format(place=to), guidance=Guidance(unattended="deny")),
+            created_at=self.now,
+            source=self.place,
+            reply=ReplyPlace(to=to),
+        )
+        tx.turns.add(turn)

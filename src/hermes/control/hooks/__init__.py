@@ -1,0 +1,1 @@
+"""Hooks: who is told of what happens, and who is asked before it happens."""

@@ -1,0 +1,488 @@
+"""Intake: from an accepted row to its end. Access, then routing, then the session, then a command or a turn.
+
+Rows are taken in the order they came; rows of one chat one after the other, chats beside each other, so a
+slow hook delays only what it gates. Each row ends in one transaction, together with what it caused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+
+from hermes.control import commands
+from hermes.control.commands.registry import (
+    MOST_TURNS,
+    NOTHING_AROUND,
+    Around,
+    Call,
+    is_command,
+    perform,
+    read_command,
+    spell_commands,
+)
+from hermes.control.hooks.context import Told, session_began, session_renewed, session_replaced
+from hermes.control.hooks.dispatch import Hooks
+from hermes.control.hooks.gates import CommandCase, CommandRuling, Unruled, find_ruling, rule_command
+from hermes.control.inbound.chat_moved import move_chat, words_on_settings
+from hermes.control.inbound.edits import (
+    GONE,
+    TURN,
+    WITH_ITS_MESSAGE,
+    amended,
+    edits_of,
+    is_deleted,
+    reword,
+    take_deletion,
+)
+from hermes.control.inbound.message_pieces import join_pieces, unfinished_piece
+from hermes.control.inbound.row_retries import RowTries, end_unreadable
+from hermes.control.outbound.targets import seen_channel
+from hermes.control.people.access import Knock, Outcome, Refusals, Verdict, decide
+from hermes.control.people.operator_patterns import is_named
+from hermes.control.people.pairing import is_paired, meet
+from hermes.control.people.routing import SelectAgent, route
+from hermes.control.runtime import Runtime
+from hermes.control.sessions.resets import Renewing, policy_of
+from hermes.control.turn.chat_context import Preparing, as_pending, busy_mode, overhear, speaker
+from hermes.control.turn.questions import answer, as_answer, pressed, questions_here, was_asked_at
+from hermes.control.workers import Supervisor
+from hermes.domain.address import Address, Kind
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.clock import Clock
+from hermes.domain.event import QuestionKind
+from hermes.domain.ids import AgentId, SessionId, new_turn_id
+from hermes.domain.message import Body, Inbound, What
+from hermes.domain.ports import Store, Tx
+from hermes.domain.rows import InboxRow, OutboxRow, UnreadableRow, UnreadableTurn
+from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
+from hermes.domain.settings import ResetMode, Settings
+from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput
+from hermes.stream.split import split
+
+_PAGE = 256
+_AHEAD = 1024
+_NEAR_LIMIT = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What became of a row, whom to wake for it, and what hooks are to be told."""
+
+    outcome: str
+    session: SessionId | None = None
+    fresh: bool = False
+    replied: bool = False
+    wakes: tuple[SessionId, ...] = ()
+    news: tuple[Told, ...] = ()
+    restart: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntakeWorld:
+    """What intake needs of the gateway around it."""
+
+    store: Store
+    clock: Clock
+    settings: Settings
+    runtimes: Mapping[AgentId, Runtime]
+    capabilities: Callable[[Address], Capabilities]
+    ring_session: Callable[[AgentId, SessionId, bool], None]
+    ring_lane: Callable[[Address], None]
+    end_turn: Callable[[UnreadableTurn], Awaitable[None]]
+    ring_jobs: Callable[[], None] = lambda: None
+    restart: Callable[[], None] = lambda: None
+    select: SelectAgent | None = None
+    around: Around = NOTHING_AROUND
+    hooks: Hooks = field(default_factory=Hooks)
+    loops: Supervisor = field(default_factory=Supervisor)
+
+
+class Intake:
+    def __init__(self, world: IntakeWorld) -> None:
+        commands.load()
+        self._world = world
+        self._bell = asyncio.Event()
+        self._chats: dict[Address, asyncio.Task[None]] = {}
+        self._queues: dict[Address, list[InboxRow]] = {}
+        self._ahead = 0
+        self._room = asyncio.Event()
+        self._last = 0
+        self._refusals = Refusals()
+
+    def ring(self) -> None:
+        self._bell.set()
+
+    async def live(self) -> None:
+        while True:
+            self._bell.clear()
+            try:
+                rows = await self._world.store.read(lambda tx: tx.inbox.pending(self._last, _PAGE))
+            except UnreadableRow as error:
+                await end_unreadable(self._world.store, self._world.loops, error)
+                continue
+            for row in rows:
+                self._last = row.n
+                self._queue(row)
+            if self._ahead > _AHEAD:
+                self._room.clear()
+                await self._room.wait()
+            elif len(rows) < _PAGE:
+                await self._bell.wait()
+
+    async def close(self) -> None:
+        tasks = list(self._chats.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _queue(self, row: InboxRow) -> None:
+        chat = row.inbound.source.address
+        self._queues.setdefault(chat, []).append(row)
+        self._ahead += 1
+        if chat not in self._chats:
+            self._chats[chat] = asyncio.create_task(self._take_chat(chat), name=f"intake {chat}")
+
+    async def _take_chat(self, chat: Address) -> None:
+        queue, world = self._queues[chat], self._world
+        tries = RowTries(
+            store=world.store, loops=world.loops, ring_lane=world.ring_lane, end_turn=world.end_turn
+        )
+        try:
+            while queue:
+                row, edits = queue[0], edits_of(queue[0], queue[1:], self._is_command)
+                if not await tries.take((row, *edits), partial(self._take, row, edits)):
+                    continue
+                taken = {row.n, *(edit.n for edit in edits)}
+                queue[:] = [other for other in queue if other.n not in taken]
+                self._ahead -= len(taken)
+                if self._ahead <= _AHEAD:
+                    self._room.set()
+        finally:
+            # Deciding to leave and leaving are one step: no row can be queued behind a task that is over.
+            del self._chats[chat], self._queues[chat]
+            self._ahead -= len(queue)
+
+    def _is_command(self, inbound: Inbound) -> bool:
+        prefix = self._world.capabilities(inbound.source.address).command_prefix
+        return read_command(inbound.text, prefix) is not None
+
+    async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...]) -> None:
+        world = self._world
+        if row.inbound.what is What.DELETED:
+            return await take_deletion(row, world.runtimes, world.ring_session)
+        row = amended(row, edits)
+        routed = await route(row.inbound, world.settings, world.runtimes, world.select)
+        runtime = world.runtimes[routed.agent]
+        taking = Taking(row=row, edits=edits, agent=routed.agent, world=world)
+        named = await is_named(row.inbound, world.settings)
+        taking = replace(taking, named=named, lively=await self._has_processes(taking, runtime))
+        try:
+            taken = await runtime.store.write(taking.unit)
+        except Unruled as open_case:
+            # A crash takes the ruling with it; the row is still there and is asked about again.
+            ruling = await rule_command(world.hooks, open_case)
+            taken = await runtime.store.write(replace(taking, ruling=ruling).unit)
+        self._refusals.note(row.inbound.source, taken.outcome)
+        world.hooks.tell_all(taken.news)
+        if taken.session is not None:
+            world.ring_session(routed.agent, taken.session, taken.fresh)
+        for session in taken.wakes:
+            world.ring_session(routed.agent, session, False)
+        if taken.outcome.startswith("command"):
+            world.ring_jobs()
+        if taken.replied:
+            world.ring_lane(row.inbound.source.address)
+        if taken.restart:
+            world.restart()
+
+    async def _has_processes(self, taking: Taking, runtime: Runtime) -> bool:
+        """Whether something runs in the background for the row's session; asked only where it could end."""
+        policy = policy_of(taking.inbound.source, self._world.settings)
+        if runtime.processes is None or policy.mode is ResetMode.NONE:
+            return False
+        session = await runtime.store.read(lambda tx: tx.bindings.get(taking.key))
+        views = [] if session is None else await runtime.processes(session)
+        return any(view.running and view.seconds < policy.bg_process_max_age_hours * 3600 for view in views)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taking:
+    """The transaction that ends a row, and with it the rows of the edits that are already in its text.
+    `lively` says that its session has background processes, `named` that it fits `mention_patterns`."""
+
+    row: InboxRow
+    agent: AgentId
+    world: IntakeWorld
+    edits: tuple[InboxRow, ...] = ()
+    ruling: CommandRuling | None = None
+    lively: bool = False
+    named: bool = False
+
+    @property
+    def inbound(self) -> Inbound:
+        return self.row.inbound
+
+    def unit(self, tx: Tx) -> Taken:
+        taken = self._taken(tx)
+        if taken.outcome:
+            tx.inbox.finish(self.row.n, taken.outcome)
+        for edit in self.edits:
+            tx.inbox.finish(edit.n, WITH_ITS_MESSAGE)
+        return taken
+
+    def _taken(self, tx: Tx) -> Taken:
+        inbound = self.inbound
+        if inbound.what is What.MOVED:
+            move_chat(tx, inbound.source, inbound.text, self.world.clock.now())
+            words = words_on_settings(inbound.source, inbound.text, self.world.settings)
+            return self._say(tx, Taken(outcome="moved"), words)
+        if inbound.what is What.MESSAGE and is_deleted(tx, inbound):
+            return Taken(outcome=GONE)
+        verdict = decide(self._knock(tx), self.world.settings)
+        if not verdict.allowed:
+            return self._turn_away(tx, verdict)
+        if inbound.what is What.BUTTON:
+            return self._press(tx)
+        if inbound.what not in (What.MESSAGE, What.EDIT):
+            return Taken(outcome=f"ignored: {inbound.what.value}")
+        if not inbound.text.strip() and not inbound.attachments:
+            return Taken(outcome="ignored: empty")
+        most = self.world.settings.gateway.max_message_chars
+        if len(inbound.text) > most:
+            size = f"{len(inbound.text):,} characters; {most:,} are the most"
+            text = f"Your message has {size}. Send it as a file."
+            return self._say(tx, Taken(outcome="refused: too long"), text)
+        return self._message(tx) if inbound.what is What.MESSAGE else self._edit(tx)
+
+    @property
+    def key(self) -> SessionKey:
+        settings = self.world.settings
+        isolation = Isolation(
+            groups_per_user=settings.group_sessions_per_user,
+            threads_per_user=settings.thread_sessions_per_user,
+        )
+        return session_key(self.inbound.source, self.agent, isolation)
+
+    def _knock(self, tx: Tx) -> Knock:
+        inbound, source = self.inbound, self.inbound.source
+        able = self.world.capabilities(source.address)
+        line = read_command(inbound.text, able.command_prefix)
+        return Knock(
+            source=source,
+            text=inbound.text,
+            paired=is_paired(tx, source),
+            mentioned=inbound.mentions_me,
+            named=self.named,
+            for_others=inbound.mentions_others and not inbound.mentions_me,
+            replied=inbound.reply_to is not None and inbound.reply_to.mine,
+            joined=source.kind is Kind.THREAD and tx.bindings.get(self.key) is not None,
+            called=inbound.what is What.BUTTON or (line is not None and is_command(line[0])),
+            continued=source.kind is not Kind.PRIVATE and self._goes_on(tx),
+            able=able,
+        )
+
+    def _goes_on(self, tx: Tx) -> bool:
+        bound = tx.bindings.get(self.key)
+        session = None if bound is None else tx.sessions.get(bound)
+        return session is not None and unfinished_piece(tx, session, self.inbound) is not None
+
+    def _turn_away(self, tx: Tx, verdict: Verdict) -> Taken:
+        """Nobody hears of it, but a stranger in a private chat, who may be given a code or bring one."""
+        met = None
+        if verdict.unaddressed and self.inbound.what is What.MESSAGE:
+            overhear(tx, self.inbound, self.world.settings, self.world.clock.now())
+        if verdict.stranger and self.inbound.what is What.MESSAGE:
+            offer = verdict.outcome is Outcome.NEEDS_PAIRING
+            met = meet(tx, self.inbound.source, self.inbound.text, self.world.clock.now(), offer=offer)
+        if met is None:
+            return Taken(outcome=str(verdict))
+        return self._say(tx, Taken(outcome=met.outcome), met.text, fleeting=met.fleeting)
+
+    def _edit(self, tx: Tx) -> Taken:
+        prefix = self.world.capabilities(self.inbound.source.address).command_prefix
+        command = read_command(self.inbound.text, prefix) is not None
+        outcome, turn = reword(tx, self.row, command=command)
+        tx.inbox.finish(self.row.n, outcome, turn)
+        return Taken(outcome="")
+
+    def _message(self, tx: Tx) -> Taken:
+        key = self.key
+        tx.directory.note(seen_channel(self.inbound.source, self.world.clock.now()))
+        session, fresh = self._session(tx, key)
+        began = (session_began(self.inbound.source, session, key),) if fresh else ()
+        prefix = self.world.capabilities(self.inbound.source.address).command_prefix
+        line = read_command(self.inbound.text, prefix)
+        if line is not None:
+            taken = self._command(tx, key, line, self._preparing(session, fresh))
+            return replace(taken, fresh=fresh, news=began + taken.news)
+        answered = None if fresh else self._answer(tx, session)
+        if answered is not None:
+            return replace(answered, news=began)
+        said = self._said(tx, key, session, fresh)
+        return replace(said, news=began + said.news)
+
+    def _said(self, tx: Tx, key: SessionKey, session: Session, fresh: bool) -> Taken:
+        """Words for the agent, in this session or, if that is over, in the next."""
+        renewed = None
+        if not fresh and not self.lively:
+            now, settings = self.world.clock.now(), self.world.settings
+            renewing = Renewing(key=key, source=self.inbound.source, settings=settings, now=now)
+            renewed = renewing.look(tx, session)
+        if renewed is None:
+            return self._turn(tx, session, fresh)
+        taken = self._turn(tx, renewed.session, True, note=renewed.note)
+        news = session_renewed(self.inbound.source, session, renewed.session, key)
+        return self._say(tx, replace(taken, news=news), renewed.notice)
+
+    def _session(self, tx: Tx, key: SessionKey) -> tuple[Session, bool]:
+        bound = tx.bindings.get(key)
+        known = None if bound is None else tx.sessions.get(bound)
+        if known is not None:
+            return known, False
+        now = self.world.clock.now()
+        session = begin_session(key, self.inbound.source, now)
+        tx.sessions.add(session)
+        tx.bindings.bind(key, session.id, self.inbound.source, now)
+        return session, True
+
+    # --- the ends a row can have ---
+
+    def _command(self, tx: Tx, key: SessionKey, line: tuple[str, str], told: Preparing) -> Taken:
+        source, hooks, session = self.inbound.source, self.world.hooks, told.session
+        asked = CommandCase(source=source, session=session, key=key, line=line)
+        ruling = self.ruling or find_ruling(hooks, self.world.settings, asked)
+        if ruling.line is None:
+            taken = Taken(outcome=f"command: {line[0]}, {ruling.outcome}", session=session.id)
+            return self._say(tx, taken, ruling.text)
+        name, args = ruling.line
+        call = Call(
+            tx=tx,
+            name=name,
+            args=args,
+            source=self.inbound.source,
+            key=key,
+            session=session,
+            turns=tx.turns.open_of(session.id, MOST_TURNS),
+            settings=self.world.settings,
+            now=self.world.clock.now(),
+            model=self.world.runtimes[self.agent].model,
+            around=self.world.around,
+            reply_place=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
+            context=lambda: told.context(tx),
+        )
+        reply = perform(call)
+        turn = None if reply.turn is None else reply.turn.id
+        if turn is not None:
+            tx.inbox.finish(self.row.n, f"command: {name}", turn)
+        news: tuple[Told, ...] = ()
+        if reply.begun is not None:
+            news = session_replaced(self.inbound.source, session, reply.begun, key)
+        outcome = "" if turn is not None else f"command: {name}"
+        taken = Taken(
+            outcome=outcome, session=session.id, news=news, wakes=reply.wakes, restart=reply.restart
+        )
+        return self._say(tx, taken, reply.text, fleeting=reply.fleeting)
+
+    def _press(self, tx: Tx) -> Taken:
+        given = pressed(self.inbound.button or "", self.inbound.source.person)
+        if given is None:
+            return Taken(outcome="ignored: unknown button")
+        if not was_asked_at(tx, given.question, self.inbound.source.address):
+            return self._say(tx, Taken(outcome="button: refused"), "Nothing was asked in this chat by that.")
+        outcome = answer(tx, given, self.world.clock.now(), self.inbound.source.user_name)
+        taken = Taken(
+            outcome=f"button: {'accepted' if outcome.closed else 'refused'}", session=outcome.session
+        )
+        if outcome.closed and self.world.capabilities(self.inbound.source.address).edits:
+            # The message with the button says it from now on.
+            return replace(taken, replied=True)
+        return self._say(tx, taken, outcome.text)
+
+    def _answer(self, tx: Tx, session: Session) -> Taken | None:
+        questions = questions_here(tx, session.id)
+        if not questions:
+            return None
+        reply = self.inbound.reply_to
+        given = as_answer(
+            self.inbound.text,
+            questions,
+            self.inbound.source.person,
+            replies_to_us=reply is not None and reply.mine,
+        )
+        if given is None:
+            return None
+        outcome = answer(tx, given, self.world.clock.now(), self.inbound.source.user_name)
+        if not outcome.closed:
+            return None
+        clarified = any(q.id == given.question and q.kind is QuestionKind.CLARIFY for q in questions)
+        taken = Taken(outcome="answer", session=outcome.session)
+        return taken if clarified else self._say(tx, taken, outcome.text)
+
+    def _turn(self, tx: Tx, session: Session, fresh: bool, note: str = "") -> Taken:
+        """A turn of its own, or, for the next piece of a message, more of the turn before."""
+        before = None if fresh else unfinished_piece(tx, session, self.inbound)
+        piece = self._input()
+        now = self.world.clock.now()
+        more = piece.cut or piece.group is not None
+        ready = now + timedelta(seconds=self.world.settings.gateway.gather_seconds) if more else None
+        if before is not None:
+            joined = replace(before, input=join_pieces(before.input, piece), ready_at=ready)
+            tx.turns.save(joined, attempt=before.attempt)
+            turn_id = before.id
+        else:
+            told = self._preparing(session, fresh, note)
+            piece = replace(piece, context=told.context(tx), guidance=told.guidance)
+            turn = self._new_turn(session, piece)
+            tx.turns.add(replace(turn, ready_at=ready))
+            turn_id = turn.id
+        tx.inbox.finish(self.row.n, TURN, turn_id)
+        return Taken(outcome="", session=session.id, fresh=fresh)
+
+    def _preparing(self, session: Session, fresh: bool, note: str = "") -> Preparing:
+        settings = self.world.settings
+        return Preparing(inbound=self.inbound, session=session, settings=settings, fresh=fresh, note=note)
+
+    def _new_turn(self, session: Session, piece: TurnInput) -> Turn:
+        busy = session.busy_mode or self.world.settings.display.busy_input_mode
+        return Turn(
+            id=new_turn_id(),
+            session=session.id,
+            agent=self.agent,
+            cause=Cause.MESSAGE,
+            input=piece,
+            created_at=self.world.clock.now(),
+            source=self.inbound.source,
+            reply=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
+            busy=busy_mode(BusyMode(busy), piece.attachments),
+        )
+
+    def _input(self) -> TurnInput:
+        able = self.world.capabilities(self.inbound.source.address)
+        return TurnInput(
+            text=self.inbound.text,
+            author=speaker(self.inbound.source),
+            attachments=as_pending(self.inbound.attachments),
+            group=self.inbound.group,
+            cut=able.unit.measure(self.inbound.text) >= able.max_text * _NEAR_LIMIT,
+        )
+
+    def _say(self, tx: Tx, taken: Taken, text: str, *, fleeting: bool = False) -> Taken:
+        """A reply of the gateway itself, cut to the platform's size like any other."""
+        if not text:
+            return taken
+        able = self.world.capabilities(self.inbound.source.address)
+        text = spell_commands(text, able.command_prefix)
+        for place, piece in enumerate(split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)):
+            tx.outbox.add(
+                OutboxRow(
+                    key=f"reply:{self.row.n}:{place}",
+                    to=self.inbound.source.address,
+                    body=Body(text=piece.text, fleeting=fleeting),
+                    created_at=self.world.clock.now(),
+                    reply_to=self.inbound.ref if place == 0 else None,
+                )
+            )
+        return replace(taken, replied=True)

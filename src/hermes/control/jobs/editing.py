@@ -1,0 +1,333 @@
+"""Jobs as people change them: made, found, changed, paused, run now, removed. Every door (the tool, `/cron`,
+the command line, the API) asks for the same units; `JobDesk` adds what must be looked at outside of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, tzinfo
+
+from hermes.control.jobs.runs import Moment, plan_of, run_now
+from hermes.control.jobs.schedule import EXAMPLES, Once, Schedule, read_schedule
+from hermes.control.jobs.targets import LOCAL, ORIGIN, ResolveTargets, resolve_targets
+from hermes.control.jobs.wording import title
+from hermes.control.sessions.submission import Unknown
+from hermes.domain.address import Kind, Source
+from hermes.domain.clock import Clock
+from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId, JobId, new_job_id
+from hermes.domain.job import CatchUp, Job, JobRun, JobState, JobWorld
+from hermes.domain.ports import Store, Tx
+from hermes.domain.session import owner_of
+from hermes.domain.settings import Settings
+from hermes.domain.text import one_line, storable
+
+LONGEST_NAME, LONGEST_PROMPT, MOST_TIMES = 200, 5000, 1_000_000
+_PAST = timedelta(seconds=120)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobWish:
+    """What somebody says of a job; None is not said. `times` 0 means for ever."""
+
+    schedule: str | None = None
+    prompt: str | None = None
+    name: str | None = None
+    deliver: str | None = None
+    times: int | None = None
+    catch_up: str | None = None
+    script: str | None = None
+    no_agent: bool | None = None
+    context_from: Sequence[str] | None = None
+    model: str | None = None
+    toolsets: Sequence[str] | None = None
+    workdir: str | None = None
+    skills: Sequence[str] | None = None
+    attach_to_session: bool | None = None
+
+
+# --- units -----------------------------------------------------------------------------------------
+
+
+def is_own(job: Job, source: Source | None) -> bool:
+    """Whether a job is of who speaks here: it is theirs who made it. One that was made by nobody we know is
+    the operator's, but for one from a chat in which one person is alone, or nobody has an id: that chat's."""
+    made = job.origin
+    if made is None or source is None:
+        return False
+    if made.person is not None:
+        return owner_of(made) == owner_of(source)
+    alone = source.kind is Kind.PRIVATE or source.person is None
+    return alone and made.address == source.address
+
+
+def list_jobs(tx: Tx, moment: Moment) -> list[Job]:
+    """The jobs that are there for who asks."""
+    return [job for job in tx.jobs.list() if moment.sees(job)]
+
+
+def find_job(tx: Tx, word: str, moment: Moment) -> Job:
+    return pick_job(list_jobs(tx, moment), word)
+
+
+def pick_job(jobs: Sequence[Job], word: str) -> Job:
+    """By id or name, or a beginning of either that only one job has."""
+    word = word.strip()
+    lower = word.casefold()
+    exact = [job for job in jobs if job.id == word or job.name.casefold() == lower]
+    begins = [job for job in jobs if job.id.startswith(lower) or title(job).casefold().startswith(lower)]
+    found = exact or begins
+    if not word or not found:
+        raise Unknown(f"There is no job “{one_line(word, 60)}”.", hint="List them to see what there is.")
+    if len(found) > 1:
+        names = ", ".join(job.id for job in found[:5])
+        raise UserError(f"“{one_line(word, 60)}” fits {len(found)} jobs.", hint=f"Use an id: {names}.")
+    return found[0]
+
+
+def create_job(tx: Tx, agent: AgentId, wish: JobWish, origin: Source | None, moment: Moment) -> Job:
+    default = ORIGIN if origin is not None and moment.targets(tx, ORIGIN, origin, moment.settings) else LOCAL
+    job = Job(
+        id=new_job_id(),
+        agent=agent,
+        schedule="",
+        prompt="",
+        created_at=moment.now,
+        anchor=moment.now,
+        deliver_to=default,
+        origin=origin,
+    )
+    if not (wish.schedule or "").strip():
+        raise UserError("A job needs a schedule.", hint=f"For example: {EXAMPLES}.")
+    if wish.name is None and (wish.prompt or wish.script):
+        wish = replace(wish, name=_free_name(tx, one_line(wish.prompt or wish.script or "", 50), moment))
+    return update_job(tx, job, wish, moment)
+
+
+def pause_job(tx: Tx, job: Job, now: datetime) -> Job:
+    if job.state is not JobState.SCHEDULED:
+        raise UserError(f"The job “{title(job)}” is {job.state.value}, so it cannot be paused.")
+    paused = replace(job, state=JobState.PAUSED, next_due=None, paused_at=now, paused_reason="")
+    tx.jobs.save(paused)
+    return paused
+
+
+def resume_job(tx: Tx, job: Job, moment: Moment) -> Job:
+    """From its next time on; what passed while it was paused is not caught up with."""
+    if job.state is JobState.SCHEDULED:
+        raise UserError(f"The job “{title(job)}” is not paused.")
+    following = plan_of(job, moment.zone).after(moment.now)
+    if following is None or (job.times is not None and job.completed >= job.times):
+        raise UserError(
+            f"The job “{title(job)}” has no time left to run at.",
+            hint="Give it a new schedule, or run it now.",
+        )
+    resumed = replace(job, state=JobState.SCHEDULED, next_due=following, paused_at=None, paused_reason="")
+    tx.jobs.save(resumed)
+    return resumed
+
+
+def update_job(tx: Tx, job: Job, wish: JobWish, moment: Moment) -> Job:
+    """The job with what is wished, checked as a whole and stored."""
+    plan: Schedule | None = None
+    if wish.schedule is not None:
+        plan = read_schedule(wish.schedule, moment.now, moment.zone)
+        job = _planned(job, plan, moment)
+    job = replace(
+        job,
+        prompt=_text("prompt", wish.prompt, LONGEST_PROMPT, job.prompt),
+        name=_name(tx, job, wish.name, moment),
+        deliver_to=_deliver(tx, wish.deliver, job, moment),
+        catch_up=job.catch_up if wish.catch_up is None else _catch_up(wish.catch_up),
+        script=job.script if wish.script is None else wish.script.strip(),
+        no_agent=job.no_agent if wish.no_agent is None else wish.no_agent,
+        context_from=(
+            job.context_from if wish.context_from is None else _others(tx, wish.context_from, moment)
+        ),
+        model=job.model if wish.model is None else one_line(wish.model, 200),
+        toolsets=job.toolsets if wish.toolsets is None else tuple(wish.toolsets),
+        workdir=job.workdir if wish.workdir is None else wish.workdir.strip(),
+        skills=job.skills if wish.skills is None else tuple(wish.skills),
+        attach_to_session=(
+            job.attach_to_session if wish.attach_to_session is None else wish.attach_to_session
+        ),
+    )
+    job = _repeated(job, wish.times, plan)
+    if not job.prompt and not job.script:
+        raise UserError("A job needs a prompt or a script.", hint="Say what is to be done.")
+    if job.no_agent and not job.script:
+        raise UserError(
+            "A job without the agent needs a script.", hint="Name one of the home's scripts folder."
+        )
+    tx.jobs.save(job)
+    return job
+
+
+def _planned(job: Job, plan: Schedule, moment: Moment) -> Job:
+    following = plan.after(moment.now)
+    if isinstance(plan, Once):
+        if plan.at < moment.now - _PAST:
+            told = f"{plan.at.astimezone(moment.zone):%Y-%m-%d %H:%M %Z}"
+            raise UserError(f"{told} is in the past.", hint=f"For example: {EXAMPLES}.")
+        following = plan.at
+    state = JobState.PAUSED if job.state is JobState.PAUSED else JobState.SCHEDULED
+    return replace(
+        job,
+        schedule=plan.text,
+        anchor=moment.now.replace(microsecond=0),
+        state=state,
+        next_due=None if state is JobState.PAUSED else following,
+        last_error="",
+    )
+
+
+def _repeated(job: Job, times: int | None, plan: Schedule | None) -> Job:
+    if plan is not None:
+        # A new schedule is a new count.
+        job = replace(
+            job, completed=0, times=1 if isinstance(plan, Once) else None if times is None else job.times
+        )
+    if times is None:
+        return job
+    if not 0 <= times <= MOST_TIMES:
+        raise UserError(f"A job runs from 1 to {MOST_TIMES:,} times, or for ever (0).")
+    job = replace(job, times=times or None)
+    over = job.times is not None and job.completed >= job.times
+    return replace(job, state=JobState.COMPLETED, next_due=None) if over else job
+
+
+def _text(what: str, text: str | None, most: int, known: str) -> str:
+    if text is None:
+        return known
+    if len(text) > most:
+        raise UserError(f"The {what} has {len(text):,} characters; {most:,} are the most.")
+    return storable(text.strip())
+
+
+def _name(tx: Tx, job: Job, wanted: str | None, moment: Moment) -> str:
+    if wanted is None:
+        return job.name
+    name = one_line(_text("name", wanted, LONGEST_NAME, ""), LONGEST_NAME)
+    if not name:
+        raise UserError("A name needs at least one visible character.")
+    others = (other for other in list_jobs(tx, moment) if other.id != job.id)
+    if any(other.name.casefold() == name.casefold() for other in others):
+        raise UserError(f"Another job is called “{one_line(name, 60)}”.", hint="Choose another name.")
+    return name
+
+
+def _free_name(tx: Tx, name: str, moment: Moment) -> str:
+    taken = {job.name.casefold() for job in list_jobs(tx, moment)}
+    number, free = 2, name
+    while free.casefold() in taken:
+        free, number = f"{name} ({number})", number + 1
+    return free
+
+
+def _deliver(tx: Tx, wanted: str | None, job: Job, moment: Moment) -> str:
+    if wanted is None or not wanted.strip():
+        return job.deliver_to
+    moment.targets(tx, wanted, job.origin, moment.settings)
+    return wanted.strip()
+
+
+def _catch_up(word: str) -> CatchUp:
+    try:
+        return CatchUp(word.strip().lower())
+    except ValueError:
+        raise UserError(
+            f"“{one_line(word, 40)}” is no way to catch up.", hint="Known: once, skip, all."
+        ) from None
+
+
+def _others(tx: Tx, words: Sequence[str], moment: Moment) -> tuple[JobId, ...]:
+    return tuple(find_job(tx, word, moment).id for word in words)
+
+
+# --- the desk --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDesk:
+    """The jobs of one agent, for whoever is outside of a transaction, as far as they may see them (`sees`).
+    `changed` is told after each change."""
+
+    agent: AgentId
+    store: Store
+    clock: Clock
+    zone: tzinfo
+    settings: Settings
+    world: JobWorld | None = None
+    targets: ResolveTargets = resolve_targets
+    changed: Callable[[], None] = lambda: None
+    sees: Callable[[Job], bool] = lambda job: True
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(
+            now=self.clock.now(),
+            zone=self.zone,
+            settings=self.settings,
+            targets=self.targets,
+            sees=self.sees,
+        )
+
+    async def all(self) -> list[Job]:
+        return await self.store.read(lambda tx: list_jobs(tx, self.moment))
+
+    async def get(self, ident: JobId) -> Job | None:
+        job = await self.store.read(lambda tx: tx.jobs.get(ident))
+        return job if job is not None and self.sees(job) else None
+
+    async def find(self, word: str) -> Job:
+        return await self.store.read(lambda tx: self._find(tx, word))
+
+    async def runs(self, word: str, limit: int) -> list[JobRun]:
+        """Those of one job; without a word those of all, which is for who may see all."""
+
+        def look(tx: Tx) -> list[JobRun]:
+            return tx.job_runs.of(self._find(tx, word).id if word else None, limit)
+
+        return await self.store.read(look)
+
+    async def create(self, wish: JobWish, origin: Source | None) -> Job:
+        await self._check(wish)
+        return await self._change(lambda tx: create_job(tx, self.agent, wish, origin, self.moment))
+
+    async def update(self, word: str, wish: JobWish) -> Job:
+        await self._check(wish)
+        return await self._change(lambda tx: update_job(tx, self._find(tx, word), wish, self.moment))
+
+    async def pause(self, word: str) -> Job:
+        return await self._change(lambda tx: pause_job(tx, self._find(tx, word), self.clock.now()))
+
+    async def resume(self, word: str) -> Job:
+        return await self._change(lambda tx: resume_job(tx, self._find(tx, word), self.moment))
+
+    async def run(self, word: str) -> Job:
+        def begin(tx: Tx) -> Job:
+            job = self._find(tx, word)
+            run_now(tx, job, self.moment)
+            return job
+
+        return await self._change(begin)
+
+    async def remove(self, word: str) -> Job:
+        def remove(tx: Tx) -> Job:
+            job = self._find(tx, word)
+            tx.jobs.remove(job.id)
+            return job
+
+        return await self._change(remove)
+
+    def _find(self, tx: Tx, word: str) -> Job:
+        return find_job(tx, word, self.moment)
+
+    async def _check(self, wish: JobWish) -> None:
+        if self.world is not None:
+            await self.world.check(wish.script or "", wish.workdir or "")
+
+    async def _change(self, unit: Callable[[Tx], Job]) -> Job:
+        job = await self.store.write(unit, first=True)
+        self.changed()
+        return job

@@ -1,0 +1,339 @@
+"""The units of work of a run, from its slot to its end: each is one transaction, deciding on what it reads.
+
+A slot's claim, the job's next time and (if nothing has to happen before) the turn are one commit, so a crash
+neither loses a run nor doubles it. What a script did is unknown after a crash: its slot is reported, never
+run again. The end of a run is one commit too: what is delivered, how it went, what the job remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, tzinfo
+
+from hermes.control.jobs.schedule import Schedule, grace, read_schedule
+from hermes.control.jobs.targets import ResolveTargets, resolve_targets
+from hermes.control.jobs.wording import Context, ended, prompt_words, title, wakes
+from hermes.control.outbound.sending import mirror
+from hermes.control.outbound.topics import lane_of, real_place
+from hermes.control.people.routing import JOBS
+from hermes.control.sessions.administration import stop_turn
+from hermes.control.turn.ending import Outcomes
+from hermes.domain.address import Address, Kind, Source
+from hermes.domain.errors import UserError
+from hermes.domain.ids import JobId, SessionId, new_turn_id
+from hermes.domain.job import CatchUp, Job, JobRun, JobState, RunState, RunStatus, ScriptReport
+from hermes.domain.message import Body
+from hermes.domain.ports import Tx
+from hermes.domain.rows import Slot
+from hermes.domain.session import Session
+from hermes.domain.settings import Settings
+from hermes.domain.text import storable
+from hermes.domain.turn import Action, Cause, Guidance, ReplyPlace, Turn, TurnInput, TurnState
+
+WITHHELD = ("cronjob", "clarify", "messaging", "send_message")
+MISSED = "Its time passed while it could not be run, and it is told to skip what it missed."
+REMOVED = "The job was removed."
+SESSION_KEPT = timedelta(days=90)
+_KEPT_OUTPUT = 8000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """When a unit runs and by which rules; `sees` says which jobs are there for who asks."""
+
+    now: datetime
+    zone: tzinfo
+    settings: Settings
+    targets: ResolveTargets = resolve_targets
+    sees: Callable[[Job], bool] = lambda job: True
+
+
+def plan_of(job: Job, zone: tzinfo) -> Schedule:
+    return read_schedule(job.schedule, job.anchor, zone)
+
+
+# --- slots -----------------------------------------------------------------------------------------
+
+
+def fire(tx: Tx, wanted: JobId, moment: Moment) -> JobRun | None:
+    """Begin the run that is due, if there is one, and plan the job's next time."""
+    job = tx.jobs.get(wanted)
+    if (
+        job is None
+        or job.state is not JobState.SCHEDULED
+        or job.next_due is None
+        or job.next_due > moment.now
+    ):
+        return None
+    if is_running(tx, job.id):
+        # One run at a time: what comes due meanwhile is caught up with when this one has ended.
+        return None
+    try:
+        plan = plan_of(job, moment.zone)
+    except UserError as error:
+        tx.jobs.save(replace(job, state=JobState.ERROR, next_due=None, last_error=str(error)))
+        return None
+    slot, runs = _slot(plan, job, moment)
+    following = plan.after(slot if job.catch_up is CatchUp.ALL else max(slot, moment.now))
+    run = _claim(tx, job, slot, moment) if runs else None
+    completed = job.completed + (run is not None)
+    job = replace(job, completed=completed, next_due=following)
+    if following is None or (job.times is not None and completed >= job.times):
+        job = replace(job, state=JobState.COMPLETED, next_due=None)
+    if not runs:
+        job = replace(job, last_error=MISSED)
+        tx.job_runs.claim(_run(job, slot, moment, state=RunState.OVER, status=RunStatus.MISSED, error=MISSED))
+    tx.jobs.save(job)
+    if run is not None:
+        _begin(tx, job, run, moment)
+    return run
+
+
+def run_now(tx: Tx, job: Job, moment: Moment) -> JobRun:
+    """A run that somebody asks for; the job's own times and counts stay as they are."""
+    if is_running(tx, job.id):
+        raise UserError(f"The job “{title(job)}” is running now.", hint="Wait until it is done.")
+    due = moment.now.replace(microsecond=0)
+    while (run := _claim(tx, job, due, moment, manual=True)) is None:
+        due += timedelta(seconds=1)
+    _begin(tx, job, run, moment)
+    return run
+
+
+def is_running(tx: Tx, job: JobId) -> bool:
+    return any(run.job == job and run.state is not RunState.SETTLED for run in tx.job_runs.open())
+
+
+def _slot(plan: Schedule, job: Job, moment: Moment) -> tuple[datetime, bool]:
+    """The slot that is looked at now, and whether it is run."""
+    assert job.next_due is not None
+    if job.catch_up is CatchUp.ALL:
+        return job.next_due, True
+    slot = max(plan.latest(moment.now) or job.next_due, job.next_due)
+    late = moment.now - slot > grace(plan, slot)
+    return slot, job.catch_up is CatchUp.ONCE or not late
+
+
+def _run(job: Job, due: datetime, moment: Moment, **more: object) -> JobRun:
+    return JobRun(job=job.id, due=due, began_at=moment.now, name=title(job), **more)  # type: ignore[arg-type]
+
+
+def _claim(tx: Tx, job: Job, due: datetime, moment: Moment, manual: bool = False) -> JobRun | None:
+    run = _run(job, due, moment, state=RunState.CLAIMED, manual=manual)
+    return run if tx.job_runs.claim(run) else None
+
+
+def _begin(tx: Tx, job: Job, run: JobRun, moment: Moment) -> None:
+    try:
+        to = moment.targets(tx, job.deliver_to, job.origin, moment.settings)
+    except UserError as error:
+        to, problem = (), str(error)
+    else:
+        problem = ""
+    if problem != job.last_delivery_error:
+        tx.jobs.save(replace(job, last_delivery_error=problem))
+    run = replace(run, to=to)
+    tx.job_runs.save(run)
+    if not job.script and not job.workdir:
+        speak(tx, run.slot, moment, None)
+
+
+def planned_wrong(tx: Tx, moment: Moment) -> list[Job]:
+    """After the clock was set back: jobs that wait for a time beyond their next one, as they should be."""
+    found: list[Job] = []
+    for job in tx.jobs.list():
+        if job.state is not JobState.SCHEDULED or job.next_due is None:
+            continue
+        try:
+            plan = plan_of(job, moment.zone)
+        except UserError:
+            continue
+        planned = plan.after(moment.now)
+        while (
+            planned is not None and planned < job.next_due and tx.job_runs.get(Slot(job=job.id, due=planned))
+        ):
+            planned = plan.after(planned)
+        if planned is not None and planned < job.next_due:
+            found.append(replace(job, next_due=planned))
+    return found
+
+
+def plan_again(tx: Tx, moment: Moment) -> int:
+    wrong = planned_wrong(tx, moment)
+    for job in wrong:
+        tx.jobs.save(job)
+    return len(wrong)
+
+
+# --- before the turn -------------------------------------------------------------------------------
+
+
+def start_script(tx: Tx, slot: Slot) -> Job | None:
+    """The job whose run is being prepared, its script noted as begun; None if there is nothing to do."""
+    run, job = tx.job_runs.get(slot), tx.jobs.get(slot.job)
+    if run is None or run.state is not RunState.CLAIMED:
+        return None
+    if job is None:
+        tx.job_runs.save(replace(run, state=RunState.OVER, status=RunStatus.STOPPED, error=REMOVED))
+        return None
+    if job.script:
+        tx.job_runs.save(replace(run, state=RunState.SCRIPT))
+    return job
+
+
+def speak(tx: Tx, slot: Slot, moment: Moment, report: ScriptReport | None) -> JobRun | None:
+    """The run's turn, with all that was prepared for it. None if the run is elsewhere by now."""
+    run, job = tx.job_runs.get(slot), tx.jobs.get(slot.job)
+    if run is None or run.state not in (RunState.CLAIMED, RunState.SCRIPT):
+        return None
+    if job is None:
+        return _over(tx, run, moment, RunStatus.STOPPED, REMOVED)
+    failed = report is not None and bool(report.problem)
+    if report is not None and not failed and not wakes(report.output):
+        return _over(tx, run, moment, RunStatus.SKIPPED, "")
+    if job.no_agent and report is not None:
+        error = report.problem
+        text = f"{error}\n\n{report.output}".strip() if failed else report.output
+        return _turn(tx, replace(run, error=error), job, moment, TurnInput(text=text, action=Action.RELAY))
+    contexts = [Context(name=title(one), output=one.last_output) for one in _contexts(tx, job)]
+    words = prompt_words(job, run.due.astimezone(moment.zone), report, contexts)
+    guidance = Guidance(
+        model=job.model,
+        toolsets=job.toolsets,
+        withheld=WITHHELD,
+        unattended=moment.settings.approvals.cron_mode,
+    )
+    return _turn(tx, run, job, moment, TurnInput(text=words, guidance=guidance))
+
+
+def report_failure(tx: Tx, slot: Slot, moment: Moment, why: str) -> JobRun | None:
+    """A run that cannot come to its turn: people are told why in its stead."""
+    run, job = tx.job_runs.get(slot), tx.jobs.get(slot.job)
+    if run is None or run.state not in (RunState.CLAIMED, RunState.SCRIPT):
+        return None
+    if job is None:
+        return _over(tx, run, moment, RunStatus.ERROR, why)
+    given = TurnInput(text=why, action=Action.RELAY)
+    return _turn(tx, replace(run, error=why), job, moment, given)
+
+
+def _contexts(tx: Tx, job: Job) -> list[Job]:
+    found = (tx.jobs.get(one) for one in job.context_from)
+    return [one for one in found if one is not None]
+
+
+def _turn(tx: Tx, run: JobRun, job: Job, moment: Moment, given: TurnInput) -> JobRun:
+    source = Source(address=Address(platform=JOBS, chat=job.id), kind=Kind.JOB, chat_name=title(job))
+    session = SessionId(session_name(run))
+    tx.sessions.add(
+        Session(
+            id=session,
+            agent=job.agent,
+            created_at=moment.now,
+            updated_at=moment.now,
+            owner=str(source.address),
+            place=str(source.address),
+            expires_at=moment.now + SESSION_KEPT,
+        )
+    )
+    turn = Turn(
+        id=new_turn_id(),
+        session=session,
+        agent=job.agent,
+        cause=Cause.JOB,
+        input=replace(given, text=storable(given.text)),
+        created_at=moment.now,
+        source=source,
+    )
+    tx.turns.add(turn)
+    run = replace(run, state=RunState.TURN, turn=turn.id, session=session)
+    tx.job_runs.save(run)
+    return run
+
+
+def session_name(run: JobRun) -> str:
+    """The session that a run has for itself."""
+    return f"cron_{run.job}_{run.due:%Y%m%d_%H%M%S}"
+
+
+def _over(tx: Tx, run: JobRun, moment: Moment, status: RunStatus, error: str) -> JobRun:
+    run = replace(run, state=RunState.OVER, status=status, error=error, ended_at=moment.now)
+    tx.job_runs.save(run)
+    job = tx.jobs.get(run.job)
+    if job is not None:
+        _remember(tx, job, run, "")
+    return run
+
+
+# --- the end ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A run that is over; `told` is the session in which its answer is to be written down too."""
+
+    run: JobRun
+    told: SessionId | None = None
+
+
+def settle(tx: Tx, slot: Slot, moment: Moment, outcomes: Outcomes) -> Settled | None:
+    """What follows from a turn that has ended. None while it has not, or when that was done before."""
+    run = tx.job_runs.get(slot)
+    if run is None or run.state is not RunState.TURN or run.turn is None:
+        return None
+    turn = tx.turns.get(run.turn)
+    if turn is not None and turn.state.open:
+        return None
+    end = ended(run, tx.journal.of_turn(run.turn), moment.settings.cron.wrap_response)
+    lanes = tuple(dict.fromkeys(lane_of(tx, to) for to in run.to))
+    for place, to in enumerate(lanes if end.delivered else ()):
+        for row in outcomes.parts(ReplyPlace(to=to), Body(text=end.delivered), turn=run.turn, segment=place):
+            tx.outbox.add(row)
+    over = replace(run, state=RunState.SETTLED, status=end.status, error=end.error, ended_at=moment.now)
+    run = replace(over, to=lanes)
+    tx.job_runs.save(run)
+    job = tx.jobs.get(run.job)
+    if job is None:
+        return Settled(run=run)
+    _remember(tx, job, run, end.answer)
+    attached = job.attach_to_session or moment.settings.cron.mirror_delivery
+    home = None if job.origin is None else job.origin.address
+    if not attached or not end.delivered or home is None:
+        return Settled(run=run)
+    if home not in [real_place(tx, to) for to in run.to]:
+        return Settled(run=run)
+    return Settled(run=run, told=mirror(tx, home, end.delivered, moment.now))
+
+
+def stop_idle(tx: Tx, slot: Slot, moment: Moment) -> bool:
+    """Stop a run in which nothing was written down for long; whether it was. A step is any record: words of
+    the model, a tool that began or ended."""
+    run, limit = tx.job_runs.get(slot), moment.settings.cron.timeout
+    turn = None if run is None or run.turn is None or not limit else tx.turns.get(run.turn)
+    if turn is None or turn.state not in (TurnState.RUNNING, TurnState.WAITING) or turn.stop is not None:
+        return False
+    entries = tx.journal.of_turn(turn.id)
+    last = entries[-1].at if entries else moment.now
+    if (moment.now - last).total_seconds() <= limit:
+        return False
+    return stop_turn(tx, turn.id, f"nothing happened for {limit:g} seconds") is not None
+
+
+def _remember(tx: Tx, job: Job, run: JobRun, answer: str) -> None:
+    failed = run.status in (RunStatus.ERROR, RunStatus.STOPPED)
+    output = answer[:_KEPT_OUTPUT] if run.status is RunStatus.OK else job.last_output
+    tx.jobs.save(
+        replace(
+            job,
+            last_run_at=run.began_at,
+            last_status="error" if failed else "ok",
+            last_error=run.error,
+            last_output=output,
+        )
+    )
+
+
+def file_written(tx: Tx, slot: Slot) -> None:
+    run = tx.job_runs.get(slot)
+    if run is not None and run.state is RunState.SETTLED:
+        tx.job_runs.save(replace(run, state=RunState.OVER))

@@ -1,0 +1,294 @@
+"""The ticker: it begins runs when they are due, takes them through script and turn, and settles them.
+
+Its life: it looks for what is due and what is unfinished, does it, and sleeps until the next slot, a minute
+at most; whoever changes a job, and a run that ends, wakes it. All it knows is in the store: a new life goes
+on where the last one was cut off. Of several gateways on one store the one with the lease ticks; were there
+two, the claim of a slot would still be one. A machine that slept, or whose clock was set ahead, finds missed
+slots at the next look; a clock that was set back has the jobs planned again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from hermes.control.bell import rest
+from hermes.control.jobs.editing import JobDesk
+from hermes.control.jobs.runs import (
+    Moment,
+    file_written,
+    fire,
+    plan_again,
+    planned_wrong,
+    report_failure,
+    session_name,
+    settle,
+    speak,
+    start_script,
+    stop_idle,
+)
+from hermes.control.jobs.targets import ResolveTargets
+from hermes.control.jobs.wording import INTERRUPTED, output_name, output_text
+from hermes.control.turn.ending import Outcomes
+from hermes.control.wiring import Bells, Parts
+from hermes.control.workers import do_each, take_each
+from hermes.domain.clock import zone_named
+from hermes.domain.errors import HermesError, UserError
+from hermes.domain.event import Entry, Failed, Finished, Stopped
+from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.job import DueJobs, Job, JobRun, RunState
+from hermes.domain.ports import Store, Tx
+from hermes.domain.rows import Slot
+from hermes.domain.turn import TurnState
+
+log = logging.getLogger("hermes.cron")
+LONGEST_SLEEP = 60.0
+LEASE = "cron"
+LEASE_SECONDS = 3 * LONGEST_SLEEP
+_SET_BACK = -2.0
+_RunKey = tuple[AgentId, Slot]
+
+
+class Cron:
+    """`outcomes` makes messages of what a run said, `targets` finds the places they go to."""
+
+    def __init__(self, parts: Parts, bells: Bells, outcomes: Outcomes, targets: ResolveTargets) -> None:
+        self._parts = parts
+        self._loops = parts.loops
+        self._bells = bells
+        self._outcomes = outcomes
+        self._targets = targets
+        self._zone = zone_named(parts.settings.timezone)
+        self._bell = asyncio.Event()
+        self._working: dict[_RunKey, asyncio.Task[None]] = {}
+        self._looked: tuple[datetime, float] | None = None
+
+    # --- what others may do ---
+
+    @property
+    def ticked_at(self) -> datetime | None:
+        """When it last looked for what is due."""
+        return None if self._looked is None else self._looked[0]
+
+    def ring(self) -> None:
+        """A job was changed, or a run has ended."""
+        self._bell.set()
+
+    def heard(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
+        """Told of every record: the end of a run's turn is what it waits for."""
+        if session.startswith("cron_") and isinstance(entries[-1].record, Finished | Failed | Stopped):
+            self.ring()
+
+    def desk(self, agent: AgentId) -> JobDesk:
+        runtime = self._parts.runtimes[agent]
+        return JobDesk(
+            agent=agent,
+            store=runtime.store,
+            clock=self._parts.clock,
+            zone=self._zone,
+            settings=self._parts.settings,
+            world=runtime.jobs,
+            targets=self._targets,
+            changed=self.ring,
+        )
+
+    # --- its life ---
+
+    async def live(self) -> None:
+        while True:
+            self._bell.clear()
+            await rest(self._bell, self._parts.clock, await self.tick(), "cron")
+
+    async def close(self) -> None:
+        """What is under way in scripts is cut off; what has ended is settled."""
+        for task in self._working.values():
+            task.cancel()
+        if self._working:
+            await asyncio.wait(self._working.values())
+        for agent in self._parts.runtimes:
+            await self._loops.attempt("cron", partial(self._settle_ended, agent), f"stop {agent}")
+        with contextlib.suppress(HermesError):
+            await self._parts.store.write(lambda tx: tx.leases.release(LEASE, self._parts.owner))
+
+    async def _settle_ended(self, agent: AgentId) -> None:
+        runs = [run for run in (await self._look(agent))[1] if run.state is RunState.TURN]
+        await take_each(runs, partial(self._settle, agent))
+
+    async def tick(self) -> float:
+        """Do what is due now; the seconds until there may be more. Whatever breaks is raised when all else
+        is done: a run that cannot be settled stops neither other jobs nor other agents."""
+        now = self._parts.clock.now()
+        following: list[datetime] = []
+        agents = (partial(self._take_agent, agent, now, following) for agent in self._parts.runtimes)
+        await do_each(partial(self._mind_the_clock, now), *agents)
+        now = self._parts.clock.now()
+        ahead = [max(0.0, (at - now).total_seconds()) for at in following]
+        return min([LONGEST_SLEEP, *ahead])
+
+    async def _take_agent(self, agent: AgentId, now: datetime, following: list[datetime]) -> None:
+        """Go on with the runs of one agent and begin what is due; `following` gets its next slot."""
+        due, runs = await self._look(agent)
+        if (due.jobs or runs) and not await self._leads(now):
+            return
+        await do_each(
+            partial(take_each, runs, partial(self._go_on, agent)),
+            partial(self._fire, agent, due.jobs, len(runs)),
+        )
+        if due.jobs:
+            due, _ = await self._look(agent)
+        following += [due.next] if due.next is not None else []
+
+    async def _look(self, agent: AgentId) -> tuple[DueJobs, list[JobRun]]:
+        now = self._parts.clock.now()
+        return await self._store(agent).read(lambda tx: (tx.jobs.due(now), tx.job_runs.open()))
+
+    async def _leads(self, now: datetime) -> bool:
+        store, owner = self._parts.store, self._parts.owner
+        return await store.write(lambda tx: tx.leases.take(LEASE, owner, now, LEASE_SECONDS)) is not None
+
+    async def _mind_the_clock(self, now: datetime) -> None:
+        elapsed = self._parts.clock.monotonic()
+        before, self._looked = self._looked, (now, elapsed)
+        if before is not None:
+            passed = timedelta(seconds=elapsed - before[1])
+            if (now - before[0] - passed).total_seconds() > _SET_BACK:
+                return
+            # What came due since the last look, on the clock as it is now, was never planned.
+            now -= passed
+        await take_each(self._parts.runtimes, partial(self._plan_again, replace(self._moment(), now=now)))
+
+    async def _plan_again(self, moment: Moment, agent: AgentId) -> None:
+        if await self._store(agent).read(partial(planned_wrong, moment=moment)):
+            changed = await self._store(agent).write(partial(plan_again, moment=moment))
+            log.info("cron.planned_again agent=%s jobs=%d", agent, changed)
+
+    # --- beginning ---
+
+    async def _fire(self, agent: AgentId, jobs: Sequence[Job], running: int) -> None:
+        """Begin what is due, as far as there is room."""
+        most = self._parts.settings.cron.max_parallel_jobs
+
+        async def begin(job: Job) -> None:
+            nonlocal running
+            if most and running >= most:
+                return
+            run = await self._store(agent).write(partial(fire, wanted=job.id, moment=self._moment()))
+            if run is not None:
+                running += 1
+                log.info("cron.run job=%s due=%s", run.job, run.due.isoformat())
+                await self._go_on(agent, await self._again(agent, run))
+
+        await take_each(jobs, begin)
+
+    async def _again(self, agent: AgentId, run: JobRun) -> JobRun:
+        return await self._store(agent).read(lambda tx: tx.job_runs.get(run.slot)) or run
+
+    # --- going on ---
+
+    async def _go_on(self, agent: AgentId, run: JobRun) -> None:
+        key = (agent, run.slot)
+        if key in self._working:
+            return
+        match run.state:
+            case RunState.CLAIMED:
+                task = asyncio.create_task(self._prepare(agent, run), name=f"cron {run.job}")
+                self._working[key] = task
+                task.add_done_callback(partial(self._done, key))
+            case RunState.SCRIPT:
+                unit = partial(report_failure, slot=run.slot, moment=self._moment(), why=INTERRUPTED)
+                self._begun(agent, await self._store(agent).write(unit))
+            case RunState.TURN:
+                await self._settle(agent, run)
+            case RunState.SETTLED:
+                await self._write_file(agent, run)
+            case RunState.OVER:
+                pass
+
+    def _done(self, key: _RunKey, task: asyncio.Task[None]) -> None:
+        self._working.pop(key, None)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            # It is looked at again with the next tick, not at once: it may break again.
+            self._loops.note("cron", error, f"job {key[1].job}")
+            return
+        self._loops.clear("cron", f"job {key[1].job}")
+        self.ring()
+
+    async def _prepare(self, agent: AgentId, run: JobRun) -> None:
+        """What has to happen before the turn: the folder, the script."""
+        store, world = self._store(agent), self._parts.runtimes[agent].jobs
+        job = await store.write(lambda tx: start_script(tx, run.slot))
+        if job is None:
+            return
+        report = None
+        try:
+            if world is None:
+                raise UserError("Jobs with scripts or folders cannot be run here.")
+            await world.check(job.script, job.workdir)
+            if job.workdir:
+                await world.enter(SessionId(session_name(run)), job.workdir)
+            if job.script:
+                seconds = self._parts.settings.cron.script_timeout
+                report = await world.run_script(job.script, job.workdir, seconds)
+        except HermesError as error:
+            why, moment = str(error), self._moment()
+            self._begun(agent, await store.write(lambda tx: report_failure(tx, run.slot, moment, why)))
+            return
+        moment = self._moment()
+        self._begun(agent, await store.write(lambda tx: speak(tx, run.slot, moment, report)))
+
+    def _begun(self, agent: AgentId, run: JobRun | None) -> None:
+        if run is not None and run.session is not None:
+            self._bells.session(agent, run.session)
+
+    # --- ending ---
+
+    async def _settle(self, agent: AgentId, run: JobRun) -> None:
+        def look(tx: Tx) -> TurnState | None:
+            turn = None if run.turn is None else tx.turns.get(run.turn)
+            return None if turn is None else turn.state
+
+        store, moment = self._store(agent), self._moment()
+        state = await store.read(look)
+        if state is not None and state.open:
+            if state is TurnState.ACCEPTED or await store.write(lambda tx: stop_idle(tx, run.slot, moment)):
+                self._begun(agent, run)
+            return
+        settled = await store.write(lambda tx: settle(tx, run.slot, moment, self._outcomes))
+        if settled is None:
+            return
+        log.info("cron.ended job=%s status=%s", run.job, settled.run.status.value)
+        for to in settled.run.to:
+            self._bells.lane(to)
+        if settled.told is not None:
+            self._bells.session(agent, settled.told)
+        await self._write_file(agent, settled.run)
+
+    async def _write_file(self, agent: AgentId, run: JobRun) -> None:
+        """The run's file, outside of any transaction; a run without its file gets it at the next look."""
+        store, world, settings = self._store(agent), self._parts.runtimes[agent].jobs, self._parts.settings
+        turn = run.turn
+        entries = [] if turn is None else await store.read(lambda tx: tx.journal.of_turn(turn))
+        if world is not None:
+            text, name = output_text(run, entries, self._zone), output_name(run, self._zone)
+            try:
+                await world.keep_output(run.job, name, text, settings.cron.output_retention)
+            except UserError as error:
+                log.warning("cron.no_file job=%s why=%s", run.job, error)
+                return
+        await store.write(lambda tx: file_written(tx, run.slot))
+        # Slots that came due meanwhile may run now.
+        self.ring()
+
+    # --- small things ---
+
+    def _store(self, agent: AgentId) -> Store:
+        return self._parts.runtimes[agent].store
+
+    def _moment(self) -> Moment:
+        now, settings = self._parts.clock.now(), self._parts.settings
+        return Moment(now=now, zone=self._zone, settings=settings, targets=self._targets)

@@ -1,0 +1,1 @@
+"""From a row of the outbox to the platform: lanes, drafts, targets, notices."""

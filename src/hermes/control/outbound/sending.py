@@ -1,0 +1,163 @@
+"""The courier: messages that no turn answers with. The agent, a person at the command line or another part of
+the gateway hands one in with a key and the name of a place; one transaction finds the place and writes the
+outbox rows. The same key is the same message: a repeat after a crash writes nothing.
+
+What is sent to another chat is also told to the session of that chat, as words of the agent, so that it knows
+what people there answer to. Where several people have sessions of their own in a chat, it is told to none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from hermes.control.outbound.targets import Aliases, Known, known_targets, resolve_targets, spellings
+from hermes.control.outbound.topics import lane_of, real_place
+from hermes.control.turn.ending import cut_body
+from hermes.domain.address import Address
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.clock import Clock
+from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
+from hermes.domain.message import Body
+from hermes.domain.ports import Store, Tx
+from hermes.domain.rows import OutboxRow
+from hermes.domain.settings import Settings
+from hermes.domain.text import storable
+from hermes.domain.turn import Action, BusyMode, Cause, Turn, TurnInput
+
+_PREFIX = "send:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """A message for a place by its name; `turn` is the one that sends it, and its chat is the `origin`."""
+
+    key: str
+    target: str
+    body: Body
+    turn: TurnId | None = None
+
+    @property
+    def prefix(self) -> str:
+        """How the keys of its outbox rows begin."""
+        return f"{_PREFIX}{self.key}:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted:
+    """Where a letter goes, and the sessions that were told of it. Not `fresh`: it was handed in before."""
+
+    to: tuple[Address, ...]
+    told: tuple[SessionId, ...] = ()
+    fresh: bool = True
+
+
+LookUp = Callable[[Tx, Address | None], Known]
+"""The places there are for who speaks from a chat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posting:
+    """The transaction that takes a letter."""
+
+    letter: Letter
+    known: LookUp
+    capabilities: Callable[[Address], Capabilities]
+    now: datetime
+
+    def unit(self, tx: Tx) -> Posted:
+        letter = self.letter
+        rows = tx.post.begun(letter.prefix)
+        if rows:
+            return Posted(to=tuple(dict.fromkeys(row.to for row in rows)), fresh=False)
+        if not letter.body.text.strip() and not letter.body.attachments:
+            raise UserError("There is nothing to send.", hint="Give the message's text.")
+        origin = origin_of(tx, letter.turn)
+        named = resolve_targets(letter.target, self.known(tx, origin))
+        addresses = tuple(dict.fromkeys(lane_of(tx, to) for to in named))
+        if not addresses:
+            raise UserError("“local” is no chat: nothing was sent.", hint="Name a platform or a chat.")
+        for place, to in enumerate(addresses):
+            self._write(tx, f"{letter.prefix}{place}", to)
+        told = [
+            mirror(tx, to, letter.body.text, self.now) for to in addresses if real_place(tx, to) != origin
+        ]
+        return Posted(to=addresses, told=tuple(session for session in told if session is not None))
+
+    def _write(self, tx: Tx, key: str, to: Address) -> None:
+        bodies = cut_body(self.letter.body, self.capabilities(to), captioned=True)
+        for part, body in enumerate(bodies):
+            tx.outbox.add(OutboxRow(key=f"{key}:{part}", to=to, body=body, created_at=self.now))
+
+
+def mirror(tx: Tx, to: Address, text: str, now: datetime) -> SessionId | None:
+    """Have what is sent to a chat written down in its session, if it has just one: its actor does it when it
+    is that turn's time, behind what runs there. The session to wake."""
+    sessions = tx.directory.bound(real_place(tx, to))
+    session = tx.sessions.get(sessions[0]) if len(sessions) == 1 else None
+    if session is None:
+        return None
+    turn = Turn(
+        id=new_turn_id(),
+        session=session.id,
+        agent=session.agent,
+        cause=Cause.POST,
+        input=TurnInput(text=storable(text), action=Action.MIRROR),
+        created_at=now,
+        busy=BusyMode.QUEUE,
+    )
+    tx.turns.add(turn)
+    return session.id
+
+
+def origin_of(tx: Tx, turn: TurnId | None) -> Address | None:
+    """The chat that a turn answers in."""
+    known = None if turn is None else tx.turns.get(turn)
+    return None if known is None or known.reply is None else known.reply.to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Courier:
+    """What the gateway offers to those who send."""
+
+    store: Store
+    clock: Clock
+    settings: Settings
+    accounts: Callable[[], Collection[str]]
+    aliases: Callable[[], Aliases]
+    """Looks at a file: called off the loop."""
+    capabilities: Callable[[Address], Capabilities]
+    ring: Callable[[Address], None]
+    wake: Callable[[AgentId, SessionId], None]
+
+    async def post(self, agent: AgentId, letter: Letter) -> Posted:
+        """Take a letter; it is on its way when this returns."""
+        known, now = await self._look_up(), self.clock.now()
+        posting = Posting(letter=letter, known=known, capabilities=self.capabilities, now=now)
+        posted = await self.store.scoped(agent).write(posting.unit, first=True)
+        for to in posted.to:
+            self.ring(to)
+        for session in posted.told:
+            self.wake(agent, session)
+        return posted
+
+    async def known(self, agent: AgentId, turn: TurnId | None = None) -> Known:
+        """The places there are for a turn."""
+        look_up = await self._look_up()
+        return await self.store.scoped(agent).read(lambda tx: look_up(tx, origin_of(tx, turn)))
+
+    async def spelled(self, agent: AgentId, turn: TurnId, target: str) -> tuple[tuple[str, ...], ...]:
+        """How a person may write the chats that a target means, for each of them."""
+        known = await self.known(agent, turn)
+        return tuple(spellings(to, known) for to in resolve_targets(target, known))
+
+    async def resolve(self, target: str, origin: Address | None = None) -> tuple[Address, ...]:
+        """The addresses that a target means now."""
+        look_up = await self._look_up()
+        return await self.store.read(lambda tx: resolve_targets(target, look_up(tx, origin)))
+
+    async def _look_up(self) -> LookUp:
+        accounts, names = self.accounts(), await asyncio.to_thread(self.aliases)
+        return lambda tx, origin: known_targets(tx, self.settings, accounts, names, origin)

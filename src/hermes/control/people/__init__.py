@@ -1,0 +1,1 @@
+"""Who may speak, how people are let in by pairing, and which agent their words go to."""

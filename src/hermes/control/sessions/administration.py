@@ -1,0 +1,118 @@
+"""Sessions as a library: begun, found, renamed, branched and deleted from outside their chats. Units of one
+transaction each; whom to wake is the gateway's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+from hermes.control.sessions.submission import add_session, check_owner, fork_session, no_session
+from hermes.domain.errors import UserError
+from hermes.domain.event import Entry
+from hermes.domain.ids import SessionId, TurnId
+from hermes.domain.ports import Tx
+from hermes.domain.rows import Hit
+from hermes.domain.session import BRANCHED, Among, Session
+from hermes.domain.text import one_line, storable
+from hermes.domain.turn import Turn, TurnState
+
+LONGEST_TITLE = 200
+_HITS_LOOKED_AT = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSession:
+    """A session that was looked for, and where the words were said; no hit if its name is meant."""
+
+    session: Session
+    hit: Hit | None = None
+
+
+def begin_titled(tx: Tx, session: Session) -> Session:
+    """A new session in which nothing was said yet."""
+    session = replace(session, title=_title(session.title))
+    add_session(tx, session)
+    return session
+
+
+def search_sessions(tx: Tx, words: str, limit: int, among: Among) -> list[FoundSession]:
+    """Sessions by name, then by what was said in them, the best first; each once."""
+    found = {session.id: FoundSession(session=session) for session in tx.sessions.find(words, limit, among)}
+    for hit in tx.search.find(words, _HITS_LOOKED_AT, among):
+        if len(found) >= limit:
+            break
+        session = None if hit.session in found else tx.sessions.get(hit.session)
+        if session is not None:
+            found[session.id] = FoundSession(session=session, hit=hit)
+    return list(found.values())[:limit]
+
+
+def change_session(
+    tx: Tx, wanted: SessionId, owner: str | None, changes: Mapping[Literal["title", "ended"], str | None]
+) -> Session:
+    """What is not named stays; None takes it away."""
+    session = seen_session(tx, wanted, owner)
+    if "title" in changes:
+        session = replace(session, title=_title(changes["title"]))
+    if "ended" in changes:
+        session = replace(session, ended=changes["ended"] or None)
+    tx.sessions.save(session)
+    return session
+
+
+def branch_session(tx: Tx, wanted: SessionId, owner: str | None, now: datetime) -> Session:
+    """A fork of a session as it is, without the turn that goes on in it; the session itself has ended."""
+    session = seen_session(tx, wanted, owner)
+    going_on = {turn.id for turn in tx.turns.open_of(wanted)}
+    last = tx.journal.read(wanted, most=1, newest=True)
+    branch = fork_session(tx, session, now, upto=last[0].seq if last else 0, without=going_on)
+    tx.sessions.save(replace(session, ended=BRANCHED))
+    return branch
+
+
+def read_transcript(tx: Tx, wanted: SessionId, owner: str | None) -> tuple[Session, list[Entry]]:
+    return seen_session(tx, wanted, owner), tx.journal.read(wanted)
+
+
+def seen_session(tx: Tx, wanted: SessionId, owner: str | None) -> Session:
+    """The session, if there is one that was begun through this account."""
+    session = tx.sessions.get(wanted)
+    if session is None:
+        raise no_session(wanted)
+    check_owner(session, owner)
+    return session
+
+
+def remove_session(tx: Tx, session: SessionId) -> list[TurnId]:
+    """Delete a session with all that hangs on it; the turns that were still open."""
+    left = [turn.id for turn in tx.turns.open_of(session)]
+    tx.sessions.delete(session)
+    return left
+
+
+def stop_turns(tx: Tx, session: SessionId, reason: str) -> list[TurnId]:
+    """Ask everything that goes on in a session to stop."""
+    turns = [turn.id for turn in tx.turns.open_of(session)]
+    for turn in turns:
+        stop_turn(tx, turn, reason)
+    return turns
+
+
+def stop_turn(tx: Tx, wanted: TurnId, reason: str) -> Turn | None:
+    """Ask a turn to stop; None if it had ended already."""
+    turn = tx.turns.get(wanted)
+    if turn is None or not turn.state.open:
+        return None
+    state = TurnState.RUNNING if turn.state is TurnState.WAITING else turn.state
+    tx.turns.save(replace(turn, stop=reason, state=state), attempt=turn.attempt)
+    return turn
+
+
+def _title(text: str | None) -> str | None:
+    if text is None or not text.strip():
+        return None
+    if len(text) > LONGEST_TITLE:
+        raise UserError(f"A title has at most {LONGEST_TITLE} characters.")
+    return storable(one_line(text, LONGEST_TITLE))

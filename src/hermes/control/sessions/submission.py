@@ -1,0 +1,339 @@
+"""Words from a door that knows who speaks and to which agent: the session they go to, the turn they become,
+and the request by which a client may ask again. One transaction; whom to wake is the gateway's.
+
+A request with a key that its owner has used before is that earlier request: its turn is given again, and a
+different question under the same key is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from hermes.control.doors.caller import Caller, bound_session
+from hermes.control.hooks.context import Told, session_began
+from hermes.control.turn.claim import Claim, claim_first
+from hermes.domain.address import Source
+from hermes.domain.errors import Refused, UserError
+from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
+from hermes.domain.ports import Tx
+from hermes.domain.session import Session, SessionKey, begin_session, session_key
+from hermes.domain.settings import Settings
+from hermes.domain.text import one_line, storable
+from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnInput, TurnState
+
+TURN_PREFIX = "turn_"
+
+
+class Conflict(UserError):
+    """The same key was used for another question."""
+
+
+class Unknown(UserError):
+    """What was named is not there, or not for who asks."""
+
+
+class Taken(UserError):
+    """Something else has this name already."""
+
+
+class Unfinished(UserError):
+    """What this is to go on from has not come to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which session words go to: the one with this id (begun under it if `begin`), the one as it was after a
+    turn, one of their own that is forgotten at `until`, or else the one that their source is bound to. Going
+    on after a turn puts off the forgetting to `until`; coming back to a session by its id keeps it.
+
+    `bind`: the source is bound to it from now on, and without a session named a new one begins, for `model`.
+    `owner`: only a session that was begun through this account."""
+
+    session: SessionId | None = None
+    begin: bool = False
+    after: TurnId | None = None
+    until: datetime | None = None
+    bind: bool = False
+    model: str | None = None
+    owner: str | None = None
+
+    @property
+    def own(self) -> bool:
+        """Whether the words begin a session that nothing else leads to."""
+        return self.until is not None and self.after is None and self.session is None
+
+    @property
+    def begins(self) -> bool:
+        """Whether the words begin a session, whatever there is already."""
+        return self.own or (self.bind and self.after is None and self.session is None)
+
+
+BOUND = Place()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A request to come: its id is the turn's with this prefix; the rest is as in `Request`. One with further
+    keys (`also`) was asked before if any of them is known."""
+
+    prefix: str
+    owner: str
+    key: str | None = None
+    also: tuple[str, ...] = ()
+    fingerprint: str = ""
+    conversation: str | None = None
+    facts: str = "{}"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.also if self.key is None else (self.key, *self.also)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """`busy` None is what the session says, or else the settings; `ephemeral` words live only as long as the
+    client that said them."""
+
+    agent: AgentId
+    source: Source
+    input: TurnInput
+    place: Place = BOUND
+    busy: BusyMode | None = BusyMode.QUEUE
+    cause: Cause = Cause.MESSAGE
+    reply: ReplyPlace | None = None
+    ephemeral: bool = False
+    request: Named | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """The turn that answers; `fresh` says that it was made just now, `begun` that its session was too. `part`
+    counts how often its client was asked for results before. With a `claim` it is running already."""
+
+    turn: Turn
+    request: Request | None = None
+    fresh: bool = True
+    begun: bool = False
+    part: int = 1
+    news: tuple[Told, ...] = ()
+    claim: Claim | None = None
+
+
+def id_for(prefix: str, turn: TurnId) -> str:
+    """A turn's name at a door: `run_…`, `resp_…`."""
+    return prefix + turn.removeprefix(TURN_PREFIX)
+
+
+def turn_named(prefix: str, name: str) -> TurnId | None:
+    """The turn with this name at a door; None if no turn can have it."""
+    return TurnId(TURN_PREFIX + name.removeprefix(prefix)) if name.startswith(prefix) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What it takes to run the first turn of a session from the commit that begins it: the prompt that the
+    session keeps, and the life of the gateway that runs it."""
+
+    prompt: str | None
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitting:
+    """The unit of one submission. With an `opening` there is an actor for a session that it begins, so the
+    turn is taken in the same commit: nobody else can have a claim on it."""
+
+    words: Submission
+    settings: Settings
+    now: datetime
+    opening: Opening | None = None
+
+    def unit(self, tx: Tx) -> Submitted:
+        words = self.words
+        known = asked_before(tx, words.request)
+        if known is not None:
+            return known
+        key = session_key(words.source, words.agent)
+        bound = None if words.place.begins else tx.bindings.get(key)
+        known_session = self._known_session(tx)
+        session, begun = known_session or self._begin(tx, key), known_session is None
+        if words.place.bind:
+            tx.bindings.bind(key, session.id, words.source, self.now)
+        turn, claim = self._turn(session), None
+        if begun and self.opening is not None:
+            turn = replace(turn, state=TurnState.RUNNING, attempt=1)
+            claim = claim_first(session, turn, self.now)
+            tx.turns.add(turn, epoch=self.opening.epoch)
+            tx.journal.append(session.id, claim.new)
+        else:
+            tx.turns.add(turn)
+        named = words.request
+        request = None if named is None else add_request(tx, named, turn, self.now)
+        # A chat that was bound to a session by these words has begun it.
+        new = begun or tx.bindings.get(key) != bound
+        news = (session_began(words.source, session, key),) if new else ()
+        return Submitted(turn=turn, request=request, begun=begun, news=news, claim=claim)
+
+    def _turn(self, session: Session) -> Turn:
+        words = self.words
+        said = session.busy_mode or self.settings.display.busy_input_mode
+        return Turn(
+            id=new_turn_id(),
+            session=session.id,
+            agent=words.agent,
+            cause=words.cause,
+            input=replace(words.input, text=storable(words.input.text)),
+            created_at=self.now,
+            source=words.source,
+            reply=words.reply,
+            busy=BusyMode(said) if words.busy is None else words.busy,
+            ephemeral=words.ephemeral,
+        )
+
+    def _known_session(self, tx: Tx) -> Session | None:
+        """The session these words go to; None if they begin one of their own."""
+        words, place = self.words, self.words.place
+        if place.after is not None:
+            return self._branch(tx, place.after)
+        if place.session is not None:
+            known = tx.sessions.get(place.session)
+            if known is None and not place.begin:
+                raise no_session(place.session)
+            return None if known is None else self._come_back(tx, known)
+        if place.begins:
+            return None
+        return bound_session(tx, Caller(agent=words.agent, source=words.source), self.now)
+
+    def _come_back(self, tx: Tx, session: Session) -> Session:
+        check_owner(session, self.words.place.owner)
+        until = self.words.place.until
+        if session.expires_at is None:
+            return session
+        kept = replace(session, expires_at=until and max(until, session.expires_at))
+        tx.sessions.save(kept)
+        return kept
+
+    def _begin(self, tx: Tx, key: SessionKey) -> Session:
+        words = self.words
+        place, made = words.place, new_session_id(self.now)
+        ident = place.session or (made if place.bind else SessionId(f"api_{made}"))
+        begun = begin_session(key, words.source, self.now)
+        prompt = None if self.opening is None else self.opening.prompt
+        session = replace(begun, id=ident, expires_at=place.until, model=place.model, system_prompt=prompt)
+        add_session(tx, session)
+        return session
+
+    def _branch(self, tx: Tx, after: TurnId) -> Session:
+        """The session as it was right after a turn: itself if nothing was said since, else a branch of it."""
+        turn = tx.turns.get(after)
+        session = None if turn is None else tx.sessions.get(turn.session)
+        if turn is None or session is None:
+            raise Unknown("What this goes on from is not there any more.")
+        check_owner(session, self.words.place.owner)
+        if turn.state.open:
+            raise Unfinished("What this goes on from is still running. Wait for its end, or stop it.")
+        last = max((entry.seq for entry in tx.journal.of_turn(after)), default=0)
+        if not tx.turns.open_of(session.id, 1) and not tx.journal.read(session.id, after=last, most=1):
+            return self._come_back(tx, session)
+        branch = fork_session(tx, session, self.now, upto=last)
+        if session.expires_at is None:
+            return branch
+        fleeting = replace(branch, expires_at=self.words.place.until)
+        tx.sessions.save(fleeting)
+        return fleeting
+
+
+def asked_before(tx: Tx, named: Named | None) -> Submitted | None:
+    """What the owner of a key was given for it before; another question under the same key is refused."""
+    known = None if named is None else find_request(tx, named.owner, named.keys)
+    if named is None or known is None:
+        return None
+    turn = tx.turns.get(known.turn)
+    if known.fingerprint != named.fingerprint:
+        raise Conflict(
+            f"The key “{one_line(named.key or '', 60)}” was used for another request.",
+            hint="Use a new key for a new request, or repeat the old one unchanged.",
+        )
+    if turn is None:
+        raise Conflict("The request with this key is there, but its answer was deleted.")
+    return Submitted(turn=turn, request=known, fresh=False)
+
+
+def find_request(tx: Tx, owner: str, keys: Sequence[str]) -> Request | None:
+    """The request that one of the keys was used for."""
+    return next((request for key in keys for request in tx.requests.find(owner, key=key)), None)
+
+
+def add_request(tx: Tx, named: Named, turn: Turn, now: datetime, *, part: str = "") -> Request:
+    """Keep a request of this turn, under the turn's name and the part of it that is meant."""
+    request = Request(
+        id=id_for(named.prefix, turn.id) + part,
+        owner=named.owner,
+        turn=turn.id,
+        session=turn.session,
+        created_at=now,
+        key=named.key,
+        fingerprint=named.fingerprint,
+        conversation=named.conversation,
+        facts=named.facts,
+    )
+    tx.requests.add(request)
+    for number, key in enumerate(named.also, 1):
+        tx.requests.add(replace(request, id=f"{request.id}.{number}", key=key, conversation=None))
+    return request
+
+
+def no_session(wanted: str) -> Unknown:
+    return Unknown(
+        f"There is no session “{one_line(wanted, 60)}”.", hint="`hermes sessions list` shows them."
+    )
+
+
+def check_owner(session: Session, owner: str | None) -> None:
+    """To who may not see a session it is as if there were none. Owners are told as in `owner_of`."""
+    if owner is not None and not (session.owner or "").startswith(f"{owner}:"):
+        raise no_session(session.id)
+
+
+def add_session(tx: Tx, session: Session) -> None:
+    """Ids are one space for all agents; one that is in use, wherever, is refused."""
+    try:
+        tx.sessions.add(session)
+    except Refused as error:
+        raise Taken(f"There is a session “{one_line(session.id, 60)}” already.") from error
+
+
+def fork_session(
+    tx: Tx, session: Session, now: datetime, *, upto: int, without: Collection[TurnId] = ()
+) -> Session:
+    """A new session that begins with the records of another one up to a number, but those of some turns; both
+    go their own way from here."""
+    title = None if session.title is None else _free_title(tx, session.title)
+    branch = replace(
+        session,
+        id=new_session_id(now),
+        parent=session.id,
+        title=title,
+        created_at=now,
+        updated_at=now,
+        ended=None,
+        expires_at=None,
+    )
+    tx.sessions.add(branch)
+    tx.journal.copy(session.id, branch.id, upto, without)
+    return branch
+
+
+def _free_title(tx: Tx, title: str) -> str:
+    number = 2
+    while tx.sessions.find(f"{title} ({number})"):
+        number += 1
+    return f"{title} ({number})"
+
+
+def check_size(text: str, most: int) -> None:
+    """What is longer than a message may be is refused before anything is stored."""
+    if len(text) > most:
+        size = f"{len(text):,} characters; {most:,} are the most"
+        raise UserError(f"Your message has {size}.", hint="Put it into a file and name the file.")

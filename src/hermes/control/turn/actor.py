@@ -1,0 +1,459 @@
+"""The session actor: the one place where a session's records are numbered, written and shown.
+
+Its life: it is started when its session has work and leaves when there is none. It takes the oldest turn that
+is not finished, writes down what was said, and pulls the agent's run: a record is committed, then shown, and
+only then is the next event asked for. Mail that comes meanwhile is read at once and never dropped: the turns
+behind the running one say for themselves whether they interrupt, steer or wait. Interrupting cancels a pull,
+never a commit. When the run asks for something the turn is `waiting` and the actor is gone; the answer rings
+it again. Whatever it knows beyond the store is a copy that a crash may take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+from hermes.control.bell import rest
+from hermes.control.feed import Feed, Feeds
+from hermes.control.hooks.context import tell_turn
+from hermes.control.hooks.dispatch import Hooks
+from hermes.control.hooks.gates import gates_turn, rule_turn
+from hermes.control.outbound.outgoing_files import collect_files
+from hermes.control.runtime import Runtime
+from hermes.control.turn.claim import (
+    WENT_WRONG,
+    Claim,
+    Claiming,
+    Next,
+    cut_off,
+    ended_by,
+    interrupts,
+    number,
+    steered,
+)
+from hermes.control.turn.ending import Outcomes, closing_words
+from hermes.control.turn.grants import standing_of
+from hermes.control.turn.inbound_files import Fetching, write_down
+from hermes.control.turn.quarantine import Quarantine
+from hermes.control.turn.run_tasks import RunScope
+from hermes.control.turn.session_cache import WarmSession, WarmSessions
+from hermes.control.turn.stalled_runs import Silence
+from hermes.control.turn.steering import AbsorbSteering, rule_steering
+from hermes.control.workers import Supervisor
+from hermes.domain.clock import Clock
+from hermes.domain.errors import Lost
+from hermes.domain.event import Asked, Entry, Failed, Finished, Record, Reset, Stopped
+from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.message import Attachment, Body
+from hermes.domain.ports import Run, Tx
+from hermes.domain.session import Session
+from hermes.domain.transcript import turn_entries, view_turn
+from hermes.domain.turn import Turn, TurnState
+
+log = logging.getLogger("hermes.session")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all actors of a gateway share."""
+
+    feeds: Feeds
+    warm: WarmSessions
+    outcomes: Outcomes
+    clock: Clock
+    epoch: int
+    committed: Callable[[AgentId, SessionId, Sequence[Entry]], None]
+    fetching: Fetching
+    place: Callable[[Session, Turn], str]
+    hooks: Hooks = field(default_factory=Hooks)
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    loops: Supervisor = field(default_factory=Supervisor)
+
+
+class _Interrupted(Exception):
+    """Raised inside the actor alone: the pull was cancelled because of `reason`."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+class SessionActor:
+    """`claim`: what it begins with, of a session that was begun in the commit of this claim."""
+
+    def __init__(
+        self, session: SessionId, runtime: Runtime, around: Surroundings, claim: Claim | None = None
+    ) -> None:
+        self._id = session
+        self._given = claim
+        self._runtime = runtime
+        self._around = around
+        self._warm = WarmSession()
+        self._rung = False
+        self._bell = asyncio.Event()
+        self._mail = False
+        self._stopping = False
+        self._running: Turn | None = None
+        self._pulling: asyncio.Task[None] | None = None
+        self._interrupt: str | None = None
+        self._steered = False
+        self._looking: asyncio.Task[None] | None = None
+        self._suspect = False
+        self._idle = False
+        self._fetching = False
+        self._prompt: str | None = None
+        self._rulings: dict[tuple[TurnId, str], str] = {}
+
+    # --- what others may do ---
+
+    def ring(self) -> None:
+        """There is mail. While a turn runs it is read at once; otherwise it is found at the next claim."""
+        self._rung = self._mail = True
+        self._bell.set()
+        if self._running is not None and (self._looking is None or self._looking.done()):
+            self._looking = self._around.loops.keep("mail", self._look, f"mail {self._id}")
+
+    def wind_down(self) -> None:
+        """Come to rest at the next record; the turn goes on after the restart."""
+        self._stopping = True
+        if self._fetching:
+            self._cancel_pull("stopping")
+
+    # --- its life ---
+
+    async def live(self) -> None:
+        if self._given is None:
+            self._warm = self._around.warm.take(self._id) or await self._load()
+        lost = False
+        try:
+            while not self._stopping:
+                self._rung = False
+                self._bell.clear()
+                try:
+                    if not await self._step():
+                        return
+                    lost = False
+                except Lost as why:
+                    # Somebody else changed the session under us: what we hold is stale, and who was rung for
+                    # meanwhile must not be forgotten, so look once more.
+                    log.info("session.lost session=%s why=%s", self._id, why)
+                    self._warm = WarmSession()
+                    if lost:
+                        return
+                    lost, self._warm = True, await self._load()
+        finally:
+            self._around.quarantine.settle(self._id)
+            if self._warm.records:
+                self._around.warm.keep(self._id, self._warm)
+
+    async def _step(self) -> bool:
+        """Take the next turn; False if there is none (any more) and nobody rang."""
+        self._idle = False
+        given, self._given = self._given, None
+        if given is not None:
+            self._around.quarantine.note(self._id)
+        claim = given or await self._claim()
+        match claim.next:
+            case Next.NOTHING:
+                return self._rung
+            case Next.WAIT:
+                # Also a stop rings.
+                await rest(self._bell, self._around.clock, claim.seconds, "session")
+            case Next.ASK:
+                assert claim.turn is not None
+                asked = (claim.turn.id, claim.turn.input.text)
+                self._rulings = {asked: await rule_turn(self._around.hooks, claim.turn)}
+            case Next.FETCH:
+                assert claim.turn is not None
+                if not self._around.fetching.is_possible(claim.turn):
+                    return self._rung
+                await self._fetch(claim.turn)
+            case Next.RUN | Next.STOP | Next.ENDED | Next.PARKED | Next.SUSPECT:
+                await self._take(claim)
+        return self._rung or not self._idle
+
+    async def _load(self) -> WarmSession:
+        def load(tx: Tx) -> WarmSession:
+            session = tx.sessions.get(self._id)
+            warm = WarmSession(born=None if session is None else session.created_at)
+            warm.add(tx.journal.read(self._id))
+            return warm
+
+        return await self._runtime.store.read(load)
+
+    def _gated(self, turn: Turn) -> bool:
+        return gates_turn(self._around.hooks, turn)
+
+    async def _claim(self) -> Claim:
+        if not self._warm.records and self._runtime.prompt is not None and self._prompt is None:
+            self._prompt = await self._runtime.prompt()
+        await self._around.quarantine.begin(self._id)
+        if self._stopping:
+            return Claim(next=Next.NOTHING)
+        claiming = Claiming(
+            session=self._id,
+            transcript=self._warm.records,
+            now=self._around.clock.now(),
+            epoch=self._around.epoch,
+            conclude=self._around.outcomes.write,
+            prompt=self._prompt,
+            place=self._around.place,
+            suspects_too=self._suspect,
+            born=self._warm.born,
+            gated=self._gated,
+            rulings=self._rulings,
+        )
+        claim = await self._runtime.store.write(claiming.unit)
+        if claim.next is not Next.RUN:
+            self._settle()
+        if claim.next is Next.SUSPECT:
+            await self._around.quarantine.isolate(self._id)
+            self._suspect = True
+        return claim
+
+    async def _take(self, claim: Claim) -> None:
+        turn, session = claim.turn, claim.session
+        if turn is None or session is None or claim.next is Next.SUSPECT:
+            return
+        self._warm.born = session.created_at
+        feed = self._around.feeds.drive(turn.id)
+        feed.preload(turn_entries(self._warm.records, turn.id))
+        self._keep(turn, feed, claim.new)
+        self._around.hooks.tell_all(claim.news)
+        self._steered = claim.steered
+        self._interrupt = None
+        if claim.next is Next.ENDED:
+            self._close(turn)
+            return
+        if claim.next is Next.PARKED:
+            self._around.outcomes.ring(turn)
+            self._around.feeds.release(turn.id)
+            return
+        self._running = turn
+        if self._rung:
+            self.ring()
+        try:
+            if claim.next is Next.STOP:
+                await self._stop(turn, feed, turn.stop or "interrupted")
+            else:
+                await self._drive(turn, session, feed)
+        finally:
+            self._running = None
+            self._around.feeds.release(turn.id)
+
+    # --- what came with a turn ---
+
+    async def _fetch(self, turn: Turn) -> None:
+        """Get the files of a turn, each written down before the next. A message that would interrupt waits
+        for them, since they belong to what was said; only a stop does not."""
+        self._running, self._interrupt, self._fetching = turn, None, True
+        if self._rung:
+            self.ring()
+        try:
+            for file in turn.input.attachments:
+                if file.pending:
+                    got = await self._pull(lambda file=file: self._got(turn, file))  # type: ignore[misc]
+                    told = await self._runtime.store.write(write_down(turn, file, got, self._around.clock))
+                    if told:
+                        self._around.outcomes.ring(turn)
+        except _Interrupted as interrupted:
+            log.info("turn.not_fetched turn=%s why=%s", turn.id, interrupted.reason)
+        finally:
+            self._running, self._fetching = None, False
+
+    async def _got(self, turn: Turn, file: Attachment) -> Attachment:
+        try:
+            return await self._around.fetching.get(turn, file, self._runtime)
+        except Exception as error:  # a broken adapter must not keep the words from being answered
+            log.exception("turn.fetch_broke turn=%s", turn.id)
+            return replace(file, pending=False, problem=f"something went wrong ({type(error).__name__})")
+
+    # --- a turn ---
+
+    async def _drive(self, turn: Turn, session: Session, feed: Feed) -> None:
+        if turn.attempt > 1:
+            feed.show(Reset())
+        self._around.outcomes.begin(turn, feed)
+        scope = RunScope()
+        limit = self._runtime.profile.settings.agent.gateway_timeout
+        silence = Silence(limit, lambda: self._cancel_pull("silent"))
+        try:
+            with silence.watch():
+                await self._pull_all(turn, session, feed, scope, silence)
+        except _Interrupted as interrupted:
+            await scope.close()
+            if silence.expired:
+                log.warning("turn.silent turn=%s seconds=%g", turn.id, limit)
+                await self._fail(turn, feed, silence.reason)
+            else:
+                await self._stop(turn, feed, interrupted.reason)
+        except Lost:
+            raise
+        except Exception as error:  # the actor is one of the three places that may catch everything
+            log.exception("turn.broke turn=%s", turn.id)
+            await scope.close()
+            reason = WENT_WRONG.format(error=type(error).__name__)
+            await self._fail(turn, feed, reason)
+        finally:
+            await scope.close()
+
+    async def _pull_all(
+        self, turn: Turn, session: Session, feed: Feed, scope: RunScope, silence: Silence
+    ) -> None:
+        run = Run(
+            session=session,
+            turn=turn,
+            transcript=self._warm.records,
+            scope=scope,
+            memory=self._warm.memory,
+            standing=lambda: self._runtime.store.read(partial(standing_of, turn)),
+        )
+        events = aiter(self._runtime.agent.run(run))
+        while True:
+            silence.waiting()
+            event = await self._pull(lambda: anext(events, None))
+            silence.heard()
+            if event is None:
+                return
+            if not isinstance(event, tuple):
+                feed.show(event)
+                continue
+            await self._record(turn, feed, event)
+            if isinstance(event[-1], Asked) or ended_by(event):
+                # An interruption that came during this commit is void; the run returns by itself.
+                self._running = None
+                await anext(events, None)
+                return
+            if self._steered and not view_turn(self._warm.records, turn.id).open_calls:
+                await self._absorb(turn, feed)
+            if self._stopping:
+                return
+
+    async def _pull(self, work: Callable[[], Awaitable[T]]) -> T:
+        """The only await that an interruption may cancel: of the next event, or of a file."""
+        if self._interrupt is not None:
+            raise _Interrupted(self._interrupt)
+        self._pulling = asyncio.current_task()
+        try:
+            return await work()
+        except asyncio.CancelledError:
+            reason = self._why_cancelled()
+            if reason is None:
+                raise
+            raise _Interrupted(reason) from None
+        finally:
+            self._pulling = None
+
+    def _why_cancelled(self) -> str | None:
+        """The reason of an interruption, None if the task itself is being cancelled."""
+        task = asyncio.current_task()
+        if self._interrupt is None or task is None or task.uncancel() > 0:
+            return None
+        return self._interrupt
+
+    async def _record(self, turn: Turn, feed: Feed, records: Sequence[Record]) -> None:
+        """Commit records, with all that follows from them, then show them."""
+        new = number(self._warm.records, turn.id, records, self._around.clock.now())
+        waits = isinstance(records[-1], Asked)
+        state = TurnState.WAITING if waits else ended_by(records) or TurnState.RUNNING
+        outcomes = self._around.outcomes
+        conclude = None
+        if state is not TurnState.RUNNING:
+            told = [*turn_entries(self._warm.records, turn.id), *new]
+            conclude = outcomes.of(turn, told, await self._with_files(turn, told))
+
+        def record(tx: Tx) -> bool:
+            tx.turns.advance(turn.id, attempt=turn.attempt, records=len(new), state=state)
+            tx.journal.append(self._id, new)
+            if conclude is not None:
+                conclude.write(tx, new[-1].at)
+            return state.open or bool(tx.turns.open_of(self._id, 1))
+
+        # Who comes after this commit rings, so an end with nothing behind it needs no further claim.
+        self._idle = not await self._runtime.store.write(record)
+        self._settle()
+        self._keep(turn, feed, new)
+        if not state.open:
+            self._close(turn)
+        elif state is TurnState.WAITING:
+            outcomes.ring(turn)
+
+    async def _with_files(self, turn: Turn, entries: Sequence[Entry]) -> Body | None:
+        """The answer with the files it names, copied before the commit that sends them."""
+        if turn.reply is None or not isinstance(entries[-1].record, Finished):
+            return None
+        return await collect_files(closing_words(entries, turn.id), self._runtime.take_file)
+
+    async def _absorb(self, turn: Turn, feed: Feed) -> None:
+        self._steered = False
+        store, around = self._runtime.store, self._around
+        absorbing = AbsorbSteering(
+            into=turn,
+            transcript=self._warm.records,
+            now=around.clock.now(),
+            conclude=around.outcomes.write,
+            rulings=await rule_steering(around.hooks, store, turn),
+        )
+        absorbed = await store.write(absorbing.unit)
+        self._steered = self._steered or absorbed.later
+        self._keep(turn, feed, absorbed.new)
+        for other in absorbed.turns:
+            around.feeds.end(other, follow=turn.id)
+        for refused in absorbed.refused:
+            around.outcomes.ring(refused)
+
+    async def _stop(self, turn: Turn, feed: Feed, reason: str) -> None:
+        view = view_turn(self._warm.records, turn.id)
+        await self._record(turn, feed, [*cut_off(view, feed.open_text), Stopped(reason=reason)])
+
+    async def _fail(self, turn: Turn, feed: Feed, reason: str) -> None:
+        view = view_turn(self._warm.records, turn.id)
+        await self._record(turn, feed, [*cut_off(view, feed.open_text), Failed(reason=reason)])
+
+    # --- mail ---
+
+    async def _look(self) -> None:
+        # A ring is over with the next claim alone: what came at the end of a turn is not seen here.
+        self._mail = True
+        while self._mail and self._running is not None:
+            self._mail = False
+            turns = await self._runtime.store.read(lambda tx: tx.turns.open_of(self._id))
+            running = self._running
+            if running is None or not turns or turns[0].id != running.id:
+                return
+            if steered(running, turns[1:]):
+                self._steered = True
+            if turns[0].stop is not None:
+                self._cancel_pull(turns[0].stop)
+            elif interrupts(turns[1:]) and not self._fetching:
+                self._cancel_pull("interrupted")
+
+    def _cancel_pull(self, reason: str) -> None:
+        if self._interrupt is not None:
+            return
+        self._interrupt = reason
+        if self._pulling is not None:
+            self._pulling.cancel()
+
+    # --- bookkeeping ---
+
+    def _keep(self, turn: Turn, feed: Feed, new: Sequence[Entry]) -> None:
+        self._warm.add(list(new))
+        if new:
+            self._around.committed(self._runtime.profile.agent, self._id, new)
+            tell_turn(self._around.hooks, turn, self._warm.records, new)
+        for entry in new:
+            feed.publish(entry)
+
+    def _settle(self) -> None:
+        self._suspect = False
+        self._around.quarantine.settle(self._id)
+
+    def _close(self, turn: Turn) -> None:
+        self._running = None
+        self._around.feeds.end(turn.id)
+        self._around.outcomes.ring(turn)

@@ -1,0 +1,390 @@
+"""The actor's units of work: taking the next turn, and the records that settle one that is cut off.
+
+Everything here runs inside one transaction and decides on what it reads there, so a crash before the commit
+leaves nothing, and a crash after it leaves enough to take the same decision again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+
+from hermes.control.hooks.context import Told, session_replaced
+from hermes.control.outbound.question_messages import close_question
+from hermes.domain.address import Source
+from hermes.domain.errors import Lost
+from hermes.domain.event import (
+    Answered,
+    Asked,
+    Ending,
+    Entry,
+    Failed,
+    Finished,
+    ModelSaid,
+    QuestionKind,
+    Record,
+    Stopped,
+    ToolFinished,
+    Undone,
+    UserSaid,
+    Verdict,
+)
+from hermes.domain.ids import CallId, SessionId, TurnId, new_question_id
+from hermes.domain.message import Attachment
+from hermes.domain.ports import Tx
+from hermes.domain.session import Session, SessionKey, begin_session, speaks_for_another
+from hermes.domain.tool import Effect, ToolCall
+from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
+from hermes.domain.turn import CLIENT_GONE, UNHEARD, Action, Answer, BusyMode, Question, Turn, TurnState
+
+QUICK_SECONDS = 30
+UNKNOWN_OUTCOME = "Interrupted while it ran: its outcome is unknown and it was not repeated."
+GIVEN_UP = (
+    "The gateway was cut off three times while it had just this message in hand, so it gave it up."
+    " Send it again if it should be tried once more."
+)
+WENT_WRONG = "Something went wrong inside Hermes ({error}). The log has the details."
+UNCHANGED = "Nothing was changed."
+NOT_RUN = "Not run: the turn was stopped first."
+
+
+class Next(StrEnum):
+    """What the actor is to do with what it claimed."""
+
+    NOTHING = "nothing"
+    WAIT = "wait"
+    ASK = "ask"
+    FETCH = "fetch"
+    SUSPECT = "suspect"
+    RUN = "run"
+    ENDED = "ended"
+    PARKED = "parked"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    next: Next
+    turn: Turn | None = None
+    session: Session | None = None
+    new: tuple[Entry, ...] = ()
+    seconds: float = 0.0
+    steered: bool = False
+    news: tuple[Told, ...] = ()
+    """What hooks are told of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claiming:
+    """The question an actor asks: which turn is next for this transcript, at this moment."""
+
+    session: SessionId
+    transcript: Sequence[Entry]
+    now: datetime
+    epoch: int
+    conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
+    prompt: str | None = None
+    place: Callable[[Session, Turn], str] = lambda session, turn: ""
+    """What the session's prompt says of the place it was begun from."""
+    suspects_too: bool = False
+    born: datetime | None = None
+    gated: Callable[[Turn], bool] = lambda turn: False
+    rulings: Mapping[tuple[TurnId, str], str] = field(default_factory=dict)
+    """Why a turn with this text may not run; an empty reason is consent. Other words are asked about anew."""
+
+    def unit(self, tx: Tx) -> Claim:
+        turns = tx.turns.open_of(self.session)
+        if not turns:
+            return Claim(next=Next.NOTHING)
+        turn, behind = turns[0], turns[1:]
+        if turn.suspect and not self.suspects_too and turn.stop is None:
+            return Claim(next=Next.SUSPECT, turn=turn)
+        session = tx.sessions.get(self.session)
+        if session is None:
+            raise Lost(f"session {self.session} is gone")
+        if self.born is not None and session.created_at != self.born:
+            raise Lost(f"session {self.session} was deleted, and another has its name")
+        if turn.state is TurnState.ACCEPTED:
+            return self._begin(tx, session, turn, behind)
+        if turn.state is TurnState.WAITING and not self._called_back(tx, turn, behind):
+            return Claim(next=Next.NOTHING)
+        return self._resume(tx, session, turn, behind)
+
+    def _begin(self, tx: Tx, session: Session, turn: Turn, behind: list[Turn]) -> Claim:
+        if turn.ready_at is not None and turn.ready_at > self.now and turn.stop is None:
+            return Claim(next=Next.WAIT, seconds=(turn.ready_at - self.now).total_seconds())
+        denied = self.rulings.get((turn.id, turn.input.text))
+        if denied is None and turn.stop is None and self.gated(turn):
+            return Claim(next=Next.ASK, turn=turn)
+        if not denied and turn.stop is None and any(file.pending for file in turn.input.attachments):
+            return Claim(next=Next.FETCH, turn=turn)
+        said: list[Record]
+        if denied:
+            said = [Failed(reason=denied)]
+        elif turn.stop in UNHEARD:
+            said = []
+        else:
+            said = [_confirmation(turn)] if turn.input.confirm else self._opening(turn)
+        reason = turn.stop or ("interrupted" if interrupts(behind) else None)
+        if reason is not None and not ended_by(said):
+            said = [*said, Stopped(reason=reason)]
+        prompt = session.system_prompt
+        if prompt is None and self.prompt is not None:
+            prompt = "\n\n".join(words for words in (self.prompt, self.place(session, turn)) if words)
+        session = replace(session, updated_at=self.now, system_prompt=prompt)
+        tx.sessions.save(session)
+        return self._start(tx, session, turn, said, behind)
+
+    def _start(
+        self, tx: Tx, session: Session, turn: Turn, said: Sequence[Record], behind: list[Turn]
+    ) -> Claim:
+        """Write a new attempt of the turn with its first records; they may already end it."""
+        ended = ended_by(said)
+        parked = bool(said) and isinstance(said[-1], Asked)
+        state = ended or (TurnState.WAITING if parked else TurnState.RUNNING)
+        started = replace(turn, state=state, attempt=turn.attempt + 1, progress=0)
+        new = number(self.transcript, turn.id, said, self.now)
+        tx.turns.save(started, attempt=turn.attempt, epoch=self.epoch)
+        tx.journal.append(self.session, new)
+        if ended is not None or parked:
+            self.conclude(tx, started, [*turn_entries(self.transcript, turn.id), *new])
+        return Claim(
+            next=Next.PARKED if parked else Next.RUN if ended is None else Next.ENDED,
+            turn=started,
+            session=session,
+            new=new,
+            steered=steered(turn, behind),
+        )
+
+    def _resume(self, tx: Tx, session: Session, turn: Turn, behind: list[Turn]) -> Claim:
+        """A turn that was under way: after a crash, an answer, or a restart."""
+        view = view_turn(self.transcript, turn.id)
+        answers = [
+            Answered(
+                question=question.id,
+                verdict=question.verdict,
+                text=question.answer,
+                by=question.answered_by,
+            )
+            for question in tx.questions.of_turn(turn.id)
+            if question.verdict is not None and question.id not in view.answered
+        ]
+        said: list[Record] = list(answers)
+        news: tuple[Told, ...] = ()
+        if answers:
+            behind = self._let_wait(tx, tx.questions.of_turn(turn.id), behind)
+        stop = turn.stop is not None or interrupts(behind)
+        if turn.poison and not stop:
+            said += [*cut_off(view, ""), Failed(reason=GIVEN_UP)]
+        elif not stop and any(_client_left(view, answered) for answered in answers):
+            said += [*cut_off(view, ""), Stopped(reason=CLIENT_GONE)]
+        elif not stop and turn.input.confirm:
+            allowed = bool(answers) and answers[-1].verdict.allows
+            done, news = self._confirmed(tx, session, turn) if allowed else ([Finished(note=UNCHANGED)], ())
+            said += done
+        claim = replace(self._start(tx, session, turn, said, behind), news=news)
+        return replace(claim, next=Next.STOP) if stop else claim
+
+    def _confirmed(self, tx: Tx, session: Session, turn: Turn) -> tuple[Sequence[Record], tuple[Told, ...]]:
+        """What was asked for is done."""
+        if turn.input.action is not Action.NEW:
+            return self._opening(turn), ()
+        title = turn.input.text or None
+        if title is not None and any(known.title == title for known in tx.sessions.find(title)):
+            return [Finished(note=f"Another session is called “{title}”. Choose another title.")], ()
+        news: tuple[Told, ...] = ()
+        for key, source in tx.bindings.of(self.session):
+            if turn.source is None or source.address == turn.source.address:
+                begun = next_session(tx, key, source, self.now)
+                news += session_replaced(source, session, begun, key)
+                if title is not None:
+                    tx.sessions.save(replace(begun, title=title))
+                title = None
+        return [Finished(note=new_session_words(turn.input.text or None, self.session))], news
+
+    def _called_back(self, tx: Tx, turn: Turn, behind: list[Turn]) -> bool:
+        """Whether a waiting turn has to go on: it is to stop, or other words of who was asked withdraw its
+        question. Words of anybody else wait."""
+        if turn.stop is not None:
+            return True
+        questions = [question for question in tx.questions.of_turn(turn.id) if question.open]
+        behind = self._let_wait(tx, questions, behind)
+        if not (interrupts(behind) or any(_is_steer(one) and _was_asked(one, questions) for one in behind)):
+            return False
+        for question in questions:
+            close_question(tx, Answer(question=question.id, verdict=Verdict.WITHDRAWN), self.now)
+        return True
+
+    def _let_wait(self, tx: Tx, questions: Sequence[Question], behind: list[Turn]) -> list[Turn]:
+        """What interrupts, but comes from somebody who was not asked, waits its turn from now on: else it
+        would stop the turn as soon as its question is answered."""
+        left: list[Turn] = []
+        for turn in behind:
+            if interrupts([turn]) and not _was_asked(turn, questions):
+                turn = replace(turn, busy=BusyMode.QUEUE)
+                tx.turns.save(turn, attempt=turn.attempt)
+            left.append(turn)
+        return left
+
+    def _opening(self, turn: Turn) -> list[Record]:
+        given = turn.input
+        if given.action is Action.SAY:
+            return [said_in(turn)]
+        if given.action is Action.RELAY:
+            return [Finished(note=given.text)]
+        if given.action is Action.RUN:
+            return [UserSaid(text=given.text, author=given.author), _run_by_hand(turn)]
+        if given.action is Action.MIRROR:
+            return [ModelSaid(text=given.text), Finished()]
+        asked = _user_turns(self.transcript)
+        if not asked:
+            return [Finished(note=f"There is nothing to {given.action.value}.")]
+        count = min(given.count, len(asked))
+        since = asked[-count]
+        if given.action is Action.UNDO:
+            return [Undone(since=since.seq), Finished(note=f"Undone: the last {_turns(count)}.")]
+        again = since.record
+        assert isinstance(again, UserSaid)
+        return [Undone(since=since.seq), again]
+
+
+def claim_first(session: Session, turn: Turn, now: datetime) -> Claim:
+    """The claim on a turn whose words begin their session and do nothing but say something: nothing is
+    before it and nothing behind it. Whoever adds the turn, as one that is running, writes its record too."""
+    new = number((), turn.id, [said_in(turn)], now)
+    return Claim(next=Next.RUN, turn=turn, session=session, new=new)
+
+
+def said_in(turn: Turn, *, steering: bool = False) -> UserSaid:
+    given = turn.input
+    return UserSaid(
+        text=given.text,
+        author=given.author,
+        attachments=tuple(map(_settled, given.attachments)),
+        context=given.context,
+        steering=steering,
+    )
+
+
+def _settled(file: Attachment) -> Attachment:
+    """A file as the transcript may speak of it: one that was not got by now is not got any more."""
+    return replace(file, pending=False, problem="the turn was stopped first") if file.pending else file
+
+
+def next_session(tx: Tx, key: SessionKey, source: Source, now: datetime) -> Session:
+    """A new session that the chat is bound to from now on."""
+    session = begin_session(key, source, now)
+    tx.sessions.add(session)
+    tx.bindings.bind(key, session.id, source, now)
+    return session
+
+
+def new_session_words(title: str | None, before: SessionId) -> str:
+    return f"New session{f' “{title}”' if title else ''}. /resume {before} goes back."
+
+
+def _confirmation(turn: Turn) -> Asked:
+    count = turn.input.count
+    what = "begin a new session" if turn.input.action is Action.NEW else f"forget the last {_turns(count)}"
+    text = f"Shall I {what}?"
+    return Asked(
+        question=new_question_id(), kind=QuestionKind.CONFIRM, text=text, options=("yes", "no"), digest=text
+    )
+
+
+def _run_by_hand(turn: Turn) -> ModelSaid:
+    """The call that a quick command stands for; what is asked first, and what is kept, is as with any."""
+    arguments = json.dumps({"command": turn.input.command, "timeout": QUICK_SECONDS}, ensure_ascii=False)
+    call = ToolCall(id=CallId(f"quick_{turn.id}"), name="terminal", arguments=arguments)
+    return ModelSaid(calls=(call,), ending=Ending.CALLS)
+
+
+def _turns(count: int) -> str:
+    return "turn" if count == 1 else f"{count} turns"
+
+
+_STATES: dict[type, TurnState] = {
+    Finished: TurnState.DONE,
+    Failed: TurnState.FAILED,
+    Stopped: TurnState.STOPPED,
+}
+
+
+def ended_by(records: Sequence[Record]) -> TurnState | None:
+    """The state that records leave a turn in, if they end it."""
+    return _STATES.get(type(records[-1])) if records else None
+
+
+def number(
+    transcript: Sequence[Entry], turn: TurnId, records: Sequence[Record], now: datetime
+) -> tuple[Entry, ...]:
+    """Give records their places at the end of a transcript."""
+    last = transcript[-1].seq if transcript else 0
+    return tuple(
+        Entry(seq=last + place, turn=turn, at=now, record=record)
+        for place, record in enumerate(records, start=1)
+    )
+
+
+def _user_turns(transcript: Sequence[Entry]) -> list[Entry]:
+    """The first words of each visible turn."""
+    return [
+        entry
+        for entry in visible(transcript)
+        if isinstance(entry.record, UserSaid) and not entry.record.steering
+    ]
+
+
+def _client_left(view: TurnView, answered: Answered) -> bool:
+    """A client that was asked for a result and brought none in time will not read an answer either."""
+    asked = view.questions[answered.question]
+    return asked.kind is QuestionKind.CLIENT_TOOL and answered.verdict is Verdict.EXPIRED
+
+
+def _was_asked(turn: Turn, questions: Sequence[Question]) -> bool:
+    """Whether a turn comes from who may answer; a question that nobody may answer stands in nobody's way."""
+    person = None if turn.source is None else turn.source.person
+    return all(not question.may_answer or person in question.may_answer for question in questions)
+
+
+def interrupts(behind: Sequence[Turn]) -> bool:
+    return any(turn.busy is BusyMode.INTERRUPT and turn.stop is None for turn in behind)
+
+
+def steered(running: Turn, behind: Sequence[Turn]) -> bool:
+    return any(steers(turn, running) for turn in behind)
+
+
+def steers(turn: Turn, running: Turn) -> bool:
+    """Whether the words of a turn that waits join the one that runs. What a turn may do without asking is
+    its person's to allow, so where people share a session nobody else's words join it: they wait."""
+    if not _is_steer(turn):
+        return False
+    return turn.source is None or not speaks_for_another(turn.source, running.source)
+
+
+def _is_steer(turn: Turn) -> bool:
+    return turn.busy is BusyMode.STEER and turn.stop is None
+
+
+def cut_off(view: TurnView, heard: str) -> list[Record]:
+    """What must be written so that a turn that is cut off reads as a whole: the words that were heard,
+    and a result for every call."""
+    records: list[Record] = []
+    if heard:
+        records.append(ModelSaid(text=heard, partial=True))
+    for state in view.open_calls:
+        started = state.started
+        unknown = started is not None and started.effect is Effect.ONCE
+        records.append(
+            ToolFinished(
+                call=state.call.id,
+                text=UNKNOWN_OUTCOME if unknown else NOT_RUN,
+                failed=True,
+                unknown=unknown,
+            )
+        )
+    return records

@@ -1,0 +1,266 @@
+"""What follows from a turn's records outside its session: questions to be asked, messages to be sent.
+
+Made from the records alone, before the commit that ends or parks the turn, and written by that commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from hermes.control.feed import Feed
+from hermes.control.outbound.outgoing_files import fit_files, group_files
+from hermes.control.outbound.question_messages import close_question
+from hermes.domain.address import LOCAL_DOOR, Address
+from hermes.domain.capabilities import Capabilities, Grade
+from hermes.domain.clock import Clock
+from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Stopped, Verdict
+from hermes.domain.ids import TurnId
+from hermes.domain.message import Body, Button
+from hermes.domain.ports import Tx
+from hermes.domain.rows import OutboxRow
+from hermes.domain.settings import Settings
+from hermes.domain.transcript import view_turn
+from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
+from hermes.stream.drafts import is_silence, is_streamed, may_be_silence, without_directives
+from hermes.stream.fold import Fold, Progress, answer_text, choices, for_people, question_text
+from hermes.stream.markdown import literal
+from hermes.stream.split import MIN_LIMIT, split
+
+STOPPED_HERE = "⏹ (stopped here)"
+REPEAT_MARK = "↻ (this may be a repeat)"
+PARTS_PER_SEGMENT = 1000
+CONFIRM_SECONDS = 300
+_MARK_ROOM = 2 * len(REPEAT_MARK)
+_CAPTION_ROOM = _MARK_ROOM + 200
+"""Room in a caption for the mark of a repeat, and for a word on files that could not go after all."""
+_QUIET_STOPS = (CLIENT_GONE,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """Rows for the commit that ends or parks a turn."""
+
+    rows: tuple[OutboxRow, ...] = ()
+    over_draft: tuple[OutboxRow, ...] = ()
+    """What takes the place of a draft, perhaps of an earlier life, where there are no words to do so."""
+    prompts: tuple[OutboxRow, ...] = ()
+    questions: tuple[Question, ...] = ()
+    withdraw: TurnId | None = None
+
+    def write(self, tx: Tx, now: datetime) -> None:
+        if self.withdraw is not None:
+            for question in tx.questions.of_turn(self.withdraw):
+                close_question(tx, Answer(question=question.id, verdict=Verdict.WITHDRAWN), now)
+        for question in self.questions:
+            tx.questions.add(question)
+        said = self.rows or tuple(row for row in self.over_draft if _has_draft(tx, row))
+        for row in said + self.prompts:
+            tx.outbox.add(row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """`ring_lane` wakes who sends to a chat, `begin` shows a turn there as it speaks."""
+
+    settings: Settings
+    clock: Clock
+    capabilities: Callable[[Address], Capabilities]
+    ring_lane: Callable[[Address], None]
+    begin: Callable[[Turn, Feed], None]
+
+    def ring(self, turn: Turn) -> None:
+        """Something of this turn may be ready to be sent."""
+        if turn.reply is not None:
+            self.ring_lane(turn.reply.to)
+
+    def write(self, tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
+        self.of(turn, entries).write(tx, self.clock.now())
+
+    def of(self, turn: Turn, entries: Sequence[Entry], said: Body | None = None) -> Conclusion:
+        """`entries` are the turn's records up to the one that ends or parks it; `said` are its closing words
+        with the files that go with them, where somebody has looked for files."""
+        open_now = _asked_last(entries)
+        if open_now:
+            before = entries[: -len(open_now)]
+            return replace(
+                self._said_before(turn, before),
+                prompts=tuple(row for asked in open_now for row in self._prompt(turn, asked)),
+                questions=tuple(self._question(turn, asked) for asked in open_now),
+            )
+        asked = [entry for entry in entries if isinstance(entry.record, Asked)]
+        rows: tuple[OutboxRow, ...] = ()
+        over_draft: tuple[OutboxRow, ...] = ()
+        if turn.reply is not None:
+            said = said or Body(text=closing_words(entries, turn.id))
+            rows = self.parts(turn.reply, said, turn=turn.id, segment=len(asked))
+            if isinstance(entries[-1].record, Stopped):
+                over_draft = self.parts(turn.reply, Body(text=STOPPED_HERE), turn=turn.id, segment=len(asked))
+            else:
+                over_draft = (self._nothing(turn.reply, turn=turn.id, segment=len(asked)),)
+        return Conclusion(rows=rows, withdraw=turn.id if asked else None, over_draft=over_draft)
+
+    def _said_before(self, turn: Turn, entries: Sequence[Entry]) -> Conclusion:
+        """What was said since the last question stays above the next one, without a draft's cursor."""
+        if turn.reply is None:
+            return Conclusion()
+        places = [n for n, entry in enumerate(entries) if isinstance(entry.record, Asked)]
+        fold = Fold()
+        for entry in entries[places[-1] + 1 if places else 0 :]:
+            fold.see(entry)
+        rows, over_draft = (
+            self.parts(turn.reply, Body(text=text), turn=turn.id, segment=len(places))
+            for text in (fold.text, fold.draft(Progress(self.settings.display.tool_progress)))
+        )
+        return Conclusion(rows=rows, over_draft=over_draft)
+
+    def parts(
+        self, reply: ReplyPlace, said: Body, *, turn: TurnId, segment: int = 0
+    ) -> tuple[OutboxRow, ...]:
+        """What was said as rows: the text in pieces that fit, and then the files."""
+        able = self.capabilities(reply.to)
+        # Words that were shown as a draft stay where they are.
+        bodies = cut_body(said, able, captioned=not is_streamed(self.settings.streaming, able))
+        now = self.clock.now()
+        first = segment * PARTS_PER_SEGMENT
+        return tuple(
+            OutboxRow(
+                key=f"{turn}:{first + place}",
+                to=reply.to,
+                body=body,
+                created_at=now,
+                turn=turn,
+                part=first + place,
+                reply_to=reply.ref if place == 0 else None,
+            )
+            for place, body in enumerate(bodies)
+        )
+
+    def _nothing(self, reply: ReplyPlace, *, turn: TurnId, segment: int) -> OutboxRow:
+        """A row that says nothing: with it, what was shown of the turn is removed."""
+        part, now = segment * PARTS_PER_SEGMENT, self.clock.now()
+        return OutboxRow(key=f"{turn}:{part}", to=reply.to, body=Body(), created_at=now, turn=turn, part=part)
+
+    def _prompt(self, turn: Turn, asked: Asked) -> tuple[OutboxRow, ...]:
+        if turn.reply is None or not for_people(asked):
+            return ()
+        able = self.capabilities(turn.reply.to)
+        buttons: tuple[Button, ...] = ()
+        approval = asked.kind is QuestionKind.APPROVAL
+        asked = replace(asked, text=literal(asked.text)) if approval else asked
+        text = question_text(asked)
+        if able.buttons is not Grade.NONE:
+            text = asked.text
+            buttons = tuple(
+                Button(label=option, value=f"{asked.question}:{option}") for option in choices(asked)
+            )
+        elif approval:
+            words = f"{able.command_prefix}approve, {able.command_prefix}deny"
+            text = f"{asked.text}\n\nReply yes, session, always or no (or {words})."
+        elif asked.kind is QuestionKind.CONFIRM:
+            text = f"{asked.text}\n\nReply yes or no."
+        pieces = split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)
+        last = len(pieces) - 1
+        now = self.clock.now()
+        return tuple(
+            OutboxRow(
+                key=f"{asked.question}:{place}",
+                to=turn.reply.to,
+                body=Body(text=piece.text, buttons=buttons if place == last else ()),
+                created_at=now,
+                reply_to=turn.reply.ref if place == 0 else None,
+            )
+            for place, piece in enumerate(pieces)
+        )
+
+    def _question(self, turn: Turn, asked: Asked) -> Question:
+        person = None if turn.source is None else turn.source.person
+        return Question(
+            id=asked.question,
+            turn=turn.id,
+            session=turn.session,
+            kind=asked.kind,
+            text=asked.text,
+            options=asked.options,
+            call=asked.call,
+            digest=asked.digest,
+            may_answer=() if person is None else (person,),
+            expires_at=self._expiry(turn, asked.kind),
+        )
+
+    def _expiry(self, turn: Turn, kind: QuestionKind) -> datetime | None:
+        """A question expires, except in the terminal, where somebody sits who may take their time."""
+        if turn.source is not None and turn.source.address.platform == LOCAL_DOOR:
+            return None
+        if kind is QuestionKind.CONFIRM:
+            return self.clock.now() + timedelta(seconds=CONFIRM_SECONDS)
+        decided = kind in (QuestionKind.APPROVAL, QuestionKind.CLIENT_TOOL)
+        seconds = self.settings.approvals.timeout if decided else self.settings.agent.clarify_timeout
+        return self.clock.now() + timedelta(seconds=seconds)
+
+
+def cut_to_fit(text: str, able: Capabilities) -> list[str]:
+    """A text in pieces that fit the platform once printed, with room for the mark of a repeat."""
+    limit = max(able.max_text - _MARK_ROOM, able.max_text // 2)
+    if not text.strip():
+        return []
+    return [piece.text for piece in split(text, limit=limit, unit=able.unit, flavour=able.flavour)]
+
+
+def cut_body(said: Body, able: Capabilities, *, captioned: bool) -> list[Body]:
+    """What was said as messages of a platform: its text in pieces, and the files in messages of their own, so
+    that one that fails or is repeated takes no other along; together only where the platform has albums, and
+    `captioned` with the text under the first of them, where it fits there."""
+    fitted = fit_files(said, able)
+    files = [Body(attachments=group) for group in group_files(fitted.attachments, able)]
+    if (
+        captioned
+        and files
+        and _is_caption(fitted.text, able.media[files[0].attachments[0].kind].caption, able)
+    ):
+        return [files[0].with_text(fitted.text), *files[1:]]
+    return [Body(text=text) for text in cut_to_fit(fitted.text, able)] + files
+
+
+def _is_caption(text: str, most: int, able: Capabilities) -> bool:
+    limit = most - _CAPTION_ROOM
+    return limit >= MIN_LIMIT and len(split(text, limit=limit, unit=able.unit, flavour=able.flavour)) == 1
+
+
+def _has_draft(tx: Tx, row: OutboxRow) -> bool:
+    assert row.turn is not None
+    segment = row.part // PARTS_PER_SEGMENT
+    return any(one.draft and one.part // PARTS_PER_SEGMENT == segment for one in tx.outbox.of_turn(row.turn))
+
+
+def _asked_last(entries: Sequence[Entry]) -> list[Asked]:
+    """The questions that the turn is parked with: what it asked in one commit stands together at its end."""
+    asked: list[Asked] = []
+    for entry in reversed(entries):
+        if not isinstance(entry.record, Asked):
+            break
+        asked.insert(0, entry.record)
+    return asked
+
+
+def closing_words(entries: Sequence[Entry], turn: TurnId) -> str:
+    """What a person is sent at the end of a turn; empty if there is nothing to say."""
+    last = entries[-1].record
+    if isinstance(last, Finished):
+        text = answer_text(entries)
+        return "" if is_silence(text) else text
+    assert isinstance(last, Failed | Stopped)
+    if isinstance(last, Stopped) and last.reason in _QUIET_STOPS:
+        return ""
+    view = view_turn(entries, turn)
+    # Words that people have read stay where they are.
+    partial = view.last is not None and view.last.partial
+    heard = without_directives(answer_text(entries, footer=False), growing=True).strip() if partial else ""
+    words = [heard] if heard and not may_be_silence(heard) else []
+    if isinstance(last, Failed):
+        return "\n\n".join([*words, f"⚠️ {last.reason}"])
+    words += [STOPPED_HERE] if partial else []
+    if view.unknown:
+        names = ", ".join(dict.fromkeys(view.unknown))
+        words.append(f"⚠️ Stopped while it ran, so it may or may not have happened: {names}.")
+    return "\n\n".join(words)

@@ -1,0 +1,164 @@
+"""Files that come with messages: got from their platform into the agent's media store before the turn begins.
+
+Each file is settled once: got, or known not to be had. What came of it is written into the turn in one
+transaction, with the sentence that the person is told if it could not be got; a crash before that means that
+it is got again. What a file is its bytes tell; its name, and what a platform says of it, are claims."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from hermes.control.outbound.outbox_admin import notify
+from hermes.control.runtime import Runtime
+from hermes.domain.clock import Clock
+from hermes.domain.errors import HermesError, Unreachable, UserError
+from hermes.domain.message import Attachment, MediaKind, media_kind
+from hermes.domain.ports import Fetches, Platform, Tx
+from hermes.domain.rows import MediaItem
+from hermes.domain.settings import Settings
+from hermes.domain.text import one_line, size_told, storable
+from hermes.domain.turn import Turn, TurnState
+
+MOST_FILES = 20
+MOST_SHOWN = 5_000_000
+MOST_INLINE = 32_000
+NO_TRANSCRIPT = "voice messages cannot be transcribed here yet"
+NOT_SHOWN = "it is too large to be shown to you"
+UNSEEN = "images are not shown to you"
+_SHOWABLE = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_PAUSES = (1.0, 4.0)
+_CONNECT_SECONDS = 3600.0
+_FETCH_SECONDS = 300.0
+_NAME = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetching:
+    """`platform` is that of an account, as long as it is up."""
+
+    platform: Callable[[str], Platform | None]
+    clock: Clock
+    settings: Settings
+
+    def is_possible(self, turn: Turn) -> bool:
+        """Whether the turn's files can be got now, or are waited for no longer. A turn that has to wait is
+        looked at again when its account comes up."""
+        if turn.source is None or self.platform(turn.source.address.credential) is not None:
+            return True
+        return (self.clock.now() - turn.created_at).total_seconds() >= _CONNECT_SECONDS
+
+    async def get(self, turn: Turn, file: Attachment, runtime: Runtime) -> Attachment:
+        """The file as the transcript is to speak of it."""
+        claimed = replace(
+            file, pending=False, name=_safe_name(file.name), mime=None, size=None, text="", note="", path=None
+        )
+        try:
+            if turn.input.attachments.index(file) >= MOST_FILES:
+                raise UserError(f"at most {MOST_FILES} files of one message are taken")
+            item = await self._receive(turn, file, runtime)
+        except TimeoutError:
+            return replace(claimed, problem="it took too long")
+        except UserError as error:
+            return replace(claimed, problem=_reason(error.message))
+        except HermesError as error:
+            return replace(claimed, problem=_reason(str(error)))
+        except OSError as error:
+            return replace(claimed, problem=f"it cannot be kept ({_reason(error.strerror or '').lower()})")
+        return await self._described(claimed, item, runtime)
+
+    async def _receive(self, turn: Turn, file: Attachment, runtime: Runtime) -> MediaItem:
+        limit = self.settings.gateway.max_inbound_media_bytes
+        media = runtime.media
+        if media is None or turn.source is None:
+            raise UserError("this agent keeps no files")
+        if file.size is not None and file.size > limit:
+            raise UserError(f"it is larger than {size_told(limit)}")
+        platform = self.platform(turn.source.address.credential)
+        if platform is None:
+            raise UserError("its platform was not connected for too long")
+        if not isinstance(platform, Fetches):
+            raise UserError("files cannot be fetched from there")
+        for pause in (*_PAUSES, None):
+            try:
+                async with asyncio.timeout(_FETCH_SECONDS):
+                    return await media.receive(lambda sink: platform.fetch(file.ref, sink), limit=limit)
+            except Unreachable as error:
+                if pause is None:
+                    raise
+                await self.clock.sleep(pause if error.after is None else min(error.after, _FETCH_SECONDS))
+        raise AssertionError("the last try returns or raises")
+
+    async def _described(self, claimed: Attachment, item: MediaItem, runtime: Runtime) -> Attachment:
+        assert runtime.media is not None
+        file = replace(
+            claimed,
+            kind=_kind(claimed.kind, item.mime),
+            mime=item.mime,
+            size=item.size,
+            sha256=item.sha256,
+            path=runtime.media.locate(item),
+        )
+        if file.kind is MediaKind.IMAGE:
+            unseen = runtime.profile.settings.agent.image_input_mode == "text"
+            if unseen or item.size > MOST_SHOWN:
+                return replace(file, kind=MediaKind.FILE, note=UNSEEN if unseen else NOT_SHOWN)
+        if file.kind is MediaKind.VOICE:
+            return await self._heard(file, runtime)
+        if item.mime.startswith("text/") and item.size <= MOST_INLINE:
+            data = await runtime.media.open(item.sha256)
+            return replace(file, text=storable(data.decode("utf-8", "replace")).strip("\n"))
+        return file
+
+    async def _heard(self, file: Attachment, runtime: Runtime) -> Attachment:
+        if runtime.transcribe is None:
+            return replace(file, note=NO_TRANSCRIPT)
+        try:
+            return replace(file, text=storable(await runtime.transcribe(file)))
+        except HermesError as error:
+            return replace(file, note=f"it could not be transcribed: {_reason(str(error))}")
+
+
+def write_down(turn: Turn, file: Attachment, got: Attachment, clock: Clock) -> Callable[[Tx], bool]:
+    """A unit that puts what came of a file into its turn, and tells the person if it could not be got; its
+    result is whether somebody is told. Pieces that came meanwhile stay as they are."""
+
+    def write(tx: Tx) -> bool:
+        current = tx.turns.get(turn.id)
+        files = [] if current is None else list(current.input.attachments)
+        if current is None or current.state is not TurnState.ACCEPTED or file not in files:
+            return False
+        place = files.index(file)
+        files[place] = got
+        tx.turns.save(
+            replace(current, input=replace(current.input, attachments=tuple(files))), attempt=current.attempt
+        )
+        if got.problem is None or turn.reply is None:
+            return False
+        text = f"⚠️ I could not take {got.name or 'your ' + got.kind.value}: {got.problem}."
+        return notify(tx, f"fetch:{turn.id}:{place}", turn.reply.to, text, clock.now(), turn.reply.ref)
+
+    return write
+
+
+def _kind(claimed: MediaKind, mime: str) -> MediaKind:
+    """What it is, by its bytes; of sounds only who sent it knows whether somebody speaks."""
+    kind = media_kind(mime)
+    if kind is MediaKind.IMAGE:
+        return kind if mime in _SHOWABLE else MediaKind.FILE
+    if kind is MediaKind.AUDIO or mime in ("video/mp4", "video/webm"):
+        return claimed if claimed in (MediaKind.VOICE, MediaKind.AUDIO) else kind
+    return kind
+
+
+def _safe_name(name: str | None) -> str | None:
+    """The last part of a name, on one line, without what would end a note of ours."""
+    if name is None:
+        return None
+    last = one_line(name.replace("\\", "/").rpartition("/")[2], _NAME)
+    return last.replace("[", "(").replace("]", ")") or None
+
+
+def _reason(text: str) -> str:
+    return one_line(text, 200).rstrip(".").replace("[", "(").replace("]", ")") or "no reason was given"

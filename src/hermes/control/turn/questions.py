@@ -1,0 +1,207 @@
+"""Questions: reading people's words as answers, closing questions by them, and letting them expire.
+
+A question is closed by a conditional update, and its turn is made ready to go on in the same transaction;
+whoever comes later is told the true state."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+
+from hermes.control.outbound.question_messages import close_question
+from hermes.control.turn.grants import keep_grant
+from hermes.control.workers import take_each
+from hermes.domain.address import Address
+from hermes.domain.clock import Clock
+from hermes.domain.event import QuestionKind, Verdict
+from hermes.domain.ids import AgentId, QuestionId, SessionId
+from hermes.domain.ports import Store, Tx
+from hermes.domain.session import BACKGROUND
+from hermes.domain.turn import Answer, Question, Turn, TurnState
+
+log = logging.getLogger("hermes.questions")
+_FOR_PEOPLE = (QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM)
+_EVERY = 1.0
+_PAGE = 100
+_TOO_LATE = "Too late: nobody answered in time, so it was denied."
+
+_YES = ("yes", "y", "ok", "okay", "approve", "confirm", "once", "👍")
+_NO = ("no", "n", "deny", "reject", "cancel", "👎")
+WORDS: dict[str, Verdict] = {
+    **dict.fromkeys(_YES, Verdict.ONCE),
+    **dict.fromkeys(_NO, Verdict.DENY),
+    "always": Verdict.ALWAYS,
+    "session": Verdict.SESSION,
+}
+_THANKS = {
+    Verdict.ONCE: "Approved.",
+    Verdict.SESSION: "Approved for this session.",
+    Verdict.ALWAYS: "Approved, from now on.",
+    Verdict.DENY: "Denied.",
+}
+_OVER: dict[Verdict | None, str] = {
+    Verdict.EXPIRED: _TOO_LATE,
+    Verdict.WITHDRAWN: "This question was withdrawn; nothing waits for it any more.",
+    Verdict.DENY: "This was already denied.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of an answer: whether it closed the question, and a sentence for who gave it."""
+
+    closed: bool
+    text: str
+    session: SessionId | None = None
+
+
+def answer(tx: Tx, given: Answer, now: datetime, name: str | None = None) -> Outcome:
+    """Try to close a question. Only who may answer it can; nobody listed means nobody. What was allowed for
+    good is kept in the same transaction. `name` is how people know who answers."""
+    question = tx.questions.get(given.question)
+    if question is None:
+        return Outcome(closed=False, text="There is no such question (any more).")
+    if given.by is None or given.by not in question.may_answer:
+        return Outcome(closed=False, text="Only the person who was asked can answer this.")
+    given = _fitting(question, given)
+    over = Outcome(closed=False, text=_OVER.get(question.verdict, "This was already answered."))
+    if not question.open:
+        return over
+    if question.kind in _FOR_PEOPLE and question.expires_at is not None and question.expires_at <= now:
+        return Outcome(closed=False, text=_TOO_LATE)
+    if not _is_offered(question, given.verdict):
+        return Outcome(closed=False, text=f"That is not offered here. Choose: {', '.join(question.options)}.")
+    if not close_question(tx, given, now, name):
+        return over
+    keep_grant(tx, question, given, now)
+    resume(tx, question)
+    return Outcome(closed=True, text=_THANKS.get(given.verdict, ""), session=question.session)
+
+
+def _fitting(question: Question, given: Answer) -> Answer:
+    """A clarification is answered by words, whatever they say. Of an approval the word itself, as a button
+    brings it, is no reason."""
+    if question.kind in (QuestionKind.CLARIFY, QuestionKind.CLIENT_TOOL):
+        return replace(given, verdict=Verdict.REPLY) if given.text else given
+    return replace(given, text="") if read_word(given.text) is given.verdict else given
+
+
+def _is_offered(question: Question, verdict: Verdict) -> bool:
+    if question.kind is QuestionKind.CONFIRM:
+        return verdict in (Verdict.ONCE, Verdict.DENY)
+    if question.kind is not QuestionKind.APPROVAL:
+        return True
+    return verdict is not Verdict.REPLY and (not question.options or verdict.value in question.options)
+
+
+def questions_here(tx: Tx, session: SessionId) -> list[Question]:
+    """What is open in a session and in what it works on in the background."""
+    own = tx.questions.open_of(session)
+    elsewhere = [one for one in tx.questions.open_of(None) if one.session.startswith(BACKGROUND)]
+    return own + [one for one in elsewhere if _parent(tx, one.session) == session]
+
+
+def _parent(tx: Tx, session: SessionId) -> SessionId | None:
+    known = tx.sessions.get(session)
+    return None if known is None else known.parent
+
+
+def was_asked_at(tx: Tx, question: QuestionId, place: Address) -> bool:
+    """Whether a question was put to this chat; nobody answers one from elsewhere."""
+    asked = tx.questions.get(question)
+    turn = None if asked is None else tx.turns.get(asked.turn)
+    return turn is not None and turn.reply is not None and turn.reply.to == place
+
+
+def resume(tx: Tx, question: Question) -> None:
+    """The question is closed: its turn may go on, unless it waits for another one."""
+    turn = tx.turns.get(question.turn)
+    if turn is None or turn.state is not TurnState.WAITING:
+        return
+    if not any(other.open for other in tx.questions.of_turn(question.turn)):
+        tx.turns.save(replace(turn, state=TurnState.RUNNING), attempt=turn.attempt, epoch=0)
+
+
+def as_answer(
+    text: str, open_questions: list[Question], by: str | None, *, replies_to_us: bool
+) -> Answer | None:
+    """A plain message as the answer of an open question, or None if it is not one.
+
+    Any words answer a clarification; an approval takes only an answer word, and only if the message replies
+    to the prompt or exactly one question is open. What a program is asked for nobody's words answer."""
+    open_questions = [question for question in open_questions if question.kind in _FOR_PEOPLE]
+    mine = [question for question in open_questions if by is not None and by in question.may_answer]
+    for question in mine:
+        if question.kind is QuestionKind.CLARIFY:
+            return Answer(question=question.id, verdict=Verdict.REPLY, text=read_reply(question, text), by=by)
+    verdict = read_word(text)
+    if verdict is None or not mine or not (len(open_questions) == 1 or (replies_to_us and len(mine) == 1)):
+        return None
+    return Answer(question=mine[0].id, verdict=verdict, by=by)
+
+
+def read_word(text: str) -> Verdict | None:
+    """An answer word, spelled as it is: letters of other scripts that look or fold alike are none."""
+    word = text.strip().rstrip(".!")
+    return WORDS.get(word.lower()) if word.isascii() or word in WORDS else None
+
+
+def pressed(value: str, by: str | None) -> Answer | None:
+    """The answer that a button carries: `<question>:<option>`."""
+    question, colon, option = value.partition(":")
+    if not colon or not question.startswith("q_"):
+        return None
+    verdict = read_word(option) or Verdict.REPLY
+    return Answer(question=QuestionId(question), verdict=verdict, text=option, by=by)
+
+
+def read_reply(question: Question, text: str) -> str:
+    """What words say to a question: a number stands for the option it counts."""
+    word = text.strip()
+    if word.isascii() and word.isdigit() and 1 <= int(word) <= len(question.options):
+        return question.options[int(word) - 1]
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """Denies questions whose time is over. One task for all of them, however many wait."""
+
+    store: Store
+    clock: Clock
+    ring: Callable[[AgentId, SessionId], None]
+
+    async def live(self) -> None:
+        while True:
+            await self.sweep()
+            await self.clock.sleep(_EVERY)
+
+    async def sweep(self) -> int:
+        now = self.clock.now()
+        late = await self.store.read(lambda tx: tx.recovery.expired(now, _PAGE))
+        await take_each(late, partial(self._expire, now))
+        return len(late)
+
+    async def _expire(self, now: datetime, late: tuple[AgentId, Question]) -> None:
+        agent, question = late
+        if await self.store.scoped(agent).write(partial(_expire, question, now)):
+            log.info("question.expired question=%s", question.id)
+            self.ring(agent, question.session)
+        await asyncio.sleep(0)
+
+
+def _expire(question: Question, now: datetime, tx: Tx) -> bool:
+    if not close_question(tx, Answer(question=question.id, verdict=Verdict.EXPIRED), now):
+        return False
+    resume(tx, question)
+    return True
+
+
+def settled_of(tx: Tx, turns: Sequence[Turn]) -> frozenset[QuestionId]:
+    """The questions of these turns that have a verdict."""
+    asked = (question for turn in turns for question in tx.questions.of_turn(turn.id))
+    return frozenset(question.id for question in asked if question.verdict is not None)

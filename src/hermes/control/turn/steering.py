@@ -1,0 +1,100 @@
+"""Words for the turn that runs: they join it after the next record that leaves no call open.
+
+They are words like any other, so whoever gates turns is asked about them first. What is not allowed never
+joins, and its author is told at once; a crash before that is stored has the hooks asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from hermes.control.hooks.dispatch import Hooks
+from hermes.control.hooks.gates import gates_turn, rule_turn
+from hermes.control.turn.claim import number, said_in, steers
+from hermes.domain.event import Entry, Failed
+from hermes.domain.hooks import GATE_TURN
+from hermes.domain.ids import TurnId
+from hermes.domain.ports import Store, Tx
+from hermes.domain.turn import REFUSED, BusyMode, Turn, TurnState
+
+Rulings = Mapping[tuple[TurnId, str], str]
+"""Why a turn with this text may not be heard; an empty reason is consent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absorbed:
+    """What joined a turn: its records, and the turns they were. `refused` may not join; `later` says that
+    others are not ready yet."""
+
+    new: tuple[Entry, ...] = ()
+    turns: tuple[TurnId, ...] = ()
+    refused: tuple[Turn, ...] = ()
+    later: bool = False
+
+
+async def rule_steering(hooks: Hooks, store: Store, into: Turn) -> Rulings | None:
+    """What hooks say to the words that wait to join; None where nobody wants to be asked."""
+    if not hooks.follows(GATE_TURN):
+        return None
+    waiting = await store.read(lambda tx: _steering(tx, into))
+    return {
+        (turn.id, turn.input.text): await rule_turn(hooks, turn) if gates_turn(hooks, turn) else ""
+        for turn in waiting
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbsorbSteering:
+    """The unit that takes the words of waiting `steer` turns into the running one. Words that came, or were
+    changed, after hooks were asked wait for the next time."""
+
+    into: Turn
+    transcript: Sequence[Entry]
+    now: datetime
+    conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
+    rulings: Rulings | None = None
+
+    def unit(self, tx: Tx) -> Absorbed:
+        joining: list[Turn] = []
+        refused: list[Turn] = []
+        waiting = _steering(tx, self.into)
+        for turn in waiting:
+            denied = "" if self.rulings is None else self.rulings.get((turn.id, turn.input.text))
+            if denied is None or (turn.ready_at is not None and turn.ready_at > self.now):
+                continue
+            (refused if denied else joining).append(turn)
+            if denied:
+                self._refuse(tx, turn, denied)
+        new = self._join(tx, joining) if joining else ()
+        return Absorbed(
+            new=new,
+            turns=tuple(turn.id for turn in joining),
+            refused=tuple(refused),
+            later=len(waiting) > len(joining) + len(refused),
+        )
+
+    def _join(self, tx: Tx, joining: Sequence[Turn]) -> tuple[Entry, ...]:
+        into = self.into
+        said = [said_in(turn, steering=True) for turn in joining]
+        new = number(self.transcript, into.id, said, self.now)
+        tx.turns.advance(into.id, attempt=into.attempt, records=len(new), state=TurnState.RUNNING)
+        tx.journal.append(into.session, new)
+        for turn in joining:
+            done = replace(turn, state=TurnState.DONE, absorbed_by=into.id)
+            tx.turns.save(done, attempt=turn.attempt)
+        return new
+
+    def _refuse(self, tx: Tx, turn: Turn, reason: str) -> None:
+        """A chat is told now, and nothing is left of the turn but its end. Who watches it hears of it there:
+        it is asked about once more when its time comes."""
+        if turn.reply is None:
+            tx.turns.save(replace(turn, busy=BusyMode.QUEUE), attempt=turn.attempt)
+            return
+        told = Entry(seq=1, turn=turn.id, at=self.now, record=Failed(reason=reason))
+        self.conclude(tx, turn, [told])
+        tx.turns.save(replace(turn, stop=REFUSED), attempt=turn.attempt)
+
+
+def _steering(tx: Tx, into: Turn) -> list[Turn]:
+    return [turn for turn in tx.turns.open_of(into.session)[1:] if steers(turn, into)]
