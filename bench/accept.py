@@ -17,9 +17,9 @@ from bench.rig import ACCOUNT, bench_settings, inbound
 from bench.stopwatch import Stopwatch, percentile, run
 from hermes.control.gateway import Gateway, Parts
 from hermes.domain.clock import SystemClock
-from hermes.state.codec import encode
-from hermes.state.migrate import FIRST
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store.codec import encode
+from hermes.state.store.migrations import FIRST
+from hermes.state.store.writer import SqliteStore
 
 _PRODUCERS = 64
 _INSERT = (

@@ -32,9 +32,9 @@ from hermes.domain.message import Body
 from hermes.domain.rows import OutboxRow
 from hermes.domain.session import begin_session, session_key
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
-from hermes.state.codec import encode
-from hermes.state.engine import SqliteTx, StoreOptions, connect
-from hermes.state.migrate import migrate
+from hermes.state.store.codec import encode
+from hermes.state.store.connection import SqliteTx, StoreOptions, connect
+from hermes.state.store.migrations import migrate
 
 _CHATS = 10_000
 _MEGABYTE = 1 << 20

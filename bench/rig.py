@@ -25,8 +25,8 @@ from hermes.domain.ports import ModelEnd, ModelPiece, ModelRequest, Provider, St
 from hermes.domain.settings import DisplaySettings, GatewaySettings, Profile, Settings, StreamingSettings
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import BusyMode
-from hermes.state.engine import StoreOptions
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store.connection import StoreOptions
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.crash import unit_name
 from hermes.testing.harness import open_settings
 from hermes.testing.platform import KINDS, fake_platform

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from hermes.state import reserve
+from hermes.state.store.care import reserve
 from tests import nursery
 
 # Hundreds of databases with 32 MB of spare bytes each would fill a disk.

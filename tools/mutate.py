@@ -41,7 +41,7 @@ USAGE = """\
 examples:
   tools/mutate.py src/hermes/control/jobs/ticker.py --sample 10
   tools/mutate.py --since main --sample 30 --seed 2     only lines that changed since main
-  tools/mutate.py src/hermes/state/inbox.py --tests tests/state
+  tools/mutate.py src/hermes/state/store/tables/inbox.py --tests tests/state
 
 Tests are chosen by convention: first the files that bear the module's name or that of its folder, then some
 that import it, then the folder of its layer. `--tests` names others. They must pass without a change.

@@ -168,7 +168,7 @@ def _dispatch(name: str, rest: list[str], profile: str | None) -> int:
     from hermes import __version__
     from hermes.admin.command import Usage, perform
     from hermes.admin.output import this_console
-    from hermes.state.profiles import find_home
+    from hermes.state.home.homes import find_home
 
     environ: Mapping[str, str] = os.environ
     if name in RUNNING:
@@ -297,7 +297,7 @@ def _error_log() -> list[str]:
     import os
 
     from hermes.domain.errors import UserError
-    from hermes.state.profiles import find_home
+    from hermes.state.home.homes import find_home
 
     try:
         return [str(find_home(os.environ, _take_profile(sys.argv[1:])[0]) / ERROR_LOG)]

@@ -20,7 +20,7 @@ from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.job import JobState
 from hermes.domain.ports import Accept
 from hermes.domain.settings import Route, RouteMatch
-from hermes.state.settings import load_settings
+from hermes.state.settings.loader import load_settings
 from hermes.testing.api import ApiWorld
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
@@ -280,7 +280,7 @@ def test_w10_keys_are_made_in_one_place() -> None:
         for path in sorted(SRC.rglob("*.py"))
         if "testing" not in path.parts and "SessionKey(\n" in path.read_text(encoding="utf-8")
     ]
-    assert makers == ["domain/session.py", "state/sessions.py"]
+    assert makers == ["domain/session.py", "state/store/tables/sessions.py"]
 
 
 async def test_w10_a_named_agent_is_as_quick(tmp_path: Path) -> None:

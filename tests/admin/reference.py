@@ -21,10 +21,10 @@ from hermes.domain.settings import (
     Secret,
     Settings,
 )
-from hermes.state.narrowing import NARROWING, OF_ONE, SECURITY_KNOWN, VARIABLES, Narrowing
-from hermes.state.setting_names import LATER, PLATFORMS, platform_variables
-from hermes.state.setting_places import ALSO_UNDER_GATEWAY
-from hermes.state.setting_values import Knob, expected, knobs, sections
+from hermes.state.settings.names import LATER, PLATFORMS, platform_variables
+from hermes.state.settings.narrowing import NARROWING, OF_ONE, SECURITY_KNOWN, VARIABLES, Narrowing
+from hermes.state.settings.places import ALSO_UNDER_GATEWAY
+from hermes.state.settings.values import Knob, expected, knobs, sections
 
 _HEAD = "| Key | Holds | Default | Variable | Meaning |\n|---|---|---|---|---|\n"
 _INTRODUCTION = """# Settings

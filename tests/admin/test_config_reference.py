@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.settings import HostedAgent, PlatformSettings, RouteMatch, Settings
-from hermes.state.narrowing import NARROWING, VARIABLES
-from hermes.state.setting_reader import known_keys
-from hermes.state.setting_values import sections
-from hermes.state.settings import load_settings
+from hermes.state.settings.loader import load_settings
+from hermes.state.settings.narrowing import NARROWING, VARIABLES
+from hermes.state.settings.reader import known_keys
+from hermes.state.settings.values import sections
 from tests.admin.reference import settings_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"

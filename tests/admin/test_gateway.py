@@ -16,7 +16,7 @@ from hermes.admin import gateway
 from hermes.admin.gateway import GATEWAY, GatewayProcess, StateFile, hold_home, home_holder
 from hermes.domain.errors import UserError
 from hermes.entry.host import HostState
-from hermes.state.locks import HOMES, MachineLock
+from hermes.state.home.locks import HOMES, MachineLock
 
 
 @pytest.fixture(autouse=True)

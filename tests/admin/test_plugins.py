@@ -12,7 +12,7 @@ from hermes import plugins
 from hermes.app import Given
 from hermes.app.accounts import Declared
 from hermes.domain.errors import UserError
-from hermes.state.settings import load_settings
+from hermes.state.settings.loader import load_settings
 
 MANIFEST = """
 from hermes.domain.capabilities import Capabilities, Manifest, SettingField

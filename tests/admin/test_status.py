@@ -17,7 +17,7 @@ from hermes.admin.command import perform
 from hermes.admin.gateway import GATEWAY, STATE_FILE, hold_home, tell_problems
 from hermes.admin.output import Console
 from hermes.admin.status import live_pairs
-from hermes.state.settings import load_settings
+from hermes.state.settings.loader import load_settings
 
 KEY = "sk-test-0123456789abcdef"
 

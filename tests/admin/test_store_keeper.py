@@ -18,12 +18,12 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import SessionId
 from hermes.entry.host import HostState
-from hermes.state.backup import backups_of
-from hermes.state.db import NoRoom
-from hermes.state.engine import StoreOptions
-from hermes.state.repair import Opened, open_checked
-from hermes.state.sqlite import SqliteStore
-from hermes.state.upkeep import Upkeep
+from hermes.state.store.care.backup import backups_of
+from hermes.state.store.care.repair import Opened, open_checked
+from hermes.state.store.care.upkeep import Upkeep
+from hermes.state.store.connection import StoreOptions
+from hermes.state.store.db import NoRoom
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.powercut import SmallDisk
 from hermes.testing.store_suite.samples import add_talk

@@ -9,7 +9,7 @@ import pytest
 from hermes.app.tools import check_toolsets, limited_tools
 from hermes.domain.errors import SettingsError
 from hermes.domain.tool import Tool, ToolContext, ToolResult
-from hermes.state.settings import Loaded, load_settings
+from hermes.state.settings.loader import Loaded, load_settings
 
 
 async def _run(context: ToolContext, arguments: object) -> ToolResult:

@@ -20,7 +20,7 @@ from typing import Any
 
 import aiohttp
 
-from hermes.state.profiles import DATABASE_FILE
+from hermes.state.home.homes import DATABASE_FILE
 from hermes.testing.model_script import Call, ModelRequest, Reply, message_text
 from hermes.testing.model_server import FakeModelServer
 from tests.cli.command import PATIENCE, ROOT, Running, gateway

@@ -164,7 +164,7 @@ def test_an_unexpected_error_is_one_sentence_and_a_file(home: Path) -> None:
         "import sys, hermes.admin.status as status, hermes.cli as cli\n"
         "def run(*args): raise ZeroDivisionError('inside sk-secret-key')\n"
         "status.run = run; sys.argv = ['hermes', 'status', '-p', 'sk-secret-key']\n"
-        "import hermes.state.profiles as profiles; home = profiles.find_home\n"
+        "import hermes.state.home.homes as profiles; home = profiles.find_home\n"
         "profiles.find_home = lambda environ, profile=None: home(environ); sys.exit(cli.main())"
     )
     done = nursery.run(

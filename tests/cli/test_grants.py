@@ -11,8 +11,8 @@ import pytest
 from hermes.cli import main
 from hermes.domain.grants import Grant
 from hermes.domain.ids import MAIN_AGENT
-from hermes.state.profiles import DATABASE_FILE
-from hermes.state.sqlite import SqliteStore
+from hermes.state.home.homes import DATABASE_FILE
+from hermes.state.store.writer import SqliteStore
 
 GRANT = Grant(
     id="g_1",

@@ -16,8 +16,8 @@ from hermes.domain.grants import Grant
 from hermes.domain.handoff import Handoff, HandoffState
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.ports import Tx
-from hermes.state.profiles import DATABASE_FILE
-from hermes.state.sqlite import SqliteStore
+from hermes.state.home.homes import DATABASE_FILE
+from hermes.state.store.writer import SqliteStore
 from tests.cli.command import Said, gateway
 
 NOW = datetime.now(UTC)

@@ -12,8 +12,8 @@ import pytest
 from hermes.control.people.pairing import meet
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ports import Tx
-from hermes.state.profiles import DATABASE_FILE
-from hermes.state.sqlite import SqliteStore
+from hermes.state.home.homes import DATABASE_FILE
+from hermes.state.store.writer import SqliteStore
 from tests.cli.command import gateway, hermes
 from tests.journeys.test_pairing import code_in
 

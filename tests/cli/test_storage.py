@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from hermes.admin.gateway import EXIT_RESTART
-from hermes.state.backup import backups_of
-from hermes.state.engine import look_into, suspicion
-from hermes.state.profiles import DATABASE_FILE
+from hermes.state.home.homes import DATABASE_FILE
+from hermes.state.store.care.backup import backups_of
+from hermes.state.store.connection import look_into, suspicion
 from tests import nursery
 from tests.cli.command import PATIENCE, Running, environment, gateway, hermes
 from tests.ports import free_port

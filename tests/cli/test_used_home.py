@@ -14,8 +14,8 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
 from hermes.domain.settings import HostedAgent, Profile, Settings
 from hermes.domain.tool import Tool
-from hermes.state.media import MediaFiles
-from hermes.state.sqlite import SqliteStore
+from hermes.state.files.media import MediaFiles
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.api import ApiWorld
 from hermes.testing.clock import FakeClock
 from tests.cli.command import gateway, hermes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.state.subscriptions import FILE
+from hermes.state.files.subscriptions import FILE
 from tests.cli.command import gateway, hermes
 
 CONFIG = "platforms: {webhook: {extra: {port: 0, routes: {fixed: {secret: config secret}, bad: {x: 1}}}}}\n"

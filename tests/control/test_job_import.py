@@ -12,8 +12,8 @@ from hermes.domain.ids import MAIN_AGENT, JobId
 from hermes.domain.job import Job, JobState
 from hermes.domain.ports import Tx
 from hermes.domain.setting_words import NONE_LISTED
-from hermes.state.job_files import JOBS_FILE, read_jobs_file
-from hermes.state.sqlite import SqliteStore
+from hermes.state.files.job_files import JOBS_FILE, read_jobs_file
+from hermes.state.store.writer import SqliteStore
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 ZONE = ZoneInfo("Europe/Berlin")

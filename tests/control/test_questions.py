@@ -10,7 +10,7 @@ import pytest
 from hermes.control.turn.questions import Outcome, answer
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.turn import Answer, Question
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.store_suite.samples import NOW, add_talk, question
 
 ONCE, SESSION, ALWAYS, DENY = Verdict.ONCE, Verdict.SESSION, Verdict.ALWAYS, Verdict.DENY

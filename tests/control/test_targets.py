@@ -13,7 +13,7 @@ from hermes.domain.address import Address
 from hermes.domain.directory import Channel
 from hermes.domain.errors import UserError
 from hermes.domain.settings import PlatformSettings, Settings
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store.writer import SqliteStore
 
 
 def channel(address: str, name: str, guild: str = "") -> Channel:

@@ -12,7 +12,7 @@ from hermes.control.workers import Supervisor
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports import Tx
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey
 from hermes.testing.platform import to_inbound

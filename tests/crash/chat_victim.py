@@ -14,7 +14,7 @@ from hermes.app import App, Watch
 from hermes.domain.ports import Backend, Media, Provider, Store
 from hermes.domain.settings import Profile
 from hermes.domain.tool import Tool
-from hermes.state.session_log import SessionLogs
+from hermes.state.files.session_log import SessionLogs
 from hermes.testing.crash import KillingProvider, KillingStore, KillSwitch, killing_tool
 
 KILL_AT, KILL_LOG = "HERMES_KILL_AT", "HERMES_KILL_LOG"

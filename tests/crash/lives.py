@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hermes.control.turn.claim import GIVEN_UP
 from hermes.domain.ids import MAIN_AGENT
-from hermes.state.engine import SqliteTx, look_into
+from hermes.state.store.connection import SqliteTx, look_into
 from hermes.testing.wire import WorldServer
 from hermes.testing.world import World
 from tests.nursery import SOURCES, Popen

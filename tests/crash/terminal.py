@@ -14,9 +14,9 @@ from hermes.domain.event import Entry, ModelSaid
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports import Tx
 from hermes.domain.turn import Turn
-from hermes.state.engine import StoreOptions
-from hermes.state.profiles import DATABASE_FILE
-from hermes.state.sqlite import SqliteStore
+from hermes.state.home.homes import DATABASE_FILE
+from hermes.state.store.connection import StoreOptions
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.model_script import Respond
 from hermes.testing.model_server import FakeModelServer
 

@@ -20,9 +20,9 @@ import pytest
 
 from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.ids import MAIN_AGENT
-from hermes.state.backup import backups_of
-from hermes.state.engine import SqliteTx, look_into
-from hermes.state.profiles import DATABASE_FILE
+from hermes.state.home.homes import DATABASE_FILE
+from hermes.state.store.care.backup import backups_of
+from hermes.state.store.connection import SqliteTx, look_into
 from hermes.testing.history import check_history
 from hermes.testing.model_script import FAULTS, Call, Cut, ModelRequest, Reply, Said, Then, message_text
 from hermes.testing.model_server import FakeModelServer

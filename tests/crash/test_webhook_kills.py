@@ -20,8 +20,8 @@ from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.ports import Tx
 from hermes.domain.settings import Secret
 from hermes.entry.http.webhooks.signatures import sign
-from hermes.state.profiles import DATABASE_FILE
-from hermes.state.sqlite import SqliteStore
+from hermes.state.home.homes import DATABASE_FILE
+from hermes.state.store.writer import SqliteStore
 from tests import nursery
 from tests.cli.command import PATIENCE, environment, gateway, hermes
 from tests.ports import free_port

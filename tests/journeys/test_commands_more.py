@@ -25,7 +25,7 @@ from hermes.domain.event import Record, UserSaid
 from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import ApprovalSettings, DisplaySettings, SessionSettings
 from hermes.domain.turn import BusyMode
-from hermes.state.codec import decode_record
+from hermes.state.store.codec import decode_record
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, echo, last_words, say
 from hermes.testing.platform import KINDS, PLAIN
@@ -434,7 +434,7 @@ async def test_commands_decode_no_whole_transcripts(tmp_path: Path, monkeypatch:
             await chat.until_seen(f"You said: word {number}")
         await chat.until_idle()
         session = (await chat.database.read(lambda tx: tx.sessions.find("")))[0].id
-        monkeypatch.setattr("hermes.state.journal.decode_record", count)
+        monkeypatch.setattr("hermes.state.store.tables.journal.decode_record", count)
         monkeypatch.setattr("hermes.control.commands.session._COUNTED", 9)
         for line, reply, most in (
             ("/usage", "12 model calls in this session: 210 tokens read, 48 said.", 0),

@@ -10,7 +10,7 @@ from hermes.control.turn.questions import answer
 from hermes.domain.event import UserSaid, Verdict
 from hermes.domain.settings import ApprovalSettings
 from hermes.domain.turn import Answer, TurnState
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import World

@@ -18,7 +18,7 @@ from hermes.domain.ids import AgentId
 from hermes.domain.ports import ModelRequest
 from hermes.domain.settings import ApprovalSettings, PlatformSettings, QuickCommand, ResetMode, ResetSettings
 from hermes.execution.hook_processes import HookProcesses
-from hermes.state.hook_files import read_hooks
+from hermes.state.files.hook_files import read_hooks
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say

@@ -33,7 +33,7 @@ from hermes.domain.ids import AgentId
 from hermes.domain.pairing import Account
 from hermes.domain.ports import Tx
 from hermes.domain.settings import PlatformSettings, Route, RouteMatch, Settings
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import START, FakeClock
 from hermes.testing.harness import Journey, open_settings
 

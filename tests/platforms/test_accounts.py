@@ -14,7 +14,7 @@ from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.outfit import Outfit
 from hermes.plugins import platform_manifests
-from hermes.state.settings import Loaded, load_settings
+from hermes.state.settings.loader import Loaded, load_settings
 from tests.cli.command import hermes
 
 MANIFESTS = {one.name: one for one in platform_manifests()}

@@ -20,7 +20,7 @@ from hermes.admin.output import Console
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import NeedsLogin, UserError
 from hermes.domain.outfit import Finding, Outfit
-from hermes.state.settings import load_settings
+from hermes.state.settings.loader import load_settings
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "src" / "hermes" / "entry" / "platforms"

@@ -16,7 +16,7 @@ from hermes.admin.output import Console
 from hermes.domain.capabilities import Capabilities, Manifest, SettingField
 from hermes.domain.errors import NeedsLogin, UserError
 from hermes.domain.outfit import Finding, Outfit
-from hermes.state.settings import load_settings
+from hermes.state.settings.loader import load_settings
 
 ALPHA = Manifest(
     name="telegram",

@@ -32,7 +32,7 @@ from hermes.entry.http.webhooks.signatures import Headers, Scheme, verify
 from hermes.entry.platforms.webhook.adapter import WebhookAdapter
 from hermes.entry.platforms.webhook.convert import Target, error_for, read_targets, target_problems
 from hermes.entry.platforms.webhook.manifest import MANIFEST
-from hermes.state.settings import load_settings
+from hermes.state.settings.loader import load_settings
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.platform_suite import (

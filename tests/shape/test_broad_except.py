@@ -22,8 +22,8 @@ ALLOWED = {
     "entry/http/server.py": "the server: a resource that breaks is logged and answered as a fault of ours",
     "execution/hook_child.py": "a hook may raise anything; its own process says so and lives on",
     "plugins.py": "foreign code may raise anything while it is imported; it is reported and left out",
-    "state/repair.py": "whatever a damaged file holds, the gateway starts on what is left",
-    "state/sqlite.py": "the writer thread: whatever a unit raised is handed to whoever asked for it",
+    "state/store/care/repair.py": "whatever a damaged file holds, the gateway starts on what is left",
+    "state/store/writer.py": "the writer thread: whatever a unit raised is handed to whoever asked for it",
 }
 BROAD = {"Exception", "BaseException"}
 

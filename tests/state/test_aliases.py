@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.state.aliases import FILE, ChannelAliases
+from hermes.state.files.aliases import FILE, ChannelAliases
 
 
 def test_names_are_read_and_read_again(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ import pytest
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import SessionId
 from hermes.domain.ports import Tx
-from hermes.state import backup as backups
-from hermes.state import upkeep
-from hermes.state.backup import KEPT, backup, backup_at_stop, backup_if_due, backups_of, made_at
-from hermes.state.sqlite import SqliteStore
-from hermes.state.upkeep import Upkeep
+from hermes.state.store.care import backup as backups
+from hermes.state.store.care import upkeep
+from hermes.state.store.care.backup import KEPT, backup, backup_at_stop, backup_if_due, backups_of, made_at
+from hermes.state.store.care.upkeep import Upkeep
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.store_suite.samples import NOW, add_talk, entry
 

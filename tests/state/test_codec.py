@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hermes.domain.errors import Refused
 from hermes.domain.event import ModelSaid, Record, UserSaid
 from hermes.domain.message import Inbound
-from hermes.state.codec import KINDS, decode, decode_record, encode_record, stamp, unstamp
+from hermes.state.store.codec import KINDS, decode, decode_record, encode_record, stamp, unstamp
 from hermes.testing.store_suite.samples import inbound
 from tests.conftest import FULL
 

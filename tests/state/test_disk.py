@@ -20,9 +20,9 @@ import pytest
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import SessionId
 from hermes.domain.ports import Tx
-from hermes.state.engine import StoreOptions
-from hermes.state.reserve import Reserve
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store.care.reserve import Reserve
+from hermes.state.store.connection import StoreOptions
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.powercut import SmallDisk
 from hermes.testing.store_suite.samples import NOW, add_talk, entry, inbound
 

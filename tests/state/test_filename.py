@@ -17,10 +17,11 @@ import pytest
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import SessionId
 from hermes.domain.ports import Tx
-from hermes.state import filename, sqlite
-from hermes.state.backup import backup
-from hermes.state.repair import RESTORED, open_checked
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store import writer as sqlite
+from hermes.state.store.care import file_identity as filename
+from hermes.state.store.care.backup import backup
+from hermes.state.store.care.repair import RESTORED, open_checked
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.store_suite.samples import NOW, add_talk, address, entry, inbound
 

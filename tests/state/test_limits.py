@@ -8,7 +8,7 @@ import pytest
 
 from hermes.domain.setting_words import EVERY_ONE, NONE_LISTED
 from hermes.domain.settings import ApiKey, PlatformSettings
-from hermes.state.settings import Loaded, load_settings
+from hermes.state.settings.loader import Loaded, load_settings
 
 SECRET = "oJ6tW0q3vYh2c8ZpLm4x"
 

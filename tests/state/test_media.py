@@ -21,9 +21,9 @@ from hermes.domain.message import Body
 from hermes.domain.ports import Sink, Tx
 from hermes.domain.rows import MediaItem, OutboxRow
 from hermes.domain.session import Session
-from hermes.state.media import MediaFiles, read_file, store_file
-from hermes.state.sqlite import SqliteStore
-from hermes.state.wholefile import write_whole
+from hermes.state.files.media import MediaFiles, read_file, store_file
+from hermes.state.home.wholefile import write_whole
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import START, FakeClock
 
 

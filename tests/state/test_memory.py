@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import UserError
-from hermes.state.memory import PLACES, MemoryFiles
+from hermes.state.memory.files import PLACES, MemoryFiles
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import apsw
 import pytest
 
 from hermes.domain.errors import UserError
-from hermes.state import migrate as migrations
-from hermes.state.engine import SqliteDb, connect, open_current
-from hermes.state.migrate import MIGRATIONS, NEWEST, Migration, migrate
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store import migrations as migrations
+from hermes.state.store.connection import SqliteDb, connect, open_current
+from hermes.state.store.migrations import MIGRATIONS, NEWEST, Migration, migrate
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.store_suite.samples import NOW, inbound
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.settings import ModelSettings
-from hermes.state.model_settings import model_routes
-from hermes.state.settings import load_settings
+from hermes.state.settings.loader import load_settings
+from hermes.state.settings.models import model_routes
 
 CONFIG = """
 model:

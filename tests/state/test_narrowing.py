@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.settings import HostedAgent, PlatformSettings
-from hermes.state.findings import is_slip
-from hermes.state.narrowing import NARROWING, OF_ONE, SECURITY_KNOWN, VARIABLES
-from hermes.state.setting_names import LATER, PLATFORM_KEYS, PLATFORMS
-from hermes.state.setting_reader import known_keys
-from hermes.state.setting_values import knobs
-from hermes.state.settings import Loaded, load_settings
-from hermes.state.settings_write import set_setting, unset_setting
+from hermes.state.settings.findings import is_slip
+from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.settings.names import LATER, PLATFORM_KEYS, PLATFORMS
+from hermes.state.settings.narrowing import NARROWING, OF_ONE, SECURITY_KNOWN, VARIABLES
+from hermes.state.settings.reader import known_keys
+from hermes.state.settings.values import knobs
+from hermes.state.settings.write import set_setting, unset_setting
 
 
 def loaded(home: Path, text: str | bytes, **environ: str) -> Loaded:

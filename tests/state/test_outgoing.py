@@ -11,10 +11,10 @@ import pytest
 
 from hermes.domain.errors import UserError
 from hermes.domain.message import MediaKind
-from hermes.state import outgoing
-from hermes.state.media import MediaFiles
-from hermes.state.outgoing import OutgoingFiles
-from hermes.state.sqlite import SqliteStore
+from hermes.state.files import outgoing
+from hermes.state.files.media import MediaFiles
+from hermes.state.files.outgoing import OutgoingFiles
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 
 SECRET = b"a secret that must not leave"

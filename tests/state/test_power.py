@@ -16,9 +16,9 @@ from hermes.domain.errors import HermesError
 from hermes.domain.ids import SessionId
 from hermes.domain.message import Inbound
 from hermes.domain.ports import Tx
-from hermes.state.engine import StoreOptions
-from hermes.state.repair import open_checked
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store.care.repair import open_checked
+from hermes.state.store.connection import StoreOptions
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.powercut import PowerCut
 from hermes.testing.store_suite.samples import NOW, entry, inbound, session, turn

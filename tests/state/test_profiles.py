@@ -11,7 +11,7 @@ import pytest
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings import HostedAgent, Settings
-from hermes.state.profiles import (
+from hermes.state.home.homes import (
     DATABASE_FILE,
     HOME_FOLDERS,
     active_profile,

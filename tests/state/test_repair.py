@@ -22,12 +22,12 @@ from hermes.domain.message import Receipt
 from hermes.domain.ports import Tx
 from hermes.domain.rows import OutState
 from hermes.domain.turn import ReplyPlace, TurnState
-from hermes.state import repair
-from hermes.state.backup import KEPT, backup, backup_if_due, backups_of
-from hermes.state.db import Damaged
-from hermes.state.engine import SqliteDb, suspicion
-from hermes.state.repair import RESTORED, Opened, open_checked
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store.care import repair
+from hermes.state.store.care.backup import KEPT, backup, backup_if_due, backups_of
+from hermes.state.store.care.repair import RESTORED, Opened, open_checked
+from hermes.state.store.connection import SqliteDb, suspicion
+from hermes.state.store.db import Damaged
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.store_suite.samples import NOW, address, entry, inbound, out, session, turn
 
@@ -568,7 +568,7 @@ async def test_a_damaged_original_gives_no_backup(tmp_path: Path) -> None:
 
 
 def test_the_log_s_head_is_known() -> None:
-    from hermes.state.walfile import _fits
+    from hermes.state.store.care.walfile import _fits
 
     words = (0x377F0682, 3007000, 4096, 0, 1, 2)
     assert not _fits(struct.pack(">8I", *words, 0, 0))

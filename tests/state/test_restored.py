@@ -19,9 +19,9 @@ from hermes.domain.message import What
 from hermes.domain.ports import Tx
 from hermes.domain.rows import OutState
 from hermes.domain.turn import ReplyPlace, TurnState
-from hermes.state.backup import backup
-from hermes.state.repair import RESTORED, open_checked
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store.care.backup import backup
+from hermes.state.store.care.repair import RESTORED, open_checked
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.store_suite.samples import (
     NOW,

@@ -22,9 +22,9 @@ from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.session import SessionKey
 from hermes.domain.tool import Effect
 from hermes.domain.turn import ReplyPlace, Turn, TurnState
-from hermes.state.backup import backup
-from hermes.state.repair import RESTORED, open_checked
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store.care.backup import backup
+from hermes.state.store.care.repair import RESTORED, open_checked
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.store_suite.samples import (
     NOW,

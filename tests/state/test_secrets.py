@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.domain.settings import Secret
-from hermes.state.dotenv import parse_dotenv
-from hermes.state.findings import Findings
-from hermes.state.secrets import RedactingFilter, Secrets
-from hermes.state.settings import load_settings
-from hermes.state.textfile import TextFile
+from hermes.state.home.textfile import TextFile
+from hermes.state.settings.dotenv import parse_dotenv
+from hermes.state.settings.findings import Findings
+from hermes.state.settings.loader import load_settings
+from hermes.state.settings.secrets import RedactingFilter, Secrets
 
 
 def test_found_by_name_and_shown_as_stars() -> None:
@@ -122,7 +122,7 @@ def test_lines_of_the_secrets_file(line: str, value: str) -> None:
 
 def test_importing_the_loader_is_cheap() -> None:
     code = (
-        "import sys, hermes.state.settings, hermes.state.profiles;"
+        "import sys, hermes.state.settings.loader, hermes.state.home.homes;"
         "print({'yaml', 'ruamel', 'difflib'} & set(sys.modules))"
     )
     environ = {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}

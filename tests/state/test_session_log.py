@@ -31,10 +31,10 @@ from hermes.domain.ids import MAIN_AGENT, CallId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.session import Session
 from hermes.domain.tool import Effect, ToolCall
-from hermes.state import session_log
-from hermes.state.secrets import Secrets
-from hermes.state.session_log import SessionLogs, as_records, content_text, log_path
-from hermes.state.sqlite import SqliteStore
+from hermes.state.files import session_log
+from hermes.state.files.session_log import SessionLogs, as_records, content_text, log_path
+from hermes.state.settings.secrets import Secrets
+from hermes.state.store.writer import SqliteStore
 
 S = SessionId("20260101_000000_abcdef01")
 CALL = ToolCall(id=CallId("c1"), name="read_file", arguments='{"path": "x"}')

@@ -9,8 +9,8 @@ import pytest
 from hermes.domain.errors import UserError
 from hermes.domain.setting_words import NONE_LISTED
 from hermes.domain.settings import HostedAgent, PlatformSettings, Route, RouteMatch, Secret, Settings
-from hermes.state.setting_names import is_key_like, is_later
-from hermes.state.settings import Loaded, key_variable, load_settings
+from hermes.state.settings.loader import Loaded, key_variable, load_settings
+from hermes.state.settings.names import is_key_like, is_later
 
 
 def load(home: Path, config: str = "", env: str = "", **environ: str) -> Loaded:

@@ -9,10 +9,10 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.state.dotenv import parse_dotenv, spell_value, with_variable
-from hermes.state.findings import Findings
-from hermes.state.settings import Loaded, load_settings
-from hermes.state.textfile import TextFile
+from hermes.state.home.textfile import TextFile
+from hermes.state.settings.dotenv import parse_dotenv, spell_value, with_variable
+from hermes.state.settings.findings import Findings
+from hermes.state.settings.loader import Loaded, load_settings
 
 EXAMPLES = 20_000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 200
 many = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))

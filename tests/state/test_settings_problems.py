@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.settings import Settings
-from hermes.state.settings import load_settings
+from hermes.state.settings.loader import load_settings
 
 AFTER = "\nlogging:\n  level: ERROR\n"
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from hermes.state.sniff import UNKNOWN, ending, sniff
+from hermes.state.files.sniff import UNKNOWN, ending, sniff
 
 
 def zipped(*names: str) -> bytes:

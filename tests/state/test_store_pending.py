@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from hermes.domain.ids import MAIN_AGENT, SessionId
-from hermes.state.codec import encode, stamp
-from hermes.state.db import Row
-from hermes.state.engine import SqliteDb, SqliteTx, open_current
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store.codec import encode, stamp
+from hermes.state.store.connection import SqliteDb, SqliteTx, open_current
+from hermes.state.store.db import Row
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.store_suite.samples import NOW, address, inbound, out, turn
 
 BUILD = """

@@ -20,9 +20,9 @@ from hermes.admin.running import find_running
 from hermes.admin.status import read_state
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
-from hermes.state.locks import HOMES, held_locks, lock_folder
-from hermes.state.profiles import DEFAULT_PROFILE, INSIDE, PROFILES_FOLDER, prepare_home
-from hermes.state.settings import load_settings
+from hermes.state.home.homes import DEFAULT_PROFILE, INSIDE, PROFILES_FOLDER, prepare_home
+from hermes.state.home.locks import HOMES, held_locks, lock_folder
+from hermes.state.settings.loader import load_settings
 
 OUTPUT_FILE = "logs/gateway.out"
 _READY_SECONDS = 60.0

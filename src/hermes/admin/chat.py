@@ -19,7 +19,7 @@ from hermes.admin.command import Command
 from hermes.admin.gateway import hold_home, logging_on, loop_factory, tell_problems
 from hermes.admin.running import Running, find_running
 from hermes.domain.errors import UserError
-from hermes.state.profiles import prepare_home
+from hermes.state.home.homes import prepare_home
 
 if TYPE_CHECKING:
     from hermes.app import Given

@@ -11,10 +11,10 @@ from hermes.admin.command import Command, Commands
 from hermes.domain.errors import SettingsError
 from hermes.domain.settings import Secret
 from hermes.plugins import platform_manifests
-from hermes.state.profiles import prepare_home
-from hermes.state.setting_keys import find_key, value_at
-from hermes.state.settings import CONFIG_FILE, SECRETS_FILE, Loaded, check_text, load_settings
-from hermes.state.settings_write import set_setting, unset_setting
+from hermes.state.home.homes import prepare_home
+from hermes.state.settings.keys import find_key, value_at
+from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, Loaded, check_text, load_settings
+from hermes.state.settings.write import set_setting, unset_setting
 
 PROBLEMS = 1
 

@@ -14,7 +14,7 @@ from hermes.control.jobs.editing import JobWish
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.entry.desk import act_on_job, list_jobs, list_runs, save_job
-from hermes.state.profiles import prepare_home
+from hermes.state.home.homes import prepare_home
 
 Facts = dict[str, Any]
 _PATIENCE = 600.0

@@ -28,16 +28,16 @@ from hermes.admin.logs import logging_on as logging_on
 from hermes.admin.starts import HEALTHY_SECONDS, Starts
 from hermes.admin.watchdog import NOTIFY_VARIABLE, Notify, Watchdog
 from hermes.domain.errors import PRINTED, SettingsError, UserError
-from hermes.state.locks import HOMES, MachineLock, lock_folder
-from hermes.state.profiles import prepare_home
-from hermes.state.reserve import give_up_reserve
-from hermes.state.textfile import replace_text
+from hermes.state.home.homes import prepare_home
+from hermes.state.home.locks import HOMES, MachineLock, lock_folder
+from hermes.state.home.textfile import replace_text
+from hermes.state.store.care.reserve import give_up_reserve
 
 if TYPE_CHECKING:
     # `hermes status` looks at locks and files only and must not wait for all of this to be imported.
     from hermes.app import App, Given
     from hermes.entry.host import HostState
-    from hermes.state.settings import Loaded
+    from hermes.state.settings.loader import Loaded
 
 log = logging.getLogger("hermes.app")
 T = TypeVar("T")

@@ -26,12 +26,12 @@ from hermes.domain.ids import MAIN_AGENT, AgentId, DeliveryId, SessionId
 from hermes.domain.message import Inbound
 from hermes.domain.settings import Settings
 from hermes.entry.desk import OPERATIONS, Desk
-from hermes.state.aliases import ChannelAliases
-from hermes.state.backup import backups_of
-from hermes.state.profiles import DATABASE_FILE, agent_home, prepare_home
-from hermes.state.repair import open_checked
-from hermes.state.settings import Loaded, load_settings
-from hermes.state.sqlite import SqliteStore
+from hermes.state.files.aliases import ChannelAliases
+from hermes.state.home.homes import DATABASE_FILE, agent_home, prepare_home
+from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.store.care.backup import backups_of
+from hermes.state.store.care.repair import open_checked
+from hermes.state.store.writer import SqliteStore
 from hermes.stream.wire import decode, encode
 
 P = ParamSpec("P")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hermes.admin.command import Command
 from hermes.domain.errors import UserError
-from hermes.state.secrets import RedactingFilter, Secrets
+from hermes.state.settings.secrets import RedactingFilter, Secrets
 
 log = logging.getLogger("hermes.app")
 LOG_FILE = "logs/gateway.log"

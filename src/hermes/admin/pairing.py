@@ -14,9 +14,9 @@ from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account
 from hermes.domain.text import one_line
 from hermes.entry.desk import approve_code, clear, list_people, revoke_person
-from hermes.state.findings import nearest
-from hermes.state.setting_names import PLATFORMS
-from hermes.state.settings import load_settings
+from hermes.state.settings.findings import nearest
+from hermes.state.settings.loader import load_settings
+from hermes.state.settings.names import PLATFORMS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,10 +15,10 @@ from hermes.app.accounts import Declared
 from hermes.domain.capabilities import SettingField
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
-from hermes.state.profiles import prepare_home
-from hermes.state.setting_reader import looks_like_placeholder
-from hermes.state.settings import load_settings
-from hermes.state.settings_write import set_setting
+from hermes.state.home.homes import prepare_home
+from hermes.state.settings.loader import load_settings
+from hermes.state.settings.reader import looks_like_placeholder
+from hermes.state.settings.write import set_setting
 
 _NEEDS_CODE = "empty: nobody but people to whom you give a code"
 _NOBODY = "empty: nobody"

@@ -21,10 +21,10 @@ from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.outfit import Checks, Finding, Outfit
 from hermes.domain.text import one_line
 from hermes.plugins import load_login, platform_manifests
-from hermes.state.findings import nearest
-from hermes.state.profiles import prepare_home
-from hermes.state.settings import Loaded, load_settings
-from hermes.state.settings_write import set_setting
+from hermes.state.home.homes import prepare_home
+from hermes.state.settings.findings import nearest
+from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.settings.write import set_setting
 
 _SECONDS = 45.0
 _GOOD, _WRONG = "✓", "✗"

@@ -28,9 +28,9 @@ from hermes.domain.event import (
 from hermes.domain.session import Session
 from hermes.domain.text import one_line
 from hermes.entry.desk import delete_session, find_session, list_sessions, search
-from hermes.state.session_log import FOLDER, log_path
-from hermes.state.settings import load_settings
-from hermes.state.textfile import replace_text
+from hermes.state.files.session_log import FOLDER, log_path
+from hermes.state.home.textfile import replace_text
+from hermes.state.settings.loader import load_settings
 from hermes.stream.wire import read_entry
 
 _NONE_YET = "No sessions yet. A chat with the gateway begins one."

@@ -21,8 +21,8 @@ from hermes.agent.detect import DEMO, NO_PROBE, SERVICES, Choice, Way, stand_in
 from hermes.agent.models import Models
 from hermes.domain.errors import UserError
 from hermes.plugins import platform_manifests, providers
-from hermes.state.profiles import user_name
-from hermes.state.settings import Loaded, load_settings
+from hermes.state.home.homes import user_name
+from hermes.state.settings.loader import Loaded, load_settings
 
 _APPROVALS = {
     "manual": "manual (a person is asked before what is dangerous)",

@@ -21,8 +21,8 @@ from hermes.domain.text import one_line
 from hermes.entry.http.owner_socket import listening
 from hermes.entry.http.webhooks.routes import LOG, WebhookRoute, is_route_name, read_routes
 from hermes.entry.http.webhooks.signatures import NO_AUTH, sign
-from hermes.state.settings import Loaded, load_settings
-from hermes.state.subscriptions import Subscriptions, change
+from hermes.state.files.subscriptions import Subscriptions, change
+from hermes.state.settings.loader import Loaded, load_settings
 
 _SECRET_BYTES = 32
 _TEST_PAYLOAD = '{"type": "test", "message": "Hello from hermes webhook test"}'

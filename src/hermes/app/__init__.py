@@ -73,16 +73,16 @@ from hermes.entry.host import Account, Host
 from hermes.entry.http.door import AgentFacts, Door
 from hermes.entry.http.streams import Streams
 from hermes.execution.backends.local import LocalBackend, LocalOptions
-from hermes.state.aliases import ChannelAliases
-from hermes.state.engine import StoreOptions
-from hermes.state.media import MediaFiles
-from hermes.state.model_settings import model_of, model_routes
-from hermes.state.profiles import DATABASE_FILE, INSIDE, agent_home
-from hermes.state.search import recall_from
-from hermes.state.session_log import FOLDER as LOG_FOLDER
-from hermes.state.session_log import SessionLogs
-from hermes.state.settings import Loaded, load_settings
-from hermes.state.sqlite import SqliteStore
+from hermes.state.files.aliases import ChannelAliases
+from hermes.state.files.media import MediaFiles
+from hermes.state.files.session_log import FOLDER as LOG_FOLDER
+from hermes.state.files.session_log import SessionLogs
+from hermes.state.home.homes import DATABASE_FILE, INSIDE, agent_home
+from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.settings.models import model_of, model_routes
+from hermes.state.store.connection import StoreOptions
+from hermes.state.store.tables.search import recall_from
+from hermes.state.store.writer import SqliteStore
 
 log = logging.getLogger("hermes.app")
 

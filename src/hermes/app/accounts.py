@@ -22,9 +22,9 @@ from hermes.domain.outfit import OpenFile, Outfit, Welcomes, no_files, nobody
 from hermes.domain.ports import Platform, Store
 from hermes.domain.settings import PlatformSettings, Secret
 from hermes.entry.host import Account, HostState, Report
-from hermes.state.locks import MachineLock, lock_folder
-from hermes.state.setting_names import with_account
-from hermes.state.settings import Loaded
+from hermes.state.home.locks import MachineLock, lock_folder
+from hermes.state.settings.loader import Loaded
+from hermes.state.settings.names import with_account
 
 ONE_EACH = "Each account needs one of its own."
 

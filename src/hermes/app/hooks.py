@@ -22,9 +22,9 @@ from hermes.domain.hooks import STARTUP, Hook, HookRunner
 from hermes.domain.ids import MAIN_AGENT, SessionId, new_session_id
 from hermes.domain.turn import Cause, Guidance, TurnInput
 from hermes.execution.hook_processes import HookProcesses
-from hermes.state.findings import Findings
-from hermes.state.hook_files import FoundHooks, read_hooks
-from hermes.state.textfile import read_text
+from hermes.state.files.hook_files import FoundHooks, read_hooks
+from hermes.state.home.textfile import read_text
+from hermes.state.settings.findings import Findings
 
 log = logging.getLogger("hermes.hooks")
 BOOT_FILE = "BOOT.md"

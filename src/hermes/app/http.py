@@ -23,10 +23,10 @@ from hermes.entry.http.door import PLATFORM, Door, HttpOptions
 from hermes.entry.http.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable, is_loopback
 from hermes.entry.http.keys import ALL_SCOPES, Key, Keyring, Principal, Scope
 from hermes.entry.http.webhooks.resource import PLATFORM as WEBHOOKS
-from hermes.state.setting_names import platform_variable
-from hermes.state.setting_reader import looks_like_placeholder
-from hermes.state.settings import SECRETS_FILE, Loaded
-from hermes.state.settings_write import set_setting
+from hermes.state.settings.loader import SECRETS_FILE, Loaded
+from hermes.state.settings.names import platform_variable
+from hermes.state.settings.reader import looks_like_placeholder
+from hermes.state.settings.write import set_setting
 
 log = logging.getLogger("hermes.app")
 KEY = "API_SERVER_KEY"

@@ -24,7 +24,7 @@ from hermes.domain.job import ScriptReport
 from hermes.domain.ports import Backend, Command, Tx
 from hermes.domain.tool import ToolContext
 from hermes.execution.scripts import Scripts
-from hermes.state.job_files import keep_output, read_jobs_file
+from hermes.state.files.job_files import keep_output, read_jobs_file
 
 log = logging.getLogger("hermes.cron")
 

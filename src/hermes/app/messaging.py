@@ -17,8 +17,8 @@ from hermes.domain.ports import Media
 from hermes.domain.settings import Profile
 from hermes.domain.text import one_line
 from hermes.domain.tool import ToolContext
-from hermes.state.outgoing import OutgoingFiles
-from hermes.state.profiles import agent_home
+from hermes.state.files.outgoing import OutgoingFiles
+from hermes.state.home.homes import agent_home
 
 
 class Messaging:

@@ -15,7 +15,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account, Paired
 from hermes.domain.ports import Store
 from hermes.domain.text import one_line
-from hermes.state.jsonfile import read_mapping
+from hermes.state.home.jsonfile import read_mapping
 
 log = logging.getLogger("hermes.app")
 FOLDERS = ("platforms/pairing", "pairing")

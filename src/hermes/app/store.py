@@ -15,11 +15,11 @@ from hermes.app.vitals import Watch
 from hermes.control.chores import HOURLY, Chore
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
-from hermes.state.db import NoRoom
-from hermes.state.engine import StoreOptions
-from hermes.state.repair import Opened, open_checked
-from hermes.state.sqlite import SqliteStore
-from hermes.state.upkeep import Upkeep
+from hermes.state.store.care.repair import Opened, open_checked
+from hermes.state.store.care.upkeep import Upkeep
+from hermes.state.store.connection import StoreOptions
+from hermes.state.store.db import NoRoom
+from hermes.state.store.writer import SqliteStore
 
 log = logging.getLogger("hermes.app")
 _ROOM_SECONDS = 2.0

@@ -11,7 +11,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.ports import ModelPiece, ModelRequest, Provider
 from hermes.domain.settings import Settings
 from hermes.domain.tool import Tool, ToolContext, ToolResult
-from hermes.state.settings import Loaded
+from hermes.state.settings.loader import Loaded
 
 _MCP = "mcp-"
 EVERY_TOOLSET = frozenset({"*", "all", "hermes-cli", "hermes-gateway"})

@@ -15,8 +15,8 @@ from hermes.control.gateway import Gateway
 from hermes.control.jobs.ticker import LONGEST_SLEEP
 from hermes.control.workers import LoopState, Supervisor
 from hermes.entry.host import Host, HostState
-from hermes.state.settings import Loaded
-from hermes.state.sqlite import StoreFacts
+from hermes.state.settings.loader import Loaded
+from hermes.state.store.writer import StoreFacts
 
 
 class Watch(Protocol):

@@ -12,8 +12,8 @@ from hermes.entry.http.webhooks.intake import Rates, WebhookOptions, Webhooks
 from hermes.entry.http.webhooks.resource import PLATFORM
 from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, problems, read_routes
 from hermes.execution.scripts import Scripts
-from hermes.state.settings import Loaded
-from hermes.state.subscriptions import Subscriptions
+from hermes.state.files.subscriptions import Subscriptions
+from hermes.state.settings.loader import Loaded
 
 log = logging.getLogger("hermes.app")
 DEFAULT_HOST = "127.0.0.1"

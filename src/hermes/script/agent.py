@@ -45,9 +45,9 @@ from hermes.domain.tool import ToolCall
 from hermes.domain.turn import CLIENT_GONE, Answer, TurnInput
 from hermes.script.engine import Engine
 from hermes.script.result import Told
-from hermes.state.profiles import find_home
-from hermes.state.session_log import as_records, content_text, message_text
-from hermes.state.settings import load_settings
+from hermes.state.files.session_log import as_records, content_text, message_text
+from hermes.state.home.homes import find_home
+from hermes.state.settings.loader import load_settings
 
 log = logging.getLogger("hermes.script")
 T = TypeVar("T")

@@ -25,8 +25,8 @@ from hermes.app import App, Given
 from hermes.domain.errors import UserError
 from hermes.domain.settings import Secret
 from hermes.entry.host import HostState
-from hermes.state.profiles import prepare_home
-from hermes.state.secrets import RedactingFilter, Secrets
+from hermes.state.home.homes import prepare_home
+from hermes.state.settings.secrets import RedactingFilter, Secrets
 
 log = logging.getLogger("hermes.script")
 T = TypeVar("T")

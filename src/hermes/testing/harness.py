@@ -29,9 +29,9 @@ from hermes.domain.message import Attachment
 from hermes.domain.ports import Agent, ModelRequest, Platform, ProcessView, Store, Tx
 from hermes.domain.settings import PlatformSettings, Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
-from hermes.state.media import MediaFiles
-from hermes.state.outgoing import OutgoingFiles
-from hermes.state.sqlite import SqliteStore
+from hermes.state.files.media import MediaFiles
+from hermes.state.files.outgoing import OutgoingFiles
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import settle, working
 from hermes.testing.crash import StoppingStore
 from hermes.testing.model import Say, ScriptedModel, echo

@@ -25,9 +25,9 @@ from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports import Provider
 from hermes.domain.settings import DisplaySettings, Profile
 from hermes.domain.turn import BusyMode
-from hermes.state.engine import StoreOptions
-from hermes.state.media import MediaFiles
-from hermes.state.sqlite import SqliteStore
+from hermes.state.files.media import MediaFiles
+from hermes.state.store.connection import StoreOptions
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.crash import KillingProvider, KillingService, KillingStore, KillSwitch
 from hermes.testing.harness import open_settings
 from hermes.testing.model import ScriptedModel, obedient

@@ -18,8 +18,8 @@ from hermes.domain.ports import Tx
 from hermes.domain.session import Session
 from hermes.domain.tool import Approval, ToolContext
 from hermes.execution.backends.local import LocalBackend, LocalOptions
-from hermes.state.search import recall_from
-from hermes.state.sqlite import SqliteStore
+from hermes.state.store.tables.search import recall_from
+from hermes.state.store.writer import SqliteStore
 
 AT = datetime(2026, 1, 5, 12, 30, tzinfo=UTC)
 ME, PLACE = "fake:1", "fake:here"

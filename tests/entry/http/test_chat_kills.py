@@ -17,8 +17,8 @@ import pytest
 
 from hermes.domain.event import Entry, Finished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
-from hermes.state.profiles import DATABASE_FILE
-from hermes.state.sqlite import SqliteStore
+from hermes.state.home.homes import DATABASE_FILE
+from hermes.state.store.writer import SqliteStore
 from hermes.stream.sse import Parser
 from tests import nursery
 from tests.cli.command import ROOT, environment

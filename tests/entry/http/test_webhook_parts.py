@@ -23,7 +23,7 @@ from hermes.entry.http.webhooks.routes import (
 )
 from hermes.entry.http.webhooks.signatures import Headers, Proof, Scheme
 from hermes.entry.http.webhooks.template import MOST_OBJECT, MOST_RAW, fill, plain_text, words_for
-from hermes.state.subscriptions import FILE, Subscriptions, change
+from hermes.state.files.subscriptions import FILE, Subscriptions, change
 
 PAYLOAD: dict[str, Any] = {
     "action": "opened",

@@ -28,7 +28,7 @@ from hermes.domain.turn import Cause, TurnState
 from hermes.entry.host import HostState
 from hermes.entry.http.webhooks.signatures import sign
 from hermes.entry.platforms.github.adapter import GithubAdapter
-from hermes.state.subscriptions import change
+from hermes.state.files.subscriptions import change
 from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.model import ScriptedModel, last_words
 from hermes.testing.platform import fake_platform

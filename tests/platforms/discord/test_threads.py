@@ -20,7 +20,7 @@ from hermes.domain.settings import PlatformSettings, StreamingSettings
 from hermes.entry.platforms.discord import scenes
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.entry.platforms.discord.convert import Place, Scene, thread_name, to_inbounds
-from hermes.state.settings import load_settings
+from hermes.state.settings.loader import load_settings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, obedient, say
 from hermes.testing.platform_suite import Does, Fault, Inboxes, running, until

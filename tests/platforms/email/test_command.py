@@ -19,7 +19,7 @@ from hermes.admin.command import perform
 from hermes.admin.output import Console
 from hermes.domain.errors import UserError
 from hermes.entry.platforms.email.oauth import PROVIDERS
-from hermes.state.settings import load_settings
+from hermes.state.settings.loader import load_settings
 from hermes.testing.platform_suite import until
 from tests.platforms.email.bed import ApartBed, EmailBed, RealBed
 from tests.platforms.email.offices import ADDRESS, PASSWORD, RealOffice

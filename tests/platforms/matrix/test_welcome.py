@@ -14,8 +14,8 @@ from hermes.domain.clock import SystemClock
 from hermes.domain.pairing import Account, Paired
 from hermes.entry.platforms.matrix.convert import Room, to_inbounds
 from hermes.entry.platforms.matrix.manifest import MANIFEST
-from hermes.state.settings import load_settings
-from hermes.state.sqlite import SqliteStore
+from hermes.state.settings.loader import load_settings
+from hermes.state.store.writer import SqliteStore
 from tests.platforms.matrix.samples import EVENTS, ME
 
 ANN, BOB = "@ann:localhost", "@bob:localhost"

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from hermes.entry.host import HostState
-from hermes.state.setting_names import with_account
+from hermes.state.settings.names import with_account
 from hermes.testing.api import ApiWorld
 from hermes.testing.model_script import ModelRequest, Pace, Reply, message_text
 from hermes.testing.model_server import FakeModelServer

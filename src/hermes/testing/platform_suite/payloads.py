@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 from hermes.domain.message import Inbound
-from hermes.state.codec import decode, encode
+from hermes.state.store.codec import decode, encode
 from hermes.testing.platform_suite.testbed import MakeTestbed
 
 _STRANGE: tuple[Any, ...] = (

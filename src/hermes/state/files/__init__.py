@@ -1,0 +1,1 @@
+"""Files beside the database: media, logs, hooks, job output, webhook subscriptions."""

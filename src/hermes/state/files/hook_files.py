@@ -1,0 +1,129 @@
+"""The hooks of a home: `hooks/<name>/HOOK.yaml` with `handler.py` beside it, in the order of their names. A
+manifest with a mistake leaves that hook out, and says where and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes.domain.errors import SettingsError
+from hermes.domain.hooks import EVENTS, MOST_SECONDS, Hook, is_event
+from hermes.domain.text import one_line
+from hermes.state.home.textfile import read_text
+from hermes.state.settings.findings import Findings, nearest
+from hermes.state.settings.yaml_tree import Listing, Mapping, Node, Scalar, read_yaml
+
+FOLDER = "hooks"
+MANIFEST = "HOOK.yaml"
+HANDLER = "handler.py"
+_EXAMPLE = "Write: events: [agent:end]"
+_LONGEST_NAME = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundHooks:
+    hooks: tuple[Hook, ...] = ()
+    problems: tuple[SettingsError, ...] = ()
+
+
+def read_hooks(home: Path) -> FoundHooks:
+    """Every hook that can be used, and one problem for each that cannot."""
+    root = home / FOLDER
+    try:
+        folders = sorted(path for path in root.iterdir() if path.is_dir() and path.name[0] not in "._")
+    except FileNotFoundError:
+        return FoundHooks()
+    except OSError as error:
+        told = SettingsError(
+            f"It cannot be read ({error.strerror}).", file=str(root), hint="Make it readable, or remove it."
+        )
+        return FoundHooks(problems=(told,))
+    hooks: dict[str, Hook] = {}
+    problems: list[SettingsError] = []
+    for folder in folders:
+        found = Findings(f"{FOLDER}/{folder.name}/{MANIFEST}")
+        hook = _read(folder, found)
+        if hook is not None and hook.name in hooks:
+            other = Path(hooks[hook.name].folder).name
+            found.problem(
+                None, f"The hook in “{other}” is called “{hook.name}” too.", "Give it another name."
+            )
+        if found.problems or hook is None:
+            problems += found.problems[:1]
+        else:
+            hooks[hook.name] = hook
+    return FoundHooks(hooks=tuple(hooks.values()), problems=tuple(problems))
+
+
+def _read(folder: Path, found: Findings) -> Hook | None:
+    if not (folder / MANIFEST).exists():
+        found.problem(None, "The file is missing.", f"Write one with name and events. {_EXAMPLE}")
+        return None
+    tree = read_yaml(read_text(folder / MANIFEST, found), found)
+    name = _text(tree, "name", found) or folder.name
+    events = _events(tree, found)
+    timeout = _timeout(tree, found)
+    if not (folder / HANDLER).is_file():
+        found.problem(
+            None, f"There is no {HANDLER} beside it.", "Write one with: def handle(event_type, context)"
+        )
+    return Hook(
+        name=one_line(name, _LONGEST_NAME),
+        folder=str(folder.resolve()),
+        events=events,
+        description=one_line(_text(tree, "description", found), 200),
+        timeout=timeout,
+    )
+
+
+def _text(tree: Mapping, key: str, found: Findings) -> str:
+    node = tree.get(key)
+    if node is None:
+        return ""
+    if isinstance(node, Scalar):
+        return "" if node.empty else node.text.strip()
+    found.problem(node.line, f"“{key}” must be a text.", f"Write: {key}: a few words")
+    return ""
+
+
+def _events(tree: Mapping, found: Findings) -> tuple[str, ...]:
+    node = tree.get("events")
+    if (
+        node is None
+        or (isinstance(node, Scalar) and node.empty)
+        or (isinstance(node, Listing) and not node.items)
+    ):
+        line = None if node is None else node.line
+        found.problem(line, "It follows no events.", _EXAMPLE)
+        return ()
+    items: list[Node] = node.items if isinstance(node, Listing) else [node]
+    events: dict[str, None] = {}
+    for item in items:
+        if not isinstance(item, Scalar):
+            found.problem(item.line, "“events” must be a list of names.", _EXAMPLE)
+            continue
+        event = item.text.strip()
+        if not is_event(event):
+            near = nearest(event, list(EVENTS))
+            hint = f"Did you mean {near}?" if near else f"There are: {', '.join(EVENTS)}."
+            found.problem(item.line, f"There is no event “{one_line(event, 60)}”.", hint)
+        events[event] = None
+    return tuple(events)
+
+
+def _timeout(tree: Mapping, found: Findings) -> float | None:
+    node = tree.get("timeout")
+    if node is None or (isinstance(node, Scalar) and node.empty):
+        return None
+    try:
+        seconds = float(node.text) if isinstance(node, Scalar) else 0.0
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= MOST_SECONDS:
+        found.problem(
+            node.line,
+            f"“timeout” must be seconds, more than 0 and at most {MOST_SECONDS:g}.",
+            "Write: timeout: 3",
+        )
+        return None
+    return seconds

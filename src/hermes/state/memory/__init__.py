@@ -1,0 +1,1 @@
+"""What the agent keeps of itself and of people: SOUL.md, MEMORY.md, USER.md."""

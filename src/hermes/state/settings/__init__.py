@@ -1,0 +1,1 @@
+"""Settings: `config.yaml`, `.env` and the environment, read, checked and changed."""

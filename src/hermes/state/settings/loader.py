@@ -1,0 +1,304 @@
+"""The one loader of settings, for every door: `config.yaml`, then `.env`, then the environment.
+
+It never raises for what stands in them: each mistake is a problem with its line and its remedy, and the
+rest counts. Only a home that cannot be used at all is an error."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from hermes.domain.address import read_platform, spell_platform
+from hermes.domain.errors import SettingsError, UserError
+from hermes.domain.settings import ModelSettings, PlatformSettings, Secret, Settings
+from hermes.domain.text import one_line
+from hermes.state.home.homes import DATABASE_FILE
+from hermes.state.home.textfile import TextFile, read_text
+from hermes.state.settings.accounts import named_account
+from hermes.state.settings.dotenv import parse_dotenv
+from hermes.state.settings.findings import Findings
+from hermes.state.settings.names import (
+    ACCOUNT_MARK,
+    PLATFORMS,
+    is_key_like,
+    platform_variable,
+    platform_variables,
+    with_account,
+)
+from hermes.state.settings.narrowing import stop_at_limits, stop_at_variable
+from hermes.state.settings.places import arrange
+from hermes.state.settings.reader import Reader, fallback, looks_like_placeholder, password_in
+from hermes.state.settings.secrets import Secrets
+from hermes.state.settings.values import Knob, WrongValue, convert, knobs, sections, shown
+from hermes.state.settings.yaml_tree import read_yaml
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+S = TypeVar("S", bound="DataclassInstance")
+CONFIG_FILE = "config.yaml"
+SECRETS_FILE = ".env"
+_EXPOSED = "Others on this machine can read it."
+# Providers without a key of their own: they take OPENAI_API_KEY.
+_KEYLESS = frozenset({"", "auto", "custom", "openai", "ollama", "local", "vllm", "llamacpp", "lmstudio"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What was read. `problems` must be mended, and with `stops`, which are some of them, nothing starts;
+    `notes` are good to know.
+
+    `variables` are those of `.env` and the environment that are no secrets. `exposed` are the notes that
+    others on this machine can read the secrets in a file."""
+
+    settings: Settings
+    secrets: Secrets
+    problems: tuple[SettingsError, ...] = ()
+    stops: tuple[SettingsError, ...] = ()
+    notes: tuple[SettingsError, ...] = ()
+    exposed: tuple[SettingsError, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    is_empty: bool = False
+    """Whether there is a `config.yaml` and nothing stands in it."""
+    file: str = CONFIG_FILE
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+    def wrong(self, key: str, message: str, hint: str) -> SettingsError:
+        """What is wrong with a value of `config.yaml`, for those who alone know what it may hold."""
+        return SettingsError(message, file=self.file, line=self.lines.get(key), hint=hint)
+
+    def find(self, account: str, variable: str) -> Secret | None:
+        """What an operator said for a platform's variable, as a variable or as a key of its block; for
+        `telegram@work`, what was said for that account."""
+        own = with_account(variable, read_platform(account)[1])
+        said = self.secrets.reveal(own) or self.variables.get(own, "")
+        if said:
+            return Secret(said)
+        block = self.settings.platforms.get(account)
+        if block is None:
+            return None
+        for name in (*block.secrets, *block.extra):
+            if own == platform_variable(account, name) or variable == name.upper():
+                return block.secrets.get(name) or Secret(block.extra.get(name, ""))
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Variable:
+    """A variable with its place, so that what is wrong with it can be told."""
+
+    value: str
+    found: Findings
+    line: int | None = None
+
+
+def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable[str] = ()) -> Loaded:
+    """Read a home's settings. `platforms` are names that plugins add to the built-in ones."""
+    _check_home(home)
+    found = Findings(str(home / CONFIG_FILE))
+    in_file, in_environment = Findings(str(home / SECRETS_FILE)), Findings("environment")
+    variables, hidden = _variables(home, environ, in_file, in_environment)
+    known = PLATFORMS | {name.lower() for name in platforms}
+    reader = Reader(found, known, lambda name: variables[name].value if name in variables else None)
+    if (home / "config.yml").exists():
+        found.note(None, "config.yml is not read.", f"Rename it to {CONFIG_FILE}.")
+    file = read_text(home / CONFIG_FILE, found)
+    root = read_yaml(file, found)
+    # Nobody knows what stood in the lines that could not be read, so nothing starts without them.
+    found.stops += found.problems
+    is_empty = file.mode is not None and not root.pairs and not found.problems
+    if is_empty and not file.text.strip() and (home / DATABASE_FILE).exists():
+        # Comments or `{}` are somebody's choice; no word at all is what a lost file looks like.
+        message = f"{CONFIG_FILE} is empty, though this home was used before: its limits may be lost."
+        found.stop(None, message, "Restore it, or remove the file to start with the defaults.")
+    elif is_empty:
+        found.note(None, f"{CONFIG_FILE} is empty.", "Every setting has its default.")
+    root = arrange(root, known, found)
+    stop_at_limits(root, found)
+    settings = reader.settings(root)
+    settings = _with_environment(settings, variables, known)
+    key_like = {name for name, held in variables.items() if is_key_like(name) or password_in(held.value)}
+    secret_values = reader.secrets | {name: variables[name].value for name in key_like}
+    hidden += filter(None, map(password_in, secret_values.values()))
+    if any(value and value in file.text for value in reader.secrets.values()):  # not `${NAME}`
+        _check_mode(found, file.mode)
+    exposed = [note for note in (*found.notes, *in_file.notes) if note.message == _EXPOSED]
+    return Loaded(
+        settings=settings,
+        secrets=Secrets(secret_values, also=hidden),
+        problems=(*_by_line(found.problems), *in_file.problems, *in_environment.problems),
+        stops=(*_by_line(found.stops), *in_file.stops, *in_environment.stops),
+        notes=(*_by_line(found.notes), *in_file.notes, *in_environment.notes),
+        exposed=tuple(exposed) if _lets_others_in(home) else (),
+        variables={name: held.value for name, held in variables.items() if name not in key_like},
+        is_empty=is_empty,
+        file=found.file,
+        lines=reader.lines,
+    )
+
+
+def _check_mode(found: Findings, mode: int | None) -> None:
+    if mode is not None and mode & 0o077:
+        found.note(None, _EXPOSED, f"Make it yours alone: chmod 600 {found.file}")
+
+
+def _lets_others_in(home: Path) -> bool:
+    try:
+        return bool(os.stat(home).st_mode & 0o011)
+    except OSError:
+        return False
+
+
+def _by_line(found: list[SettingsError]) -> list[SettingsError]:
+    return sorted(found, key=lambda error: error.line or 0)
+
+
+def check_text(text: str, platforms: Iterable[str] = ()) -> tuple[Settings, list[SettingsError]]:
+    """What a `config.yaml` with this text would mean by itself, and its problems."""
+    found = Findings(CONFIG_FILE)
+    known = PLATFORMS | set(platforms)
+    reader = Reader(found, known, lambda name: f"${{{name}}}")
+    root = read_yaml(TextFile(text=text), found)
+    return reader.settings(arrange(root, known, found)), found.problems
+
+
+def key_variable(provider: str) -> str:
+    """The variable that holds the key of a provider."""
+    name = provider.lower()
+    if name in _KEYLESS or name.startswith("custom:"):
+        return "OPENAI_API_KEY"
+    return "".join(char if char.isalnum() else "_" for char in name.upper()) + "_API_KEY"
+
+
+def _check_home(home: Path) -> None:
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISDIR(os.stat(home).st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            os.stat(home / CONFIG_FILE)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UserError(
+            f"The home {one_line(str(home), 200)} cannot be used ({reason}).",
+            hint="Set HERMES_HOME to a folder of yours.",
+        ) from error
+
+
+def _variables(
+    home: Path, environ: Mapping[str, str], in_file: Findings, in_environment: Findings
+) -> tuple[dict[str, _Variable], list[str]]:
+    """All variables, the environment first; and the secrets in `.env` that it hides."""
+    path = home / SECRETS_FILE
+    file = read_text(path, in_file)
+    _check_mode(in_file, file.mode)
+    variables: dict[str, _Variable] = {}
+    hidden: list[str] = []
+    entries = parse_dotenv(file, in_file)
+    in_file.stops += in_file.problems
+    for entry in entries:
+        if entry.name in variables:
+            in_file.note(
+                entry.first,
+                f"{entry.name} was set in line {variables[entry.name].line} already.",
+                "Remove one of the two; this later one counts.",
+            )
+        secret = is_key_like(entry.name)
+        if secret and looks_like_placeholder(entry.value):
+            in_file.problem(entry.first, f"{entry.name} is still a placeholder.", "Put in the real value.")
+        elif entry.value:
+            if secret:
+                hidden.append(entry.value)
+            variables[entry.name] = _Variable(value=entry.value, found=in_file, line=entry.first)
+    for name, value in environ.items():
+        if value:
+            variables[name] = _Variable(value=value, found=in_environment)
+    for name, held in variables.items():
+        stop_at_variable(name, held.value, held.line, held.found)
+    return variables, hidden
+
+
+def _with_environment(
+    settings: Settings, variables: Mapping[str, _Variable], platforms: frozenset[str]
+) -> Settings:
+    changed: dict[str, Any] = {
+        name: _overlaid(getattr(settings, name), variables) for name in sections(Settings)
+    }
+    changed["model"] = _with_key(changed["model"], variables)
+    blocks = dict(settings.platforms)
+    told = _told_accounts(variables, platforms)
+    for name in sorted(platforms | blocks.keys() | told):
+        before = blocks.get(name, PlatformSettings())
+        after = _overlaid(before, variables, name)
+        if before.enabled is False:
+            after = replace(after, enabled=False)
+        if name in blocks or name in told or after != before:
+            blocks[name] = after
+    return replace(_overlaid(settings, variables), platforms=blocks, **changed)
+
+
+def _told_accounts(variables: Mapping[str, _Variable], platforms: frozenset[str]) -> set[str]:
+    """The further accounts that variables tell of."""
+    found: set[str] = set()
+    for name, held in variables.items():
+        if ACCOUNT_MARK not in name:
+            continue
+        try:
+            platform, account = named_account(name, platforms)
+        except UserError as error:
+            held.found.problem(held.line, error.message, error.hint)
+        else:
+            if platform:
+                found.add(spell_platform(platform, account))
+    return found
+
+
+def _overlaid(section: S, variables: Mapping[str, _Variable], platform: str = "") -> S:
+    """The section with the values that variables give to its fields."""
+    changed: dict[str, Any] = {}
+    for knob in knobs(type(section)).values():
+        names = platform_variables(platform, knob.about.env) if platform else knob.about.env
+        held = [(name, variables[name]) for name in names if name in variables]
+        if not held or knob.kind is Secret:
+            continue
+        if not knob.many:
+            changed[knob.name] = _from_variable(knob, *held[0])
+        else:
+            # Several variables may add to one list: LINE names groups and rooms apart.
+            said = [item for one in held for item in _from_variable(knob, *one)]
+            changed[knob.name] = tuple(dict.fromkeys(said))
+    return replace(section, **changed) if changed else section
+
+
+def _from_variable(knob: Knob, name: str, variable: _Variable) -> Any:
+    try:
+        return convert(knob, variable.value)
+    except WrongValue as error:
+        instead = fallback(knob)
+        variable.found.problem(
+            variable.line,
+            f"{name} must be {error.expected}, not “{one_line(variable.value, 40)}”.",
+            f"Did you mean “{error.meant}”?" if error.meant else f"For now it counts as {shown(instead)}.",
+        )
+        return instead
+
+
+def _with_key(model: ModelSettings, variables: Mapping[str, _Variable]) -> ModelSettings:
+    """The model with its provider's key. A key is never sent to a host that it was not made for."""
+    provider = model.provider.lower()
+    openrouter = variables.get("OPENROUTER_API_KEY")
+    if provider == "auto" and openrouter is not None:
+        try:
+            host = urlsplit(model.base_url).hostname or ""
+        except ValueError:
+            host = "unknown"
+        if not host or host == "openrouter.ai" or host.endswith(".openrouter.ai"):
+            return replace(model, provider="openrouter", api_key=Secret(openrouter.value))
+    key = variables.get(key_variable(provider))
+    return model if key is None else replace(model, api_key=Secret(key.value))

@@ -1,0 +1,123 @@
+"""Settings that narrow what an agent may do and that nothing here honours. Whoever writes one counts on it,
+so the gateway does not start with it. The table is the one place for their names; a value that narrows
+nothing, like an empty list, is let through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hermes.domain.text import one_line
+from hermes.state.settings.findings import Findings, is_slip
+from hermes.state.settings.yaml_tree import Listing, Node, Scalar
+from hermes.state.settings.yaml_tree import Mapping as Tree
+
+_OFF = frozenset({"", "null", "~", "none", "false", "no", "off", "0"})
+REMOVE = "Remove it, or do not run Hermes here."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowing:
+    """Why a setting would not hold, and the values of it that narrow nothing."""
+
+    why: str
+    harmless: frozenset[str] = _OFF
+
+
+_HOST = Narrowing(why="commands run on this machine itself", harmless=frozenset({"", "local"}))
+_NO_SCANNER = "no scanner looks at commands"
+_NO_SANDBOX = Narrowing(why="there is no sandbox")
+NARROWING: Mapping[str, Narrowing] = {
+    "terminal.backend": _HOST,
+    "terminal.env_type": _HOST,
+    "sandbox": _NO_SANDBOX,
+    "container": _NO_SANDBOX,
+    "docker": _NO_SANDBOX,
+    "platform_toolsets": Narrowing(why="toolsets are not chosen by platform"),
+    "security.tirith_enabled": Narrowing(why=_NO_SCANNER),
+    "security.tirith_fail_open": Narrowing(why=_NO_SCANNER, harmless=frozenset({"", "true"})),
+    "security.website_blocklist.enabled": Narrowing(why="no list of sites is looked at"),
+    "privacy": Narrowing(why="nothing personal is taken out of what a model is told"),
+    "plugins.disabled": Narrowing(why="every plugin that is installed is used"),
+}
+"""By dotted name; one covers everything below it."""
+_FOR_ALL = Narrowing(why="approvals are the same for all")
+_NOT_BY_PLATFORM = Narrowing(why="toolsets are not chosen by platform")
+OF_ONE: Mapping[str, Mapping[str, Narrowing]] = {
+    "agents": {"approvals": _FOR_ALL},
+    "platforms": {
+        "approvals": _FOR_ALL,
+        "toolsets": _NOT_BY_PLATFORM,
+        "enabled_toolsets": _NOT_BY_PLATFORM,
+        "disabled_toolsets": _NOT_BY_PLATFORM,
+    },
+}
+"""Further ones that narrow nothing where they stand for one agent or one platform."""
+_NO_SECTION = Narrowing(why="settings stand below this name, so the value counts for nothing")
+_SECURITY = Narrowing(why="it is not known here")
+_KNOWN_SECURITY = """redact_secrets allow_private_urls allow_lazy_installs tirith_enabled tirith_fail_open
+    tirith_path tirith_timeout website_blocklist"""
+SECURITY_KNOWN = frozenset(_KNOWN_SECURITY.split())
+"""What is known below `security`; anything else there is taken for a limit."""
+VARIABLES: Mapping[str, Narrowing] = {
+    "TERMINAL_ENV": _HOST,
+    "HERMES_WRITE_SAFE_ROOT": Narrowing(why="files may be written elsewhere too"),
+}
+
+
+def stop_at_limits(root: Tree, found: Findings) -> None:
+    """Report every setting of the table that would not hold: at top level, under `gateway`, for an agent or
+    for a platform."""
+    for prefix, tree in _places(root):
+        own = OF_ONE.get(prefix.partition(".")[0], {})
+        for name, narrowing in (*NARROWING.items(), *own.items()):
+            _check(tree, prefix, name.split("."), narrowing, found)
+        security = tree.get("security")
+        for name in security.pairs if isinstance(security, Tree) else ():
+            if name not in SECURITY_KNOWN:
+                _check(tree, prefix, ["security", name], _SECURITY, found)
+
+
+def stop_at_variable(name: str, value: str, line: int | None, found: Findings) -> None:
+    narrowing = VARIABLES.get(name)
+    if narrowing is not None and value.strip().lower() not in narrowing.harmless:
+        _tell(name, line, narrowing, found)
+
+
+def _places(root: Tree) -> Iterator[tuple[str, Tree]]:
+    yield "", root
+    gateway = root.get("gateway")
+    if isinstance(gateway, Tree):
+        yield "gateway.", gateway
+    for section in ("agents", "platforms"):
+        below = root.get(section)
+        for name, (_, tree) in below.pairs.items() if isinstance(below, Tree) else ():
+            if isinstance(tree, Tree):
+                yield f"{section}.{name}.", tree
+
+
+def _check(tree: Tree, prefix: str, parts: list[str], narrowing: Narrowing, found: Findings) -> None:
+    """Report the setting, also under a misspelled name, and what stands in place of its section."""
+    for name, (line, node) in tree.pairs.items():
+        if name != parts[0] and not is_slip(name, parts[0]):
+            continue
+        if len(parts) == 1:
+            if _narrows(node, narrowing.harmless):
+                _tell(prefix + name, line, narrowing, found)
+        elif isinstance(node, Tree):
+            _check(node, f"{prefix}{name}.", parts[1:], narrowing, found)
+        elif _narrows(node, frozenset({""})):
+            _tell(prefix + name, line, _NO_SECTION, found)
+
+
+def _narrows(node: Node, harmless: frozenset[str]) -> bool:
+    if isinstance(node, Scalar):
+        return not node.empty and node.text.strip().lower() not in harmless
+    below = node.items if isinstance(node, Listing) else [child for _, child in node.pairs.values()]
+    return any(_narrows(child, harmless) for child in below)
+
+
+def _tell(name: str, line: int | None, narrowing: Narrowing, found: Findings) -> None:
+    message = f"“{one_line(name)}” is a limit that does not hold here: {narrowing.why}."
+    if not any(stop.line == line and stop.message == message for stop in found.stops):
+        found.stop(line, message, REMOVE)

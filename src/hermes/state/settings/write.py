@@ -1,0 +1,304 @@
+"""Changing or removing one setting: secrets stand in `.env`, everything else in `config.yaml`, whose comments
+are kept.
+
+The new text is read back before it takes the old one's place, so a file is never left half or wrong."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes.domain.errors import UserError
+from hermes.domain.text import one_line
+from hermes.state.home.textfile import TextFile, decode, read_text, replace_text, sole_writer
+from hermes.state.settings.dotenv import parse_dotenv, with_variable, without_variable
+from hermes.state.settings.findings import Findings
+from hermes.state.settings.keys import Key, find_key, value_at
+from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, load_settings
+from hermes.state.settings.names import PLATFORMS
+from hermes.state.settings.narrowing import stop_at_limits, stop_at_variable
+from hermes.state.settings.places import ALSO_UNDER_GATEWAY, arrange
+from hermes.state.settings.reader import looks_like_placeholder
+from hermes.state.settings.values import WrongValue, convert
+from hermes.state.settings.yaml_tree import Mapping, Node, Scalar, read_yaml
+
+if TYPE_CHECKING:
+    from ruamel.yaml import YAML
+
+_INDENTED = re.compile(r"^\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n( +)[^\s#-]", re.MULTILINE)
+_INDENTED_LIST = re.compile(r"^( *)\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n\1 +- ", re.MULTILINE)
+_NOTHING_SET = "# Settings that are not written here have their default.\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What was changed: the file, and the name under which the value stands there."""
+
+    file: Path
+    name: str
+    secret: bool
+
+
+def set_setting(home: Path, dotted_key: str, value_text: str, also: Collection[str] = ()) -> Written:
+    """Write one setting; an unknown key or a wrong value is a `UserError` and changes nothing. `also` are
+    variables that platforms have for themselves."""
+    _check_limit(dotted_key, value_text)
+    with sole_writer(home):
+        provider = load_settings(home, {}).settings.model.provider
+        key = find_key(dotted_key, provider, also)
+        if key.variable:
+            return _write_variable(home / SECRETS_FILE, key, value_text)
+        return _write_yaml(home / CONFIG_FILE, dotted_key, key, value_text)
+
+
+def unset_setting(home: Path, dotted_key: str, also: Collection[str] = ()) -> Written | None:
+    """Take one setting out of its file, so that its default counts again; None if it does not stand there.
+    What stands there can be taken out whether it is known or not."""
+    with sole_writer(home):
+        try:
+            key = find_key(dotted_key, load_settings(home, {}).settings.model.provider, also)
+        except UserError:
+            removed = _remove_unknown(home, dotted_key)
+            if removed is None:
+                raise
+            return removed
+        if key.variable:
+            return _remove_variable(home / SECRETS_FILE, key)
+        return _remove_yaml(home / CONFIG_FILE, dotted_key, key)
+
+
+def _remove_unknown(home: Path, name: str) -> Written | None:
+    path = Key(path=tuple(name.split(".")))
+    removed = _remove_variable(home / SECRETS_FILE, Key(variable=name))
+    return removed or _remove_yaml(home / CONFIG_FILE, name, path)
+
+
+def _check_limit(dotted_key: str, value: str) -> None:
+    """A `UserError` if the gateway would not start with this setting."""
+    found = Findings(CONFIG_FILE)
+    tree: Node = Scalar(text=value, line=1)
+    for name in reversed(dotted_key.split(".")):
+        tree = Mapping(pairs={name: (1, tree)}, line=1)
+    assert isinstance(tree, Mapping)
+    stop_at_limits(arrange(tree, PLATFORMS, found), found)
+    stop_at_variable(dotted_key, value, None, found)
+    if found.stops:
+        raise UserError(
+            found.stops[0].message, hint="The gateway would not start with it; nothing was changed."
+        )
+
+
+def _sound(path: Path) -> TextFile:
+    file, found = _readable(path), Findings(str(path))
+    read_yaml(file, found)
+    if found.problems:
+        raise UserError(str(found.problems[0]), hint="Mend this first; nothing was changed.")
+    return file
+
+
+def _readable(path: Path) -> TextFile:
+    found = Findings(str(path))
+    file = read_text(path, found)
+    if found.problems:
+        raise UserError(str(found.problems[0]), hint="Nothing was changed.")
+    return file
+
+
+def _write_variable(path: Path, key: Key, value: str) -> Written:
+    if looks_like_placeholder(value):
+        raise UserError(f"{key.variable} would be a placeholder.", hint="Give the real value.")
+    text = with_variable(_readable(path).text, key.variable, value)
+    found = Findings(str(path))
+    try:
+        entries = parse_dotenv(decode(text.encode("utf-8"), found), Findings(str(path)))
+    except UnicodeEncodeError:
+        entries = []
+    if found.problems or not any(item.name == key.variable and item.value == value for item in entries):
+        raise UserError(f"{key.variable} cannot hold control characters.", hint="Nothing was changed.")
+    replace_text(path, text, 0o600)
+    return Written(file=path, name=key.variable, secret=True)
+
+
+def _remove_variable(path: Path, key: Key) -> Written | None:
+    before = _readable(path).text
+    text = without_variable(before, key.variable)
+    if text == before:
+        return None
+    replace_text(path, text, 0o600)
+    return Written(file=path, name=key.variable, secret=True)
+
+
+def _write_yaml(path: Path, dotted_key: str, key: Key, value_text: str) -> Written:
+    try:
+        value = convert(key.knob, value_text) if key.knob else _guess(value_text)
+    except WrongValue as error:
+        raise UserError(
+            f"{dotted_key} must be {error.expected}, not “{one_line(value_text, 40)}”.",
+            hint=f"Did you mean “{error.meant}”?" if error.meant else "",
+        ) from error
+    file = _sound(path)
+    text = _changed(file.text, key.path, _plain(value), path)
+    _, problems_before = check_text(file.text)
+    settings, problems = check_text(text)
+    meant = value if key.knob else _spelled(value)
+    if value_at(settings, ".".join(key.path)) != meant or len(problems) > len(problems_before):
+        reason = (
+            str(problems[-1])
+            if len(problems) > len(problems_before)
+            else "it would not be read back the same."
+        )
+        raise UserError(f"{dotted_key} cannot be set so: {reason}", hint="Nothing was changed.")
+    replace_text(path, text, 0o600 if file.mode is None else file.mode)
+    return Written(file=path, name=".".join(key.path), secret=False)
+
+
+def _remove_yaml(path: Path, dotted_key: str, key: Key) -> Written | None:
+    file = _sound(path)
+    data = _loaded(_round_trip(file.text), file.text, path)
+    place = () if data is None else _place(data, key.path)
+    if not place or not _has(data, place):
+        return None
+    text = _without(file.text, data, place)
+    text = text if text.strip() else _NOTHING_SET  # a file without a word counts as lost
+    left = _loaded(_round_trip(text), text, path)
+    if left != _pruned(data, place):
+        raise UserError(f"{dotted_key} cannot be taken out of {path}.", hint="Edit the file.")
+    replace_text(path, text, 0o600 if file.mode is None else file.mode)
+    return Written(file=path, name=".".join(key.path), secret=False)
+
+
+def _pruned(data: Any, place: tuple[str, ...]) -> Any:
+    """What is to be left of the settings, if they are read anew."""
+    name, *rest = place
+    inner = _pruned(data[name], tuple(rest)) if rest else None
+    left = {one: value for one, value in data.items() if one != name} | ({name: inner} if inner else {})
+    return left or None
+
+
+def _without(text: str, data: Any, place: tuple[str, ...]) -> str:
+    """The text without a key and what belongs to it; a block that would be left empty goes as a whole. Lines
+    are taken out, since a round trip would take the remark before the next key along."""
+    holders = [data]
+    for name in place[:-1]:
+        holders.append(holders[-1][name])
+    while len(holders) > 1 and len(holders[-1]) == 1:
+        holders.pop()
+    holder, name = holders[-1], place[len(holders) - 1]
+    start, column = holder.lc.key(name)
+    lines = text.split("\n")
+    listed = isinstance(holder[name], list)
+    end = start + 1
+    while end < len(lines) and _belongs(lines[end], column, listed=listed):
+        end += 1
+    while not lines[end - 1].strip() or (end - 1 > start and lines[end - 1].lstrip().startswith("#")):
+        end -= 1
+    return "\n".join([*lines[:start], *lines[end:]])
+
+
+def _belongs(line: str, column: int, *, listed: bool) -> bool:
+    """Whether a line below a key is of its value; items of a list may stand right under the key."""
+    indent = len(line) - len(line.lstrip())
+    return (
+        not line.strip() or indent > column or (listed and indent == column and line.lstrip().startswith("-"))
+    )
+
+
+def _guess(text: str) -> bool | int | str:
+    """A platform's own key has no type here: what looks like a switch or a number is written as one."""
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if re.fullmatch(r"-?[1-9][0-9]{0,17}", text) else text
+
+
+def _spelled(value: bool | int | str) -> str | None:
+    return (str(value).lower() if isinstance(value, bool) else str(value)) or None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, StrEnum):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _changed(text: str, path: tuple[str, ...], value: Any, file: Path) -> str:
+    """The text of `config.yaml` with one value changed and everything else as it was."""
+    from ruamel.yaml.comments import CommentedMap
+
+    yaml = _round_trip(text)
+    data, kept = _loaded(yaml, text, file), ""
+    if data is None:
+        # A file of comments only has no mapping that they could belong to.
+        data, kept = CommentedMap(), text if text.endswith("\n") or not text else text + "\n"
+        yaml.explicit_start = False
+    place = _place(data, path)
+    target = data
+    for name in place[:-1]:
+        inner = target.get(name)
+        if not isinstance(inner, dict):
+            if inner is not None and place[:-1] != ("model",):
+                raise UserError(f"{file}: {name} holds a value, not settings.", hint="Mend this first.")
+            inner = CommentedMap({} if inner is None else {"default": inner})
+            target[name] = inner
+        target = inner
+    target[place[-1]] = value
+    out = io.StringIO()
+    yaml.dump(data, out)
+    return kept + out.getvalue()
+
+
+def _round_trip(text: str) -> YAML:
+    """A reader and writer that keeps this text as it is but for what is changed."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="rt")
+    yaml.preserve_quotes = True
+    yaml.width = 100_000
+    yaml.explicit_start = text.startswith("---")
+    step = _INDENTED.search(text)
+    mapping = len(step[1]) if step else 2
+    dash = 2 if _INDENTED_LIST.search(text) else 0
+    yaml.indent(mapping=mapping, sequence=dash + 2, offset=dash)
+    return yaml
+
+
+def _loaded(yaml: YAML, text: str, file: Path) -> Any:
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return yaml.load(text)
+    except (YAMLError, ValueError) as error:
+        raise UserError(f"{file} is not valid YAML.", hint="Run: hermes config check") from error
+
+
+def _place(data: Any, path: tuple[str, ...]) -> tuple[str, ...]:
+    """Where in the file the key stands, or else should stand; the places are tried as reading ranks them."""
+    places = [path]
+    if path[0] == "platforms":
+        places = [path[1:], path, ("gateway", *path)]
+    elif path[0] == "gateway":
+        places = [path[1:], path]
+    elif path[0] in ALSO_UNDER_GATEWAY:
+        places = [path, ("gateway", *path)]
+    elif path == ("model", "default"):
+        scalar = "model" in data and not isinstance(data["model"], dict)
+        places = [("model",)] if scalar else [path, ("model", "model")]
+    for place in places:
+        if _has(data, place):
+            return place
+    for place in places:
+        if len(place) > 1 and _has(data, place[:-1]):
+            return place
+    return path
+
+
+def _has(data: Any, place: tuple[str, ...]) -> bool:
+    for name in place:
+        if not isinstance(data, dict) or name not in data:
+            return False
+        data = data[name]
+    return True

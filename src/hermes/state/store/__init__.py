@@ -1,0 +1,1 @@
+"""The database: one writer, several readers, the tables and their care."""

@@ -1,0 +1,1 @@
+"""Damaged files, full disks, backups: how the database file survives."""

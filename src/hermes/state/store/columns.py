@@ -1,0 +1,121 @@
+"""A dataclass as the columns of its table: each field a column of its name, stored by its type. A time is
+seconds since 1970, an address its text, a class inside the class JSON; what SQL knows is stored as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import cache, partial
+from operator import attrgetter
+from types import NoneType
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
+
+from hermes.domain.address import Address
+from hermes.domain.errors import Refused
+from hermes.state.store.codec import decode, encode, stamp, unstamp
+from hermes.state.store.db import Db, Row
+
+T = TypeVar("T")
+_Convert = Callable[[Any], Any]
+UNREADABLE = (Refused, ValueError, TypeError, OverflowError, OSError)
+"""What reading a column raises that does not hold what was written to it."""
+
+
+class Columns(Generic[T]):
+    """`named` are the fields whose column is called otherwise."""
+
+    def __init__(self, kind: type[T], table: str, **named: str) -> None:
+        kinds = {name: _plain_kind(hint) for name, hint in get_type_hints(kind).items()}
+        self._kind = kind
+        self._kinds = kinds
+        self._optional = {name for name, hint in get_type_hints(kind).items() if NoneType in get_args(hint)}
+        self._fields = tuple(kinds)
+        self._column = {name: named.get(name, name) for name in kinds}
+        self._stored = {name: how for name, kind in kinds.items() if (how := _storing(kind)) is not None}
+        self._read = [(name, how) for name, kind in kinds.items() if (how := _reading(kind)) is not None]
+        self._getter = cache(attrgetter)
+        self.names = ", ".join(self._column.values())
+        self._select = f"SELECT {self.names} FROM {table} "
+        self.marks = ", ".join(f"?{place}" for place, _ in enumerate(kinds, 1))
+
+    def values(self, thing: T, *some: str, **instead: Any) -> Row:
+        """What is stored of it, in the order of `names`, or of some of its fields; `instead` has the last
+        word on what they hold."""
+        wanted = some or self._fields
+        told = dict(zip(wanted, self._getter(*wanted)(thing), strict=True))
+        told.update(instead)
+        for name, convert in self._stored.items():
+            if told.get(name) is not None:
+                told[name] = convert(told[name])
+        return tuple(told.values())
+
+    def settings(self, *some: str) -> str:
+        """The part of an UPDATE that gives these fields what `values` says of them."""
+        return ", ".join(f"{self._column[name]} = ?" for name in some)
+
+    def read(self, row: Row) -> T:
+        told = dict(zip(self._fields, row, strict=True))
+        for name, convert in self._read:
+            if told[name] is not None:
+                told[name] = convert(told[name])
+        return self._kind(**told)
+
+    def can_read(self, name: str, value: Any) -> bool:
+        """Whether a field can be read from what its column holds."""
+        if value is None:
+            return name in self._optional
+        try:
+            converted = dict(self._read).get(name, _as_it_is)(value)
+        except UNREADABLE:
+            return False
+        return self._kinds[name] is not int or isinstance(converted, int)
+
+    def all(self, db: Db, rest: str, *values: Any) -> list[T]:
+        """The rows that `rest` (WHERE, ORDER, LIMIT) asks for."""
+        return [self.read(row) for row in db.all(self._select + rest, *values)]
+
+    def one(self, db: Db, rest: str, *values: Any) -> T | None:
+        row = db.one(self._select + rest, *values)
+        return None if row is None else self.read(row)
+
+
+class Bodies(Generic[T]):
+    """A dataclass kept whole, as the JSON in its table's column `body`."""
+
+    def __init__(self, kind: type[T], table: str) -> None:
+        self._kind = kind
+        self._select = f"SELECT body FROM {table} "
+
+    def all(self, db: Db, rest: str, *values: Any) -> list[T]:
+        return [decode(self._kind, row[0]) for row in db.all(self._select + rest, *values)]
+
+    def one(self, db: Db, rest: str, *values: Any) -> T | None:
+        row = db.one(self._select + rest, *values)
+        return None if row is None else decode(self._kind, row[0])
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _plain_kind(hint: Any) -> Any:
+    """The class of a field that may be None as well."""
+    return next((one for one in get_args(hint) if one is not NoneType), hint)
+
+
+def _storing(kind: Any) -> _Convert | None:
+    if kind is datetime:
+        return stamp
+    return str if kind is Address else encode if is_dataclass(kind) else None
+
+
+def _reading(kind: Any) -> _Convert | None:
+    if kind is datetime:
+        return unstamp
+    if kind is Address:
+        return Address.parse
+    if is_dataclass(kind):
+        return partial(decode, kind)  # type: ignore[arg-type]
+    return kind if kind is bool or (isinstance(kind, type) and issubclass(kind, StrEnum)) else None

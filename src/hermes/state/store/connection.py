@@ -1,0 +1,297 @@
+"""SQLite as this program uses it: how a connection is opened, what the table families get of it, and which
+of its errors mean that the engine (not the unit of work) failed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import apsw
+
+from hermes.domain.errors import Refused, UserError
+from hermes.domain.ids import AgentId
+from hermes.state.files.media import MediaTable
+from hermes.state.store.care.reserve import SIZE as SPARE_BYTES
+from hermes.state.store.care.reserve import Reserve
+from hermes.state.store.care.walfile import has_log
+from hermes.state.store.db import Damaged, NoRoom, Row
+from hermes.state.store.migrations import check_version, migrate
+from hermes.state.store.tables.channels import DirectoryTable, PostTable
+from hermes.state.store.tables.facts import FactsTable
+from hermes.state.store.tables.grants import GrantsTable
+from hermes.state.store.tables.handoffs import HandoffsTable
+from hermes.state.store.tables.inbox import InboxTable
+from hermes.state.store.tables.jobs import JobRunsTable, JobsTable
+from hermes.state.store.tables.journal import JournalTable
+from hermes.state.store.tables.leases import LeasesTable
+from hermes.state.store.tables.open_counts import CensusTable
+from hermes.state.store.tables.outbox import OutboxTable
+from hermes.state.store.tables.overheard import TalkTable
+from hermes.state.store.tables.pairing import PairingCodesTable, PairingsTable
+from hermes.state.store.tables.questions import QuestionsTable
+from hermes.state.store.tables.recovery import RecoveryTable
+from hermes.state.store.tables.requests import RequestsTable
+from hermes.state.store.tables.search import SearchTable
+from hermes.state.store.tables.sessions import BindingsTable, SessionsTable
+from hermes.state.store.tables.turns import TurnsTable
+
+_LOG_FILE_BYTES = 64 * 1024 * 1024
+# Pages that fell out of it are still in the system's own cache.
+_WRITER_CACHE_KB = 1024
+_READER_CACHE_KB = 256
+_CACHED_STATEMENTS = 200
+_PROBLEMS = 10
+_CHECK_STEPS = 100_000
+_NO_ROOM = 64 * 1024
+_HINT = "Restore it from the newest file in backups/."
+
+DISK_FULL = "the disk is full"
+FILE_DAMAGED = "the database file is damaged"
+NOT_WRITABLE = "the database cannot be written (its file system is read-only)"
+FILE_LOST = "the database file was removed or replaced"
+
+
+class TransactionGone(apsw.Error):
+    """The engine ended the transaction under a unit that did not notice."""
+
+
+ENGINE_ERRORS = (
+    apsw.FullError, apsw.IOError, apsw.BusyError, apsw.LockedError, apsw.CorruptError, apsw.NotADBError,
+    apsw.ReadOnlyError, apsw.CantOpenError, apsw.NoMemError, apsw.ProtocolError, apsw.InterruptError,
+    TransactionGone,
+)  # fmt: skip
+DAMAGE = (apsw.CorruptError, apsw.NotADBError)
+NOT_DAMAGE = (
+    apsw.NoMemError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.FullError, apsw.BusyError,
+    apsw.LockedError, apsw.ProtocolError, apsw.PermissionsError, apsw.AuthError, apsw.InterruptError,
+)  # fmt: skip
+"""What says nothing about the file's content: whoever takes it for damage throws a sound database away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """How the file is opened. The defaults keep the promises; tests turn single screws."""
+
+    vfs: str | None = None
+    busy_ms: int = 5000
+    synchronous: str = "FULL"
+    checkpoint_pages: int = 4000
+    reserve: Reserve | None = None
+    reserve_bytes: int = SPARE_BYTES
+
+
+DEFAULTS = StoreOptions()
+
+
+class SqliteDb:
+    """A connection as the table families see it."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self._execute = connection.execute
+
+    def all(self, sql: str, *values: Any) -> list[Row]:
+        return self._execute(sql, values).fetchall()
+
+    def one(self, sql: str, *values: Any) -> Row | None:
+        row: Row | None = self._execute(sql, values).fetchone()
+        return row
+
+    def run(self, sql: str, *values: Any) -> int:
+        try:
+            self._execute(sql, values).fetchall()
+        except apsw.ConstraintError as error:
+            raise Refused(f"it is there already ({error})") from error
+        return self.connection.changes()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def many(self, sql: str, rows: Sequence[Row]) -> None:
+        try:
+            self.connection.executemany(sql, rows)
+        except apsw.ConstraintError as error:
+            raise Refused(f"it is there already ({error})") from error
+
+
+class SqliteTx:
+    """The table families of one connection, scoped to one agent."""
+
+    def __init__(self, db: SqliteDb, agent: AgentId) -> None:
+        self.inbox = InboxTable(db)
+        self.turns = TurnsTable(db, agent)
+        self.journal = JournalTable(db, agent)
+        self.sessions = SessionsTable(db, agent)
+        self.bindings = BindingsTable(db, agent)
+        self.outbox = OutboxTable(db)
+        self.questions = QuestionsTable(db, agent)
+        self.grants = GrantsTable(db, agent)
+        self.requests = RequestsTable(db, agent)
+        self.jobs = JobsTable(db, agent)
+        self.job_runs = JobRunsTable(db, agent)
+        self.facts = FactsTable(db)
+        self.search = SearchTable(db, agent)
+        self.media = MediaTable(db, agent)
+        self.talk = TalkTable(db, agent)
+        self.leases = LeasesTable(db)
+        self.pairings = PairingsTable(db)
+        self.pairing_codes = PairingCodesTable(db)
+        self.recovery = RecoveryTable(db)
+        self.census = CensusTable(db)
+        self.directory = DirectoryTable(db, agent)
+        self.post = PostTable(db)
+        self.handoffs = HandoffsTable(db, agent)
+
+
+def connect(path: Path | None, options: StoreOptions = DEFAULTS, *, create: bool = True) -> SqliteDb:
+    """A connection that may write. A new file is readable by its owner alone: it holds people's words."""
+    if create and path is not None and options.vfs is None:
+        _create_private(path)
+    connection = apsw.Connection(
+        ":memory:" if path is None else str(path),
+        flags=apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0),
+        vfs=options.vfs,
+        statementcachesize=_CACHED_STATEMENTS,
+    )
+    db = SqliteDb(connection)
+    connection.set_busy_timeout(options.busy_ms)
+    for pragma in (
+        "journal_mode = WAL",
+        f"synchronous = {options.synchronous}",
+        "foreign_keys = ON",
+        f"wal_autocheckpoint = {options.checkpoint_pages}",
+        f"journal_size_limit = {_LOG_FILE_BYTES}",
+        f"cache_size = -{_WRITER_CACHE_KB}",
+    ):
+        db.run(f"PRAGMA {pragma}")
+    return db
+
+
+def connect_reader(path: Path, options: StoreOptions = DEFAULTS) -> SqliteDb:
+    # One that is gone must not come back empty because somebody wants to read it.
+    db = connect(path, options, create=False)
+    db.run("PRAGMA query_only = ON")
+    db.run(f"PRAGMA cache_size = -{_READER_CACHE_KB}")
+    return db
+
+
+def open_current(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteDb:
+    """A writing connection on a file of the current schema. It looks before it touches: a file that is not
+    for this program stays as it is, to the byte."""
+    if path is not None and path.exists() and not path.stat().st_size and has_log(path):
+        # SQLite would take it for a new database and throw the log away.
+        raise Damaged(f"{path} is damaged: it is empty.", hint=_HINT)
+    if path is not None and path.exists() and path.stat().st_size:
+        with closing(look_into(path, options)) as looking:
+            check_version(looking, str(path))
+    db = connect(path, options)
+    try:
+        db.run("BEGIN IMMEDIATE")
+        migrate(db, str(path))
+        db.run("COMMIT")
+    except BaseException:
+        db.connection.close()
+        raise
+    return db
+
+
+def look_into(path: Path, options: StoreOptions = DEFAULTS) -> SqliteDb:
+    """A connection that leaves the file and its log as they are, to see what they hold."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    # A file without a log is nobody's at the moment: looked at as immutable, it gets none by our looking.
+    settled = "" if has_log(path) else "&immutable=1"
+    connection = apsw.Connection(f"file:{quote(str(path))}?mode=ro{settled}", flags=flags, vfs=options.vfs)
+    connection.set_busy_timeout(options.busy_ms)
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    return SqliteDb(connection)
+
+
+def problems_of(db: SqliteDb) -> list[str]:
+    """What SQLite's own check finds wrong; empty for a sound file. A check that could not be made is no
+    finding: it raises."""
+    try:
+        found = [str(row[0]) for row in db.all(f"PRAGMA quick_check({_PROBLEMS})")]
+    except NOT_DAMAGE:
+        raise
+    except (apsw.Error, UnicodeDecodeError) as error:
+        return [str(error)]
+    return [] if found == ["ok"] else found
+
+
+def check_file(path: Path, options: StoreOptions, give_up: Callable[[], bool]) -> list[str]:
+    """The same for a file that others may be using meanwhile. Blocking, and long for a large file; nothing is
+    found once `give_up` says so."""
+    with closing(connect_reader(path, options)) as db:
+        db.connection.set_progress_handler(give_up, _CHECK_STEPS)
+        try:
+            return problems_of(db)
+        except apsw.InterruptError:
+            return []
+
+
+def suspicion(path: Path) -> Path:
+    """The mark that says: check this file in full before it is opened again."""
+    return path.with_name(path.name + ".suspect")
+
+
+def describe(error: BaseException) -> str:
+    if isinstance(error, apsw.FullError):
+        return DISK_FULL
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return "another process holds the database"
+    if isinstance(error, DAMAGE):
+        return FILE_DAMAGED
+    if isinstance(error, (apsw.NoMemError, MemoryError)):
+        return "there is too little memory"
+    return f"the database cannot be written ({error})"
+
+
+def as_user_error(error: BaseException, path: Path | None) -> BaseException:
+    """What went wrong at opening, as a sentence for the person who starts the program."""
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return UserError(
+            f"{path} is locked by another process.", hint="Stop the program that has it open, then try again."
+        )
+    if isinstance(error, (apsw.IOError, apsw.CantOpenError)) and _is_disk_full(path):
+        # SQLite cannot say why the small files beside a database could not be made.
+        error = apsw.FullError(str(error))
+    if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, PermissionError)):
+        return UserError(f"{path} cannot be opened for writing.", hint="Check the folder's owner and mode.")
+    if isinstance(error, apsw.FullError) or is_full(error):
+        return NoRoom(f"{path} cannot be written: {DISK_FULL}.", hint="Free some space.")
+    if isinstance(error, (apsw.NoMemError, MemoryError)):
+        return UserError(f"There is too little memory to open {path}.", hint="Give the program more memory.")
+    if isinstance(error, (apsw.IOError, OSError)):
+        return UserError(f"{path} cannot be read or written ({error}).", hint="Check its disk.")
+    if isinstance(error, DAMAGE):
+        return Damaged(f"{path} is damaged ({error}).", hint=_HINT)
+    if isinstance(error, apsw.Error):
+        return UserError(f"{path} cannot be opened ({error}).", hint="The log may say more.")
+    return error
+
+
+def _is_disk_full(path: Path | None) -> bool:
+    try:
+        return path is not None and shutil.disk_usage(path.parent).free < _NO_ROOM
+    except OSError:
+        return False
+
+
+def is_full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _create_private(path: Path) -> None:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, stat.S_IRUSR | stat.S_IWUSR))
+    except OSError:
+        # It is there already, or cannot be made: SQLite says which.
+        return

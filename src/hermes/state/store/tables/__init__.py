@@ -1,0 +1,1 @@
+"""One file per table family; each holds its SQL."""

@@ -1,0 +1,112 @@
+"""Known chats and home channels as tables, and single rows of the outbox for those who look after it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime
+
+from hermes.domain.address import Address, Kind
+from hermes.domain.directory import Channel
+from hermes.domain.ids import SessionId
+from hermes.domain.rows import OutboxRow, OutState
+from hermes.state.store.codec import stamp, unstamp_or_none
+from hermes.state.store.db import ScopedTable, Table
+from hermes.state.store.tables.outbox import MESSAGE
+
+_FRESH_SECONDS = 3600.0
+
+
+class DirectoryTable(ScopedTable):
+    def note(self, channel: Channel) -> None:
+        seen = stamp(channel.seen_at) if channel.seen_at is not None else 0.0
+        self._db.run(
+            # A chat in which much is said is written down once an hour, not with every message.
+            "INSERT INTO channels (address, account, name, kind, guild, seen_at)"
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+            " ON CONFLICT (address) DO UPDATE SET name = iif(?3 = '', name, ?3), kind = ?4,"
+            " guild = iif(?5 = '', guild, ?5), seen_at = max(seen_at, ?6)"
+            " WHERE (?3 != '' AND name != ?3) OR kind != ?4 OR (?5 != '' AND guild != ?5)"
+            " OR seen_at < ?6 - ?7",
+            str(channel.address),
+            channel.address.credential,
+            channel.name,
+            "" if channel.kind is None else channel.kind.value,
+            channel.guild,
+            seen,
+            _FRESH_SECONDS,
+        )
+
+    def channels(self, limit: int = 5000, inside: Address | None = None) -> list[Channel]:
+        chat = None if inside is None else str(replace(inside, thread=None))
+        rows = self._db.all(
+            "SELECT address, name, kind, guild, seen_at FROM channels"
+            # Printed addresses of a chat's threads begin with the chat's and a colon, behind which comes `;`.
+            + (" WHERE address > ?2 || ':' AND address < ?2 || ';'" if chat else "")
+            + " ORDER BY seen_at DESC, address LIMIT ?1",
+            *((limit, chat) if chat else (limit,)),
+        )
+        return [
+            Channel(
+                address=Address.parse(address),
+                name=name,
+                kind=Kind(kind) if kind else None,
+                guild=guild,
+                seen_at=unstamp_or_none(seen_at),
+            )
+            for address, name, kind, guild, seen_at in rows
+        ]
+
+    def homes(self) -> dict[str, Address]:
+        rows = self._db.all("SELECT account, address FROM homes ORDER BY account")
+        return {account: Address.parse(address) for account, address in rows}
+
+    def set_home(self, account: str, to: Address | None, at: datetime) -> None:
+        if to is None:
+            self._db.run("DELETE FROM homes WHERE account = ?", account)
+        else:
+            self._db.run("INSERT OR REPLACE INTO homes VALUES (?, ?, ?)", account, str(to), stamp(at))
+
+    def bound(self, to: Address) -> list[SessionId]:
+        rows = self._db.all(
+            "SELECT DISTINCT session FROM bindings WHERE agent = ? AND platform = ? AND account = ?"
+            " AND chat = ? AND thread = ? ORDER BY at DESC",
+            self._agent,
+            to.platform,
+            to.account,
+            to.chat,
+            to.thread or "",
+        )
+        return [SessionId(row[0]) for row in rows]
+
+
+class PostTable(Table):
+    def get(self, key: str) -> OutboxRow | None:
+        return MESSAGE.one(self._db, "WHERE key = ?", key)
+
+    def begun(self, prefix: str) -> list[OutboxRow]:
+        return MESSAGE.all(self._db, "WHERE key >= ?1 AND key < ?1 || char(1114111) ORDER BY n", prefix)
+
+    def find(self, states: Collection[OutState], limit: int = 100) -> list[OutboxRow]:
+        wanted = ", ".join("?" for _ in states)
+        rest = f"WHERE draft = 0 AND state IN ({wanted}) ORDER BY n LIMIT ?"
+        return MESSAGE.all(self._db, rest, *(state.value for state in states), limit)
+
+    def retry(self, key: str, at: datetime) -> bool:
+        # Nobody knows any more whether one of the earlier attempts came through: what was tried is in doubt.
+        changed = self._db.run(
+            "UPDATE outbox SET state = iif(attempts > 0, 'unknown', 'due'), next_at = NULL, created_at = ?,"
+            " error = '' WHERE key = ? AND draft = 0 AND state IN ('due', 'unknown', 'dead')",
+            stamp(at),
+            key,
+        )
+        return changed > 0
+
+    def drop(self, key: str, why: str) -> bool:
+        changed = self._db.run(
+            "UPDATE outbox SET state = 'gone', next_at = NULL, error = ? WHERE key = ? AND draft = 0"
+            " AND state IN ('due', 'unknown', 'dead')",
+            why,
+            key,
+        )
+        return changed > 0

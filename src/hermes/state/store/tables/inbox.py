@@ -1,0 +1,83 @@
+"""The inbox: what platforms delivered, once each, with the cursor that says how far we have come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from hermes.domain.errors import Lost, Refused
+from hermes.domain.ids import TurnId
+from hermes.domain.message import Inbound
+from hermes.domain.rows import InboxRow, UnreadableRow
+from hermes.domain.text import storable
+from hermes.state.store.codec import encode, stamp
+from hermes.state.store.columns import Columns
+from hermes.state.store.db import Row, Table
+
+_ROW = Columns(InboxRow, "inbox", inbound="body")
+# By one index each, since every message is looked up so; deliveries have theirs within their accounts.
+_FOUND = """WHERE n IN (
+  WITH RECURSIVE accounts (name) AS (
+    SELECT min(account) FROM inbox
+    UNION ALL SELECT (SELECT min(account) FROM inbox WHERE account > name) FROM accounts
+      WHERE name IS NOT NULL)
+  SELECT n FROM inbox WHERE ref = ?1
+  UNION SELECT n FROM inbox WHERE turn = ?1
+  UNION SELECT n FROM accounts JOIN inbox ON account = name AND delivery = ?1)
+ORDER BY n DESC LIMIT ?2"""
+
+
+def _read(row: Row) -> InboxRow:
+    try:
+        return _ROW.read(row)
+    except Refused as error:
+        raise UnreadableRow(str(error), n=row[0]) from error
+
+
+class InboxTable(Table):
+    def add(self, account: str, items: Sequence[Inbound], cursor: str | None, at: datetime) -> int:
+        new = 0
+        moment = stamp(at)
+        for item in items:
+            new += self._db.run(
+                "INSERT INTO inbox (account, delivery, ref, body, accepted_at) VALUES (?, ?, ?, ?, ?)"
+                " ON CONFLICT DO NOTHING",
+                account,
+                item.delivery,
+                item.ref,
+                encode(item),
+                moment,
+            )
+        if cursor is not None:
+            self._db.run(
+                "INSERT INTO cursors VALUES (?, ?, ?)"
+                " ON CONFLICT (account) DO UPDATE SET cursor = excluded.cursor, at = excluded.at",
+                account,
+                cursor,
+                moment,
+            )
+        return new
+
+    def pending(self, after: int, limit: int) -> list[InboxRow]:
+        return [
+            _read(row)
+            for row in self._db.all(
+                f"SELECT {_ROW.names} FROM inbox WHERE outcome IS NULL AND n > ? ORDER BY n LIMIT ?",
+                after,
+                limit,
+            )
+        ]
+
+    def finish(self, n: int, outcome: str, turn: TurnId | None = None) -> None:
+        changed = self._db.run(
+            "UPDATE inbox SET outcome = ?, turn = ? WHERE n = ? AND outcome IS NULL", outcome, turn, n
+        )
+        if not changed:
+            raise Lost(f"inbox row {n} was ended already")
+
+    def cursor(self, account: str) -> str | None:
+        row = self._db.one("SELECT cursor FROM cursors WHERE account = ?", account)
+        return None if row is None else str(row[0])
+
+    def find(self, text: str, limit: int = 20) -> list[InboxRow]:
+        return _ROW.all(self._db, _FOUND, storable(text), limit)

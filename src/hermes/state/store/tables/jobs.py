@@ -1,0 +1,89 @@
+"""Jobs and what became of their slots: (job, slot) is unique, so no slot runs twice."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from hermes.domain.errors import Lost
+from hermes.domain.ids import JobId
+from hermes.domain.job import DueJobs, Job, JobRun
+from hermes.domain.rows import Slot
+from hermes.state.store.codec import encode, stamp, stamp_or_none, unstamp
+from hermes.state.store.columns import Bodies
+from hermes.state.store.db import ScopedTable
+
+_MOST_DUE = 500
+_JOBS = Bodies(Job, "jobs")
+_RUNS = Bodies(JobRun, "job_slots")
+
+
+class JobsTable(ScopedTable):
+    def save(self, job: Job) -> None:
+        changed = job.agent == self._agent and self._db.run(
+            "INSERT INTO jobs VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (id) DO UPDATE SET next_due = excluded.next_due, body = excluded.body"
+            " WHERE agent = excluded.agent",
+            job.id,
+            self._agent,
+            stamp_or_none(job.next_due),
+            encode(job),
+        )
+        if not changed:
+            raise Lost(f"job {job.id} belongs to another agent")
+
+    def get(self, job: JobId) -> Job | None:
+        return _JOBS.one(self._db, "WHERE id = ? AND agent = ?", job, self._agent)
+
+    def list(self) -> list[Job]:
+        rest = "WHERE agent = ? ORDER BY next_due IS NULL, next_due, id"
+        return _JOBS.all(self._db, rest, self._agent)
+
+    def due(self, now: datetime) -> DueJobs:
+        rest = "WHERE agent = ? AND next_due <= ? ORDER BY next_due LIMIT ?"
+        jobs = _JOBS.all(self._db, rest, self._agent, stamp(now), _MOST_DUE)
+        following = self._db.one(
+            "SELECT min(next_due) FROM jobs WHERE agent = ? AND next_due > ?", self._agent, stamp(now)
+        )
+        after = None if following is None or following[0] is None else unstamp(following[0])
+        return DueJobs(jobs=tuple(jobs), next=after)
+
+    def remove(self, job: JobId) -> None:
+        self._db.run("DELETE FROM jobs WHERE id = ? AND agent = ?", job, self._agent)
+
+
+class JobRunsTable(ScopedTable):
+    def claim(self, run: JobRun) -> bool:
+        return bool(
+            self._db.run(
+                "INSERT INTO job_slots (job, due, agent, state, body)"
+                " SELECT id, ?, agent, ?, ? FROM jobs WHERE id = ? AND agent = ? ON CONFLICT DO NOTHING",
+                stamp(run.due),
+                run.state.value,
+                encode(run),
+                run.job,
+                self._agent,
+            )
+        )
+
+    def save(self, run: JobRun) -> None:
+        changed = self._db.run(
+            "UPDATE job_slots SET state = ?, body = ? WHERE job = ? AND due = ? AND agent = ?",
+            run.state.value,
+            encode(run),
+            run.job,
+            stamp(run.due),
+            self._agent,
+        )
+        if not changed:
+            raise Lost(f"the run of job {run.job} at {run.due} is gone")
+
+    def get(self, slot: Slot) -> JobRun | None:
+        rest = "WHERE job = ? AND due = ? AND agent = ?"
+        return _RUNS.one(self._db, rest, slot.job, stamp(slot.due), self._agent)
+
+    def open(self) -> list[JobRun]:
+        return _RUNS.all(self._db, "WHERE agent = ? AND state != 'over' ORDER BY due, job", self._agent)
+
+    def of(self, job: JobId | None, limit: int) -> list[JobRun]:
+        rest = "WHERE agent = ?1 AND (?2 IS NULL OR job = ?2) ORDER BY due DESC, job LIMIT ?3"
+        return _RUNS.all(self._db, rest, self._agent, job, limit)

@@ -1,0 +1,70 @@
+"""What is said in shared chats and not to us: the latest of each place, and how far each session has been
+told of it. A session hears only of the place it is asked from."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from hermes.domain.address import Address
+from hermes.domain.ids import SessionId
+from hermes.domain.message import Body, Receipt
+from hermes.domain.rows import Overheard
+from hermes.state.store.codec import decode, encode, stamp
+from hermes.state.store.db import ScopedTable
+
+_LOOKED_THROUGH = 200
+
+
+class TalkTable(ScopedTable):
+    def keep(self, to: Address, said: Overheard, most: int) -> None:
+        place = str(to)
+        self._db.run(
+            "INSERT INTO overheard (agent, place, body, at) VALUES (?, ?, ?, ?)",
+            self._agent,
+            place,
+            encode(said),
+            stamp(said.at),
+        )
+        self._db.run(
+            "DELETE FROM overheard WHERE agent = ?1 AND place = ?2 AND n <= coalesce((SELECT n FROM overheard"
+            " WHERE agent = ?1 AND place = ?2 ORDER BY n DESC LIMIT 1 OFFSET ?3), -1)",
+            self._agent,
+            place,
+            most,
+        )
+
+    def take(self, session: SessionId, to: Address, since: datetime | None = None) -> list[Overheard]:
+        place = str(to)
+        told = self._db.one("SELECT n FROM told WHERE session = ? AND place = ?", session, place)
+        rows = self._db.all(
+            "SELECT n, body FROM overheard WHERE agent = ? AND place = ? AND n > ? AND at >= ? ORDER BY n",
+            self._agent,
+            place,
+            -1 if told is None else told[0],
+            0.0 if told is not None or since is None else stamp(since),
+        )
+        last = self._db.one("SELECT max(n) FROM overheard WHERE agent = ? AND place = ?", self._agent, place)
+        if last is not None and last[0] is not None and (told is None or last[0] > told[0]):
+            self._db.run(
+                "INSERT OR REPLACE INTO told VALUES (?, ?, ?, ?)", self._agent, session, place, last[0]
+            )
+        return [decode(Overheard, body) for _, body in rows]
+
+    def forget(self, to: Address, ref: str) -> None:
+        place = str(to)
+        rows = self._db.all("SELECT n, body FROM overheard WHERE agent = ? AND place = ?", self._agent, place)
+        for n, body in rows:
+            if decode(Overheard, body).ref == ref:
+                self._db.run("DELETE FROM overheard WHERE n = ?", n)
+
+    def sent(self, to: Address, ref: str) -> str | None:
+        rows = self._db.all(
+            "SELECT receipt, body FROM outbox WHERE lane = ? AND receipt IS NOT NULL AND draft = 0"
+            " ORDER BY n DESC LIMIT ?",
+            str(to),
+            _LOOKED_THROUGH,
+        )
+        for receipt, body in rows:
+            if decode(Receipt, receipt).ref == ref:
+                return decode(Body, body).text
+        return None

@@ -1,0 +1,172 @@
+"""Sessions, and the chats that are bound to them by their keys."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from hermes.domain.address import Kind, Source
+from hermes.domain.errors import Lost, UserError
+from hermes.domain.ids import SessionId
+from hermes.domain.session import BRANCHED, EVERY_SESSION, Among, Session, SessionKey
+from hermes.domain.text import storable
+from hermes.state.store.codec import decode, encode, stamp
+from hermes.state.store.columns import Columns
+from hermes.state.store.db import Row, ScopedTable
+
+_SESSION = Columns(Session, "sessions")
+_CHANGED = (
+    "title", "parent", "model", "busy_mode", "system_prompt", "ended", "updated_at", "expires_at", "yolo",
+)  # fmt: skip
+_CHANGES = _SESSION.settings(*_CHANGED)
+
+
+class SessionsTable(ScopedTable):
+    def add(self, session: Session) -> None:
+        if session.agent != self._agent:
+            raise Lost(f"a session of agent {session.agent} in the store of {self._agent}")
+        self._check_title(session)
+        self._db.run(
+            f"INSERT INTO sessions ({_SESSION.names}) VALUES ({_SESSION.marks})", *_SESSION.values(session)
+        )
+
+    def get(self, session: SessionId) -> Session | None:
+        return _SESSION.one(self._db, "WHERE id = ? AND agent = ?", session, self._agent)
+
+    def save(self, session: Session) -> None:
+        self._check_title(session)
+        self._db.run(
+            f"UPDATE sessions SET {_CHANGES} WHERE id = ? AND agent = ?",
+            *_SESSION.values(session, *_CHANGED),
+            session.id,
+            self._agent,
+        )
+
+    def _check_title(self, session: Session) -> None:
+        taken = session.title is not None and self._db.one(
+            "SELECT 1 FROM sessions WHERE agent = ? AND title = ? AND id != ?",
+            self._agent,
+            session.title,
+            session.id,
+        )
+        if taken:
+            raise UserError(f"Another session is called “{session.title}”.", hint="Choose another title.")
+
+    def find(self, text: str, limit: int = 20, among: Among = EVERY_SESSION) -> list[Session]:
+        text = storable(text)
+        meant, values = meant_sessions(among)
+        if not text:
+            rest = f"s WHERE agent = ?{meant} ORDER BY updated_at DESC, id DESC LIMIT ?"
+            return _SESSION.all(self._db, rest, self._agent, *values, limit)
+        exact = f"s WHERE agent = ? AND (id = ? OR title = ?){meant}"
+        near = (
+            f"s WHERE agent = ? AND (substr(id, 1, length(?)) = ? OR lower(title) = lower(?)){meant}"
+            " ORDER BY updated_at DESC LIMIT ?"
+        )
+        return _SESSION.all(self._db, exact, self._agent, text, text, *values) or _SESSION.all(
+            self._db, near, self._agent, text, text, text, *values, limit
+        )
+
+    def delete(self, session: SessionId) -> None:
+        """The session with everything that hangs on it; the search index forgets it too."""
+        if self.get(session) is None:
+            return
+        for index in ("words", "letters"):
+            self._db.run(
+                f"INSERT INTO {index} ({index}, rowid, text) SELECT 'delete', said.n, said.text FROM said"
+                " JOIN journal USING (n) WHERE journal.session = ?"
+                " AND said.n <= (SELECT value FROM facts WHERE name = 'indexed') + 0",
+                session,
+            )
+        self._db.run("DELETE FROM journal WHERE session = ?", session)
+        for table in ("turns", "guidance", "questions", "bindings", "requests", "told", "handoffs"):
+            self._db.run(f"DELETE FROM {table} WHERE session = ? AND agent = ?", session, self._agent)
+        self._db.run("DELETE FROM sessions WHERE id = ?", session)
+
+
+def meant_sessions(among: Among) -> tuple[str, tuple[str, ...]]:
+    """A condition on the sessions `s`, and its values."""
+    conditions: list[str] = []
+    values: list[str] = []
+    if among.owner is not None:
+        conditions.append("substr(s.owner, 1, length(?)) = ?")
+        values += [f"{among.owner}:"] * 2
+    if among.platform is not None:
+        conditions.append("(substr(s.place, 1, length(?)) = ? OR substr(s.place, 1, length(?)) = ?)")
+        values += [f"{among.platform}:"] * 2 + [f"{among.platform}@"] * 2
+    if not among.children:
+        conditions.append(
+            "NOT EXISTS (SELECT 1 FROM sessions parent WHERE parent.id = s.parent AND parent.ended IS NOT ?)"
+        )
+        values.append(BRANCHED)
+    return "".join(f" AND {condition}" for condition in conditions), tuple(values)
+
+
+class BindingsTable(ScopedTable):
+    def get(self, key: SessionKey) -> SessionId | None:
+        row = self._db.one(
+            "SELECT session FROM bindings WHERE agent = ? AND platform = ? AND account = ? AND kind = ?"
+            " AND chat = ? AND thread = ? AND user = ?",
+            *self._identity(key),
+        )
+        return None if row is None else SessionId(row[0])
+
+    def bind(self, key: SessionKey, session: SessionId, source: Source, at: datetime) -> None:
+        self._db.run(
+            "INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            *self._identity(key),
+            session,
+            encode(source),
+            stamp(at),
+        )
+
+    def of(self, session: SessionId) -> list[tuple[SessionKey, Source]]:
+        rows = self._db.all(
+            "SELECT platform, account, kind, chat, thread, user, source FROM bindings"
+            " WHERE session = ? AND agent = ? ORDER BY at DESC",
+            session,
+            self._agent,
+        )
+        return [(self._key(row), decode(Source, row[6])) for row in rows]
+
+    def unused(
+        self, since: datetime, limit: int, after: Session | None = None
+    ) -> list[tuple[Session, SessionKey, Source]]:
+        columns = ", ".join(f"s.{name}" for name in _SESSION.names.split(", "))
+        last = (0.0, "") if after is None else (stamp(after.updated_at), after.id)
+        rows = self._db.all(
+            f"SELECT b.platform, b.account, b.kind, b.chat, b.thread, b.user, b.source, {columns}"
+            " FROM (SELECT * FROM sessions WHERE agent = ?1 AND updated_at < ?2 AND ended IS NULL"
+            " AND updated_at >= ?3 AND (updated_at, id) > (?3, ?4)"
+            " AND EXISTS (SELECT 1 FROM bindings WHERE session = sessions.id AND agent = ?1)"
+            " ORDER BY updated_at, id LIMIT ?5) s JOIN bindings b ON b.session = s.id AND b.agent = ?1"
+            " ORDER BY s.updated_at, s.id",
+            self._agent,
+            stamp(since),
+            *last,
+            limit,
+        )
+        return [(_SESSION.read(row[7:]), self._key(row), decode(Source, row[6])) for row in rows]
+
+    def _identity(self, key: SessionKey) -> Row:
+        # "" stands for "none": SQL would hold two NULLs apart.
+        return (
+            self._agent,
+            key.platform,
+            key.account,
+            key.kind.value,
+            key.chat,
+            key.thread or "",
+            key.user or "",
+        )
+
+    def _key(self, row: Row) -> SessionKey:
+        platform, account, kind, chat, thread, user = row[:6]
+        return SessionKey(
+            agent=self._agent,
+            platform=platform,
+            account=account,
+            kind=Kind(kind),
+            chat=chat,
+            thread=thread or None,
+            user=user or None,
+        )

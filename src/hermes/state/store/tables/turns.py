@@ -1,0 +1,149 @@
+"""Turns. Every write after the first start carries the attempt: a stale one is refused with `Lost`.
+
+What a client brought along is a row of its own, written once: a turn's row is written anew with each record,
+and megabytes of somebody's history must not be."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from datetime import datetime
+
+from hermes.domain.address import Source
+from hermes.domain.errors import Lost
+from hermes.domain.ids import SessionId, TurnId
+from hermes.domain.rows import UnreadableTurn
+from hermes.domain.turn import NO_GUIDANCE, Cause, Guidance, ReplyPlace, Turn, TurnInput, TurnState
+from hermes.state.store.codec import decode, encode
+from hermes.state.store.columns import UNREADABLE, Columns
+from hermes.state.store.db import Row, ScopedTable
+
+_TURN = Columns(Turn, "turns")
+_CHANGED = ("state", "input", "busy", "attempt", "progress", "crashes", "ready_at", "stop", "absorbed_by")
+_CHANGES = _TURN.settings(*_CHANGED)
+_READ = f"SELECT {_TURN.names}, (SELECT body FROM guidance WHERE turn = turns.id) FROM turns"
+_FIELDS = tuple(field.name for field in fields(Turn))
+_MENDED = tuple(name for name in _FIELDS if name not in ("id", "session", "agent", "state"))
+_OPEN = "state IN ('accepted', 'running', 'waiting')"
+
+
+class TurnsTable(ScopedTable):
+    def add(self, turn: Turn, *, epoch: int = 0) -> None:
+        if turn.agent != self._agent:
+            raise Lost(f"a turn of agent {turn.agent} in the store of {self._agent}")
+        added = self._db.run(
+            f"INSERT INTO turns ({_TURN.names}, epoch) SELECT {_TURN.marks}, ?"
+            " WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?2 AND agent = ?3)",
+            *_TURN.values(turn, input=_plain(turn.input)),
+            epoch,
+        )
+        if not added:
+            raise Lost(f"session {turn.session} is gone")
+        if turn.input.guidance != NO_GUIDANCE:
+            body = encode(turn.input.guidance)
+            self._db.run("INSERT INTO guidance VALUES (?, ?, ?, ?)", turn.id, turn.agent, turn.session, body)
+
+    def get(self, turn: TurnId) -> Turn | None:
+        row = self._db.one(f"{_READ} WHERE id = ? AND agent = ?", turn, self._agent)
+        return None if row is None else _turn(row)
+
+    def open_of(self, session: SessionId, limit: int = 64) -> list[Turn]:
+        query = (
+            f"{_READ} INDEXED BY turns_open WHERE session = ? AND {_OPEN} AND agent = ? ORDER BY n LIMIT ?"
+        )
+        try:
+            rows = self._db.all(query, session, self._agent, limit)
+        except UnicodeDecodeError as error:
+            why = f"a turn of {session} cannot be read: {error}"
+            raise UnreadableTurn(why, agent=self._agent, session=session) from error
+        return [_turn(row) for row in rows]
+
+    def mend(self, session: SessionId, now: datetime) -> list[TurnId]:
+        rows = self._db.all(
+            f"SELECT n, id FROM turns INDEXED BY turns_open WHERE session = ? AND {_OPEN} AND agent = ?"
+            " ORDER BY n",
+            session,
+            self._agent,
+        )
+        return [TurnId(ident) for n, ident in rows if self._mend(n, ident, now)]
+
+    def _mend(self, n: int, ident: str, now: datetime) -> bool:
+        neutral = Turn(
+            id=TurnId(ident),
+            session=SessionId(""),
+            agent=self._agent,
+            cause=Cause.MESSAGE,
+            input=TurnInput(),
+            created_at=now,
+        )
+        bad = [name for name in _MENDED if not self._is_readable(n, name)]
+        if "reply" in bad and "source" not in bad:
+            neutral = replace(neutral, reply=self._reply_to_source(n))
+        if bad:
+            stored = dict(zip(_FIELDS, _TURN.values(neutral), strict=True))
+            values = [stored[name] for name in bad]
+            self._db.run(f"UPDATE turns SET {_TURN.settings(*bad)} WHERE n = ?", *values, n)
+        guidance = self._db.one("SELECT body FROM guidance WHERE turn = ?", ident)
+        try:
+            if guidance is not None:
+                decode(Guidance, guidance[0])
+        except UNREADABLE:
+            self._db.run("DELETE FROM guidance WHERE turn = ?", ident)
+            return True
+        return bool(bad)
+
+    def _is_readable(self, n: int, name: str) -> bool:
+        try:
+            row = self._db.one(f"SELECT {name} FROM turns WHERE n = ?", n)
+        except UnicodeDecodeError:
+            return False
+        return row is not None and _TURN.can_read(name, row[0])
+
+    def _reply_to_source(self, n: int) -> ReplyPlace | None:
+        row = self._db.one("SELECT source FROM turns WHERE n = ?", n)
+        return None if row is None or row[0] is None else ReplyPlace(to=decode(Source, row[0]).address)
+
+    def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
+        changed = self._db.run(
+            f"UPDATE turns SET {_CHANGES}, epoch = coalesce(?, epoch)"
+            f" WHERE id = ? AND agent = ? AND attempt = ? AND {_OPEN}",
+            *_TURN.values(turn, *_CHANGED, input=_plain(turn.input)),
+            epoch,
+            turn.id,
+            self._agent,
+            attempt,
+        )
+        _fenced(changed, turn.id)
+
+    def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
+        changed = self._db.run(
+            # What waits for an answer waits for whoever brings it, so it no longer hangs on a client.
+            "UPDATE turns SET state = ?1, progress = progress + ?2, crashes = iif(?2, 0, crashes),"
+            " ephemeral = ephemeral AND ?1 != 'waiting' WHERE id = ?3 AND agent = ?4"
+            " AND attempt = ?5 AND state = 'running'",
+            state.value,
+            records,
+            turn,
+            self._agent,
+            attempt,
+        )
+        _fenced(changed, turn)
+
+
+def _plain(given: TurnInput) -> TurnInput:
+    return given if given.guidance == NO_GUIDANCE else replace(given, guidance=NO_GUIDANCE)
+
+
+def _fenced(changed: int, turn: TurnId) -> None:
+    if not changed:
+        raise Lost(f"{turn} has ended or was started again")
+
+
+def _turn(row: Row) -> Turn:
+    guidance = row[-1]
+    try:
+        turn = _TURN.read(row[:-1])
+        if guidance is None:
+            return turn
+        return replace(turn, input=replace(turn.input, guidance=decode(Guidance, guidance)))
+    except UNREADABLE as error:
+        raise UnreadableTurn(f"turn {row[0]}: {error}", agent=row[2], session=row[1]) from error
