@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.figure import Figure
 from bench.rig import Rig, bench_settings
 from bench.stopwatch import resident, run, settle_memory
-from hermes.domain.settings import GatewaySettings
+from hermes.domain.settings.settings import GatewaySettings
 
 _AT_ONCE = 100
 _MEGABYTE = 1 << 20

@@ -21,8 +21,14 @@ from hermes.domain.clock import SystemClock
 from hermes.domain.event import Entry, TextDelta, ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, DeliveryId
 from hermes.domain.message import Inbound
-from hermes.domain.ports import ModelEnd, ModelPiece, ModelRequest, Provider, Store, Tx
-from hermes.domain.settings import DisplaySettings, GatewaySettings, Profile, Settings, StreamingSettings
+from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest, Provider, Store, Tx
+from hermes.domain.settings.settings import (
+    DisplaySettings,
+    GatewaySettings,
+    Profile,
+    Settings,
+    StreamingSettings,
+)
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import BusyMode
 from hermes.state.store.connection import StoreOptions

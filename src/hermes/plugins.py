@@ -16,9 +16,9 @@ from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 
 if TYPE_CHECKING:
-    from hermes.domain.outfit import LogIn, Outfit
-    from hermes.domain.ports import Platform, Provider
-    from hermes.domain.settings import ModelSettings
+    from hermes.domain.adapter import LogIn, Outfit
+    from hermes.domain.ports.store import Platform, Provider
+    from hermes.domain.settings.settings import ModelSettings
     from hermes.domain.tool import Tool
 
     MakeProvider = Callable[[ModelSettings], Provider]

@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes.app import App
 from hermes.control.gateway import Gateway
-from hermes.domain.ports import Store
+from hermes.domain.ports.store import Store
 from hermes.testing import api as api_world
 from hermes.testing.api import ApiWorld
 from hermes.testing.crash import StoppingStore

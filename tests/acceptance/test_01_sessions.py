@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.event import UserSaid
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.testing.harness import Journey, open_settings
 from tests.acceptance.telling import KINDS, seen_once, write
 from tests.journeys.cut import cut_everywhere

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.settings import ApprovalSettings
+from hermes.domain.settings.settings import ApprovalSettings
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from tests.acceptance.telling import KINDS, button, deeds, obeys, seen_once, write

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import HermesError, Unreachable
-from hermes.domain.settings import StreamingSettings
+from hermes.domain.settings.settings import StreamingSettings
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say

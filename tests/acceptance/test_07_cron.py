@@ -13,7 +13,7 @@ from hermes.domain.address import Address, Kind, Source
 from hermes.domain.directory import Channel
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import RunState
-from hermes.domain.settings import CronSettings
+from hermes.domain.settings.settings import CronSettings
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld

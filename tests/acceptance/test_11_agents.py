@@ -11,7 +11,7 @@ from hermes.control.jobs.editing import JobWish
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import AgentId
-from hermes.domain.settings import Route, RouteMatch
+from hermes.domain.settings.settings import Route, RouteMatch
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from tests.acceptance.telling import KINDS, seen_once, write

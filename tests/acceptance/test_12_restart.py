@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.turn.ending import REPEAT_MARK
-from hermes.domain.settings import DisplaySettings
+from hermes.domain.settings.settings import DisplaySettings
 from hermes.domain.turn import BusyMode
 from hermes.testing.clock import settle
 from hermes.testing.harness import Journey, open_settings

@@ -18,8 +18,8 @@ from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.job import JobState
-from hermes.domain.ports import Accept
-from hermes.domain.settings import Route, RouteMatch
+from hermes.domain.ports.store import Accept
+from hermes.domain.settings.settings import Route, RouteMatch
 from hermes.state.settings.loader import load_settings
 from hermes.testing.api import ApiWorld
 from hermes.testing.clock import FakeClock

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from hermes.domain.event import Live, Record
 from hermes.domain.hooks import EVENTS
-from hermes.domain.settings import (
+from hermes.domain.settings.settings import (
     ApiKey,
     HostedAgent,
     PlatformSettings,
@@ -29,7 +29,7 @@ from hermes.state.settings.values import Knob, expected, knobs, sections
 _HEAD = "| Key | Holds | Default | Variable | Meaning |\n|---|---|---|---|---|\n"
 _INTRODUCTION = """# Settings
 
-This page is made from `src/hermes/domain/settings.py` by `tests/admin/reference.py`; change it there.
+This page is made from `src/hermes/domain/settings/settings.py` by `tests/admin/reference.py`; change it there.
 
 `config.yaml` holds the settings, `.env` the secrets. The environment beats `.env`, and `.env` beats
 `config.yaml`; only `enabled: false` of a platform in `config.yaml` beats every variable.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes.admin.watchdog import STACKS_FILE, Notify, Watchdog
-from hermes.domain.settings import AgentSettings, GatewaySettings, Settings
+from hermes.domain.settings.settings import AgentSettings, GatewaySettings, Settings
 
 
 @dataclass

@@ -24,8 +24,8 @@ from hermes.agent.models import Models
 from hermes.agent.providers.demo import DemoProvider
 from hermes.domain.errors import UserError
 from hermes.domain.event import TextDelta
-from hermes.domain.ports import ModelRequest
-from hermes.domain.settings import ModelSettings, Secret
+from hermes.domain.ports.store import ModelRequest
+from hermes.domain.settings.settings import ModelSettings, Secret
 from hermes.testing.model_script import ModelRequest as Seen
 from hermes.testing.model_script import RawReply, Said
 from hermes.testing.model_server import FakeModelServer, refusing_address

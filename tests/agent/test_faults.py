@@ -12,8 +12,8 @@ import pytest
 from hermes.agent.model_client import Deadlines, Post
 from hermes.agent.providers.openai import Caps, Endpoint, OpenAIProvider
 from hermes.domain.event import Failed, Finished, ModelSaid, Retrying, TextDelta, ToolFinished, ToolStarted
-from hermes.domain.ports import ModelRequest
-from hermes.domain.settings import Secret
+from hermes.domain.ports.store import ModelRequest
+from hermes.domain.settings.settings import Secret
 from hermes.testing.model_script import FAULTS, VISIBLE, WORDS, Cut, Fault, Pace, Reply, Then
 from hermes.testing.model_server import FakeModelServer
 from hermes.testing.provider_suite import KEY, LONG, QUICK, patience

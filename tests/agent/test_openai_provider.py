@@ -7,7 +7,7 @@ import pytest
 from hermes.agent.model_client import Deadlines, ModelClient
 from hermes.agent.providers.openai import Endpoint, OpenAIProvider, make
 from hermes.domain.errors import Refused, Unreachable
-from hermes.domain.settings import ModelSettings, Secret
+from hermes.domain.settings.settings import ModelSettings, Secret
 from hermes.testing.model_script import FAULTS, Reply
 from hermes.testing.model_server import FakeModelServer
 from hermes.testing.provider_suite import CHECKS, KEY, LONG, ask, hear, patience

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from hermes.admin.gateway import GatewayProcess
 from hermes.app import Given
-from hermes.domain.ports import ModelRequest
-from hermes.domain.settings import Settings
+from hermes.domain.ports.store import ModelRequest
+from hermes.domain.settings.settings import Settings
 from hermes.testing.model import Say, ScriptedModel, last_words
 from hermes.testing.platform import fake_platform
 from hermes.testing.tools import world_tools

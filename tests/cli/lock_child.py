@@ -11,11 +11,11 @@ from pathlib import Path
 
 import hermes.plugins
 from hermes.admin.gateway import GatewayProcess
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, Manifest, SettingField
 from hermes.domain.message import Body, Receipt
-from hermes.domain.outfit import Outfit
-from hermes.domain.ports import Accept
+from hermes.domain.ports.store import Accept
 
 MANIFEST = Manifest(
     name="telegram",

@@ -17,7 +17,7 @@ from typing import Any
 from hermes.admin import watchdog
 from hermes.admin.gateway import GatewayProcess, StateFile
 from hermes.app import Given
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 
 
 def hold_the_loop() -> None:

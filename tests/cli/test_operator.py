@@ -15,7 +15,7 @@ from hermes.domain.address import Address, Kind, Source
 from hermes.domain.grants import Grant
 from hermes.domain.handoff import Handoff, HandoffState
 from hermes.domain.ids import MAIN_AGENT, SessionId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore
 from tests.cli.command import Said, gateway

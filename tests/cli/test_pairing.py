@@ -11,7 +11,7 @@ import pytest
 
 from hermes.control.people.pairing import meet
 from hermes.domain.address import Address, Kind, Source
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore
 from tests.cli.command import gateway, hermes

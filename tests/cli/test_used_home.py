@@ -12,7 +12,7 @@ from hermes.app.homes import closed_homes, is_wide
 from hermes.app.messaging import Messaging
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
-from hermes.domain.settings import HostedAgent, Profile, Settings
+from hermes.domain.settings.settings import HostedAgent, Profile, Settings
 from hermes.domain.tool import Tool
 from hermes.state.files.media import MediaFiles
 from hermes.state.store.writer import SqliteStore

@@ -9,8 +9,8 @@ import pytest
 from hermes.control.people.access import Knock, Outcome, decide
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.settings import PlatformSettings as Block
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import PlatformSettings as Block
+from hermes.domain.settings.settings import Settings
 
 ALLOWED, PAIRS = Outcome.ALLOWED, Outcome.NEEDS_PAIRING
 AWAY, DENIED = Outcome.NOT_FOR_US, Outcome.DENIED

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 from hermes.control.jobs.import_jobs import import_jobs, imported_job
 from hermes.domain.ids import MAIN_AGENT, JobId
 from hermes.domain.job import Job, JobState
-from hermes.domain.ports import Tx
-from hermes.domain.setting_words import NONE_LISTED
+from hermes.domain.ports.store import Tx
+from hermes.domain.settings.declaring import NONE_LISTED
 from hermes.state.files.job_files import JOBS_FILE, read_jobs_file
 from hermes.state.store.writer import SqliteStore
 

@@ -9,7 +9,7 @@ import pytest
 
 from hermes.control.sessions.resets import policy_of, why_over
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
-from hermes.domain.settings import ResetMode, ResetSettings, Settings
+from hermes.domain.settings.settings import ResetMode, ResetSettings, Settings
 
 BERLIN, NEW_YORK, KOLKATA = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York"), ZoneInfo("Asia/Kolkata")
 

@@ -11,7 +11,7 @@ from hermes.control.chores import Chore, Chores, forgetting, tidying
 from hermes.control.workers import Supervisor
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey

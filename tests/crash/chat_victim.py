@@ -11,8 +11,8 @@ from pathlib import Path
 import hermes.app
 from hermes import cli
 from hermes.app import App, Watch
-from hermes.domain.ports import Backend, Media, Provider, Store
-from hermes.domain.settings import Profile
+from hermes.domain.ports.store import Backend, Media, Provider, Store
+from hermes.domain.settings.settings import Profile
 from hermes.domain.tool import Tool
 from hermes.state.files.session_log import SessionLogs
 from hermes.testing.crash import KillingProvider, KillingStore, KillSwitch, killing_tool

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hermes.domain.event import Entry, ModelSaid
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Turn
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.connection import StoreOptions

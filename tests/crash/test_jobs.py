@@ -14,7 +14,7 @@ from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import JobRun, RunState, ScriptReport
-from hermes.domain.settings import CronSettings
+from hermes.domain.settings.settings import CronSettings
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld

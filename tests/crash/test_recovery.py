@@ -14,8 +14,8 @@ from hermes.control.turn.claim import GIVEN_UP
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Entry, Finished, Stopped, TextDelta
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.ports import ModelRequest
-from hermes.domain.settings import ApprovalSettings, DisplaySettings
+from hermes.domain.ports.store import ModelRequest
+from hermes.domain.settings.settings import ApprovalSettings, DisplaySettings
 from hermes.domain.turn import CRASHES_ALONE, CRASHES_BESIDE, BusyMode, TurnInput
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.ports import Command
+from hermes.domain.ports.store import Command
 from hermes.execution.backends.local import LocalBackend, LocalOptions
 from hermes.execution.shells import Shells, ShellState, read_dump, read_exports
 

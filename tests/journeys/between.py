@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from hermes.domain.ids import AgentId
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 
 T = TypeVar("T")
 Act = Callable[[], Awaitable[object] | object] | Exception

@@ -14,7 +14,7 @@ from hermes.domain.event import ToolFinished, Verdict
 from hermes.domain.ids import AgentId, QuestionId
 from hermes.domain.message import Body
 from hermes.domain.rows import OutboxRow
-from hermes.domain.settings import ApprovalSettings
+from hermes.domain.settings.settings import ApprovalSettings
 from hermes.domain.turn import Answer
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings

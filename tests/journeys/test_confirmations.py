@@ -8,7 +8,7 @@ import pytest
 
 from hermes.control.turn.questions import answer
 from hermes.domain.event import UserSaid, Verdict
-from hermes.domain.settings import ApprovalSettings
+from hermes.domain.settings.settings import ApprovalSettings
 from hermes.domain.turn import Answer, TurnState
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock

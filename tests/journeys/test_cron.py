@@ -17,8 +17,8 @@ from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.job import Job, JobRun, JobState, RunState, RunStatus, ScriptReport
-from hermes.domain.ports import ModelRequest
-from hermes.domain.settings import CronSettings, PlatformSettings
+from hermes.domain.ports.store import ModelRequest
+from hermes.domain.settings.settings import CronSettings, PlatformSettings
 from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.domain.turn import Cause
 from hermes.testing.clock import FakeClock, settle

@@ -14,8 +14,8 @@ from hermes.control.sessions.submission import Place, Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Entry, Finished, ModelSaid, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId
-from hermes.domain.ports import Store, Tx
-from hermes.domain.settings import GatewaySettings
+from hermes.domain.ports.store import Store, Tx
+from hermes.domain.settings.settings import GatewaySettings
 from hermes.domain.turn import Turn, TurnInput, TurnState
 from hermes.testing.crash import unit_name
 from hermes.testing.harness import Journey, open_settings

@@ -15,8 +15,14 @@ from hermes.app.hooks import HookPart
 from hermes.control.hooks.dispatch import Hooks
 from hermes.domain.event import ToolFinished
 from hermes.domain.ids import AgentId
-from hermes.domain.ports import ModelRequest
-from hermes.domain.settings import ApprovalSettings, PlatformSettings, QuickCommand, ResetMode, ResetSettings
+from hermes.domain.ports.store import ModelRequest
+from hermes.domain.settings.settings import (
+    ApprovalSettings,
+    PlatformSettings,
+    QuickCommand,
+    ResetMode,
+    ResetSettings,
+)
 from hermes.execution.hook_processes import HookProcesses
 from hermes.state.files.hook_files import read_hooks
 from hermes.testing.clock import FakeClock

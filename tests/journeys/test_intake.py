@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hermes.domain.message import Inbound
-from hermes.domain.settings import DisplaySettings
+from hermes.domain.settings.settings import DisplaySettings
 from hermes.domain.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.history import check_history

@@ -14,7 +14,7 @@ from hermes.control.jobs.editing import JobWish
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import Job
-from hermes.domain.ports import ModelRequest
+from hermes.domain.ports.store import ModelRequest
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.testing.harness import Journey
 from hermes.testing.model import Say, call, last_words, say

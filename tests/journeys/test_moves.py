@@ -8,8 +8,8 @@ import pytest
 
 from hermes.domain.address import Address
 from hermes.domain.event import UserSaid
-from hermes.domain.ports import ModelRequest
-from hermes.domain.settings import PlatformSettings
+from hermes.domain.ports.store import ModelRequest
+from hermes.domain.settings.settings import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, say
 from tests.journeys.cut import cut_everywhere

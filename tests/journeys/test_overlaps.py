@@ -18,9 +18,9 @@ from hermes.domain.errors import Unreachable
 from hermes.domain.event import Entry, Reset, Seen, TextDelta
 from hermes.domain.ids import MAIN_AGENT, TurnId
 from hermes.domain.message import Body
-from hermes.domain.ports import ModelRequest
+from hermes.domain.ports.store import ModelRequest
 from hermes.domain.session import Session
-from hermes.domain.settings import ApprovalSettings, DisplaySettings, StreamingSettings
+from hermes.domain.settings.settings import ApprovalSettings, DisplaySettings, StreamingSettings
 from hermes.domain.turn import BusyMode, TurnInput
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import PATIENCE, Journey, open_settings

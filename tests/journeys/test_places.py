@@ -15,9 +15,9 @@ from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.message import Body
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
-from hermes.domain.settings import PlatformSettings
+from hermes.domain.settings.settings import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import World
 from tests.journeys.cut import one_life, stops

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hermes.domain.event import ToolFinished
 from hermes.domain.ids import SessionId
-from hermes.domain.settings import QuickCommand
+from hermes.domain.settings.settings import QuickCommand
 from hermes.domain.tool import Ask, Effect, Tool, ToolContext, ToolResult
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import Deed, World

@@ -11,8 +11,8 @@ import pytest
 
 from hermes.domain.event import Entry, ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.ports import ModelRequest, Tx
-from hermes.domain.settings import DisplaySettings
+from hermes.domain.ports.store import ModelRequest, Tx
+from hermes.domain.settings.settings import DisplaySettings
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings

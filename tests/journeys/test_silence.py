@@ -11,7 +11,7 @@ import pytest
 from hermes.control.turn import stalled_runs as silence
 from hermes.control.turn.stalled_runs import Silence
 from hermes.domain.event import Failed, ToolFinished
-from hermes.domain.settings import AgentSettings, Settings
+from hermes.domain.settings.settings import AgentSettings, Settings
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, say

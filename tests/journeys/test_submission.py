@@ -13,8 +13,8 @@ from hermes.control.sessions.submission import Named, Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Entry, Finished
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.ports import Store, Tx
-from hermes.domain.settings import ApprovalSettings
+from hermes.domain.ports.store import Store, Tx
+from hermes.domain.settings.settings import ApprovalSettings
 from hermes.domain.turn import Action, Cause, ReplyPlace, TurnInput, TurnState
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import PATIENCE, Journey, open_settings

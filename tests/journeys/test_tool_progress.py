@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.settings import DisplaySettings
+from hermes.domain.settings.settings import DisplaySettings
 from hermes.domain.tool import ToolCall
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hermes.domain.ids import DeliveryId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.testing.harness import Journey
 
 START = datetime(2026, 1, 5, tzinfo=UTC)

@@ -10,9 +10,9 @@ import pytest
 from hermes.admin.command import perform
 from hermes.admin.output import Console
 from hermes.app.accounts import Declared, adapter_maker, declared_accounts
+from hermes.domain.adapter import Outfit
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
-from hermes.domain.outfit import Outfit
 from hermes.plugins import platform_manifests
 from hermes.state.settings.loader import Loaded, load_settings
 from tests.cli.command import hermes

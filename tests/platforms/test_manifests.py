@@ -17,9 +17,9 @@ import pytest
 from hermes.admin import platforms
 from hermes.admin.command import perform
 from hermes.admin.output import Console
+from hermes.domain.adapter import Finding, Outfit
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import NeedsLogin, UserError
-from hermes.domain.outfit import Finding, Outfit
 from hermes.state.settings.loader import load_settings
 
 ROOT = Path(__file__).parents[2]

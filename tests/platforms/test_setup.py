@@ -13,9 +13,9 @@ import pytest
 from hermes.admin import platforms
 from hermes.admin.command import perform
 from hermes.admin.output import Console
+from hermes.domain.adapter import Finding, Outfit
 from hermes.domain.capabilities import Capabilities, Manifest, SettingField
 from hermes.domain.errors import NeedsLogin, UserError
-from hermes.domain.outfit import Finding, Outfit
 from hermes.state.settings.loader import load_settings
 
 ALPHA = Manifest(

@@ -20,14 +20,14 @@ from hermes.admin.command import perform
 from hermes.admin.output import Console
 from hermes.app.accounts import Declared
 from hermes.control.outbound.sending import Letter
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.hosts import is_public
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Body
-from hermes.domain.outfit import Outfit
 from hermes.domain.rows import OutState
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings.settings import PlatformSettings, Secret
 from hermes.entry.http.webhooks.signatures import Headers, Scheme, verify
 from hermes.entry.platforms.webhook.adapter import WebhookAdapter
 from hermes.entry.platforms.webhook.convert import Target, error_for, read_targets, target_problems

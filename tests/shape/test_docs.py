@@ -77,7 +77,7 @@ def test_command_line() -> None:
 
 
 def test_settings() -> None:
-    settings = constant("hermes.domain.settings", "Settings", "it is the root of all settings")
+    settings = constant("hermes.domain.settings.settings", "Settings", "it is the root of all settings")
     _expect("docs/reference/settings.md", "settings", _keys(settings))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import SessionId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.state.store.care import backup as backups
 from hermes.state.store.care import upkeep
 from hermes.state.store.care.backup import KEPT, backup, backup_at_stop, backup_if_due, backups_of, made_at

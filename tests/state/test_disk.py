@@ -19,7 +19,7 @@ import pytest
 
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import SessionId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.state.store.care.reserve import Reserve
 from hermes.state.store.connection import StoreOptions
 from hermes.state.store.writer import SqliteStore

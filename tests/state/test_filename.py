@@ -16,7 +16,7 @@ import pytest
 
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import SessionId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.state.store import writer as sqlite
 from hermes.state.store.care import file_identity as filename
 from hermes.state.store.care.backup import backup

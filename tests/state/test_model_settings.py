@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.settings import ModelSettings
+from hermes.domain.settings.settings import ModelSettings
 from hermes.state.settings.loader import load_settings
 from hermes.state.settings.models import model_routes
 

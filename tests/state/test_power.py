@@ -15,7 +15,7 @@ import pytest
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import SessionId
 from hermes.domain.message import Inbound
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.state.store.care.repair import open_checked
 from hermes.state.store.connection import StoreOptions
 from hermes.state.store.writer import SqliteStore

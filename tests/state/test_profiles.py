@@ -10,7 +10,7 @@ import pytest
 
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.settings import HostedAgent, Settings
+from hermes.domain.settings.settings import HostedAgent, Settings
 from hermes.state.home.homes import (
     DATABASE_FILE,
     HOME_FOLDERS,

@@ -19,7 +19,7 @@ import pytest
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.message import Receipt
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutState
 from hermes.domain.turn import ReplyPlace, TurnState
 from hermes.state.store.care import repair

@@ -16,7 +16,7 @@ import pytest
 from hermes.domain.event import Entry, Finished, ModelSaid, Record, UserSaid
 from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.message import What
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutState
 from hermes.domain.turn import ReplyPlace, TurnState
 from hermes.state.store.care.backup import backup

@@ -17,7 +17,7 @@ from hermes.domain.directory import Channel
 from hermes.domain.event import Entry, Finished, ModelSaid, Record, ToolStarted, UserSaid
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.message import Receipt
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.session import SessionKey
 from hermes.domain.tool import Effect

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.state.settings.loader import load_settings
 
 AFTER = "\nlogging:\n  level: ERROR\n"

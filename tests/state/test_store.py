@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.ports import Store
+from hermes.domain.ports.store import Store
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.store_suite import CHECKS, LASTING_CHECKS, Check
 

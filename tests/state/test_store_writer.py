@@ -14,7 +14,7 @@ import pytest
 
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ids import SessionId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Earlier, Guidance, Speaker, TurnInput
 from hermes.state.store import connection as engine
 from hermes.state.store import writer as sqlite

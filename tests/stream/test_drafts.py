@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hermes.domain.address import Kind
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.settings import StreamingSettings
+from hermes.domain.settings.settings import StreamingSettings
 from hermes.domain.thoughts import ThoughtFilter, without_thoughts
 from hermes.stream.drafts import (
     DraftPace,

@@ -23,7 +23,7 @@ from hermes.state.home.homes import prepare_home
 
 if TYPE_CHECKING:
     from hermes.app import Given
-    from hermes.domain.settings import Settings
+    from hermes.domain.settings.settings import Settings
     from hermes.entry.terminal.door import Wish
 
 CHAT = "hermes chat"

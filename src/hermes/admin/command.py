@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 from hermes.admin.output import Console
 from hermes.domain.errors import UserError
-from hermes.domain.mark import own_level
-from hermes.domain.rank import RIGHTS, Rank, rank_of
+from hermes.domain.process_mark import own_level
+from hermes.domain.process_rank import RIGHTS, Rank, rank_of
 from hermes.domain.text import showable
 from hermes.entry.http.peers import lowest_level
 

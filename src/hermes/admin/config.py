@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes.admin.command import Command, Commands
 from hermes.domain.errors import SettingsError
-from hermes.domain.settings import Secret
+from hermes.domain.settings.settings import Secret
 from hermes.plugins import platform_manifests
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.keys import find_key, value_at

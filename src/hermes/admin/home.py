@@ -24,7 +24,7 @@ from hermes.domain.capabilities import Capabilities, Manifest
 from hermes.domain.clock import SystemClock, zone_named
 from hermes.domain.ids import MAIN_AGENT, AgentId, DeliveryId, SessionId
 from hermes.domain.message import Inbound
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.entry.desk import OPERATIONS, Desk
 from hermes.state.files.aliases import ChannelAliases
 from hermes.state.home.homes import DATABASE_FILE, agent_home, prepare_home

@@ -14,11 +14,11 @@ from hermes.admin.gateway import setup_arguments
 from hermes.admin.output import Console, facts
 from hermes.admin.status import read_state
 from hermes.app.accounts import Declared, adapter_maker, declared_accounts
+from hermes.domain.adapter import Checks, Finding, Outfit
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.capabilities import Capabilities, Manifest
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
-from hermes.domain.outfit import Checks, Finding, Outfit
 from hermes.domain.text import one_line
 from hermes.plugins import load_login, platform_manifests
 from hermes.state.home.homes import prepare_home

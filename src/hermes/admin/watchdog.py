@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 
 log = logging.getLogger("hermes.app")
 STACKS_FILE = "logs/gateway-stuck.log"

@@ -16,7 +16,7 @@ from hermes.admin.running import ask_socket
 from hermes.admin.status import read_state
 from hermes.app.webhooks import DEFAULT_HOST, DEFAULT_PORT, shared_secret, static_routes
 from hermes.domain.errors import UserError
-from hermes.domain.settings import Secret
+from hermes.domain.settings.settings import Secret
 from hermes.domain.text import one_line
 from hermes.entry.http.owner_socket import listening
 from hermes.entry.http.webhooks.routes import LOG, WebhookRoute, is_route_name, read_routes

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hermes.agent.named import are_named
-from hermes.domain.ports import Run
+from hermes.domain.ports.store import Run
 from hermes.domain.tool import Approval, Ask, Tool, ToolContext, ToolResult
 from hermes.domain.turn import Guidance
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-from hermes.domain.settings import ModelSettings, Secret
+from hermes.domain.settings.settings import ModelSettings, Secret
 
 if TYPE_CHECKING:
     import aiohttp

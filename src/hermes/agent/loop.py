@@ -18,7 +18,7 @@ from hermes.agent.repair import repair_calls
 from hermes.agent.speech import Patience, Speech
 from hermes.domain.clock import Clock
 from hermes.domain.event import AgentEvent, Ending, Entry, Failed, Finished, ModelSaid, Record, UserSaid
-from hermes.domain.ports import ModelRequest, Provider, Run
+from hermes.domain.ports.store import ModelRequest, Provider, Run
 from hermes.domain.session import Session
 from hermes.domain.tool import Tool
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible

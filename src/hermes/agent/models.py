@@ -25,8 +25,8 @@ from hermes.agent.providers.demo import DemoProvider
 from hermes.agent.routes import Route
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.ports import ModelPiece, ModelRequest, Provider
-from hermes.domain.settings import ModelSettings
+from hermes.domain.ports.store import ModelPiece, ModelRequest, Provider
+from hermes.domain.settings.settings import ModelSettings
 
 if TYPE_CHECKING:
     from hermes.agent.model_client import ModelClient

@@ -15,7 +15,7 @@ from hermes.agent.model_errors import NoImages
 from hermes.domain.errors import HermesError
 from hermes.domain.event import UserSaid
 from hermes.domain.message import Attachment
-from hermes.domain.ports import Media, ModelPiece, ModelRequest, Provider
+from hermes.domain.ports.store import Media, ModelPiece, ModelRequest, Provider
 from hermes.domain.text import one_line
 
 log = logging.getLogger("hermes.pictures")

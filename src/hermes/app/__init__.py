@@ -60,14 +60,8 @@ from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock, SystemClock, zone_named
 from hermes.domain.errors import PRINTED, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.ports import (
-    Backend,
-    Media,
-    Platform,
-    Provider,
-    Store,
-)
-from hermes.domain.settings import Profile, Settings
+from hermes.domain.ports.store import Backend, Media, Platform, Provider, Store
+from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.tool import Tool
 from hermes.entry.host import Account, Host
 from hermes.entry.http.door import AgentFacts, Door

@@ -13,14 +13,14 @@ from hermes import plugins
 from hermes.control.outbound.topics import NamedTopics
 from hermes.control.people.access import Knock, Outcome, decide
 from hermes.control.people.pairing import is_paired
+from hermes.domain.adapter import OpenFile, Outfit, Welcomes, no_files, nobody
 from hermes.domain.address import DEFAULT_ACCOUNT, Source, read_platform, spell_platform
 from hermes.domain.capabilities import Manifest, SettingField
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.outfit import OpenFile, Outfit, Welcomes, no_files, nobody
-from hermes.domain.ports import Platform, Store
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.ports.store import Platform, Store
+from hermes.domain.settings.settings import PlatformSettings, Secret
 from hermes.entry.host import Account, HostState, Report
 from hermes.state.home.locks import MachineLock, lock_folder
 from hermes.state.settings.loader import Loaded

@@ -10,7 +10,7 @@ from pathlib import Path
 from hermes.agent.danger import is_free_workspace
 from hermes.domain.homes import Homes
 from hermes.domain.ids import AgentId
-from hermes.domain.settings import Profile, Settings
+from hermes.domain.settings.settings import Profile, Settings
 from hermes.entry.http.owner_socket import socket_places
 from hermes.execution.backends.local import OUTPUT_FOLDER
 from hermes.state.home.homes import SKILLS_FOLDER, agent_home, root_home

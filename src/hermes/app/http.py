@@ -17,7 +17,7 @@ from typing import Any
 from hermes.app.webhooks import WebhookPart
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.settings import ApiKey, PlatformSettings, Secret
+from hermes.domain.settings.settings import ApiKey, PlatformSettings, Secret
 from hermes.entry.host import HostState
 from hermes.entry.http.door import PLATFORM, Door, HttpOptions
 from hermes.entry.http.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable, is_loopback

@@ -13,7 +13,7 @@ from hermes.control.people.pairing import take_over
 from hermes.domain.address import DEFAULT_ACCOUNT
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account, Paired
-from hermes.domain.ports import Store
+from hermes.domain.ports.store import Store
 from hermes.domain.text import one_line
 from hermes.state.home.jsonfile import read_mapping
 

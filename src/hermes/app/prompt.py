@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hermes.agent.prompt import PromptParts, build_prompt, local_environment
 from hermes.domain.clock import Clock, zone_named
-from hermes.domain.settings import Profile
+from hermes.domain.settings.settings import Profile
 from hermes.state.memory.files import MemoryFiles
 
 log = logging.getLogger("hermes.app")

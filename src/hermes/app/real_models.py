@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from hermes.agent.detect import Choice, Way, stand_in
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.ports import Store, Tx
-from hermes.domain.settings import ModelSettings
+from hermes.domain.ports.store import Store, Tx
+from hermes.domain.settings.settings import ModelSettings
 
 _FACT = "model.real."
 _KEPT = ("way", "model", "provider", "title", "base_url")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hermes.domain.clock import Clock
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings.settings import PlatformSettings, Secret
 from hermes.entry.http.webhooks.intake import Rates, WebhookOptions, Webhooks
 from hermes.entry.http.webhooks.resource import PLATFORM
 from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, problems, read_routes

@@ -14,7 +14,7 @@ from hermes.control.runtime import Runtime
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
 from hermes.domain.ids import AgentId
-from hermes.domain.ports import Store
+from hermes.domain.ports.store import Store
 
 log = logging.getLogger("hermes.upkeep")
 HOURLY = 3600.0

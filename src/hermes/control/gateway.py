@@ -63,7 +63,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, DeliveryId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, Inbound
-from hermes.domain.ports import Platform, Tx
+from hermes.domain.ports.store import Platform, Tx
 from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
 from hermes.domain.text import storable

@@ -18,8 +18,8 @@ from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.ports import Store
-from hermes.domain.settings import Settings
+from hermes.domain.ports.store import Store
+from hermes.domain.settings.settings import Settings
 
 
 async def _forget_nothing(agent: AgentId, session: SessionId) -> None:

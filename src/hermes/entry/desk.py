@@ -31,7 +31,7 @@ from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
 from hermes.domain.job import Job
 from hermes.domain.message import Body
 from hermes.domain.pairing import Account
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import Hit, OutboxRow
 from hermes.domain.session import Session
 from hermes.domain.text import one_line, storable

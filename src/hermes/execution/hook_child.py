@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from hermes.domain.mark import HOOK, step_down
+from hermes.domain.process_mark import HOOK, step_down
 from hermes.execution.tree import become_reaper, descendants, send_signal
 
 HANDLER = "handler.py"

@@ -16,7 +16,7 @@ import struct
 import sys
 from typing import NoReturn
 
-from hermes.domain.mark import AGENT, step_down
+from hermes.domain.process_mark import AGENT, step_down
 from hermes.execution.keeper import Keeper
 from hermes.execution.tree import become_reaper, children_of, send_signal
 

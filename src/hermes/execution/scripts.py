@@ -26,7 +26,7 @@ _INTERPRETERS = {".py": (sys.executable,), ".sh": ("/bin/sh",), ".bash": ("bash"
 _SOURCES = str(Path(__file__).parents[2])
 # The mark must be there before the script's first word, and no program that every system has can set it.
 _START = (
-    "import os, sys; sys.path.insert(0, sys.argv[1]); from hermes.domain.mark import SCRIPT, step_down; "
+    "import os, sys; sys.path.insert(0, sys.argv[1]); from hermes.domain.process_mark import SCRIPT, step_down; "
     "step_down(SCRIPT)\ntry: os.execvp(sys.argv[2], sys.argv[2:])\n"
     "except OSError as error: sys.exit(f'it cannot be started ({error.strerror})')"
 )

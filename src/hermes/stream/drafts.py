@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hermes.domain.address import Kind
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.settings import StreamingSettings
+from hermes.domain.settings.settings import StreamingSettings
 
 # --- silence -------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 import aiohttp
 
 from hermes.app import App, Given
-from hermes.domain.ports import Platform, Provider
+from hermes.domain.ports.store import Platform, Provider
 from hermes.domain.tool import Tool
 from hermes.entry.host import HostState
 from hermes.stream.sse import Event, Parser

@@ -26,8 +26,8 @@ from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
 from hermes.domain.job import JobWorld
 from hermes.domain.message import Attachment
-from hermes.domain.ports import Agent, ModelRequest, Platform, ProcessView, Store, Tx
-from hermes.domain.settings import PlatformSettings, Profile, Settings, StreamingSettings
+from hermes.domain.ports.store import Agent, ModelRequest, Platform, ProcessView, Store, Tx
+from hermes.domain.settings.settings import PlatformSettings, Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
 from hermes.state.files.media import MediaFiles
 from hermes.state.files.outgoing import OutgoingFiles

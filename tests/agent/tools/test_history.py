@@ -14,7 +14,7 @@ from hermes.agent.tools import TOOLS, Workbench, default_tools
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, ModelSaid, Record, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, SessionId, TurnId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session
 from hermes.domain.tool import Approval, ToolContext
 from hermes.execution.backends.local import LocalBackend, LocalOptions

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain import mark
+from hermes.domain import process_mark as mark
 from hermes.domain.hooks import Hook
-from hermes.domain.ports import Command
-from hermes.domain.rank import RIGHTS, Rank
+from hermes.domain.ports.store import Command
+from hermes.domain.process_rank import RIGHTS, Rank
 from hermes.entry.http import peers
 from hermes.entry.http.door import LOCAL_ROUTES, ROUTES
 from hermes.entry.http.peers import descent_rank

@@ -13,7 +13,7 @@ import pytest
 from hermes.control.sessions.submission import Place, Submission, id_for
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId
-from hermes.domain.ports import ModelRequest
+from hermes.domain.ports.store import ModelRequest
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import BusyMode, TurnInput
 from hermes.stream.sse import Event

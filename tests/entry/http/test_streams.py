@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from hermes.domain.event import TextDelta
-from hermes.domain.ports import ModelEnd, ModelPiece, ModelRequest
+from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest
 from hermes.entry.http import streams
 from hermes.stream.sse import Parser
 from hermes.testing.api import KEY, ApiWorld

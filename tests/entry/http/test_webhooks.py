@@ -19,11 +19,11 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.outfit import Outfit
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings.settings import PlatformSettings, Secret
 from hermes.domain.turn import Cause, TurnState
 from hermes.entry.host import HostState
 from hermes.entry.http.webhooks.signatures import sign

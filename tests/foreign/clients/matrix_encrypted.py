@@ -17,11 +17,11 @@ from pathlib import Path
 import aiohttp
 import nio
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError
 from hermes.domain.message import Attachment, Body, Button, MediaKind
-from hermes.domain.outfit import Outfit
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings.settings import PlatformSettings, Secret
 from hermes.entry.platforms.matrix.adapter import MatrixAdapter
 
 CONTENT = b"\x89PNG of an encrypted file"

@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address, Kind
 from hermes.domain.capabilities import MenuEntry
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
-from hermes.domain.outfit import Outfit
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings.settings import PlatformSettings, Secret
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.entry.platforms.discord.convert import (
     Place,

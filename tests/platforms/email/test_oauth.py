@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.message import Body
-from hermes.domain.outfit import Outfit
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings.settings import PlatformSettings, Secret
 from hermes.entry.platforms.email.imap import Imap, Mailbox
 from hermes.entry.platforms.email.oauth import PROVIDERS, Tokens
 from hermes.entry.platforms.email.servers import Servers

@@ -10,9 +10,9 @@ from email.policy import default
 
 import pytest
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import Source
 from hermes.domain.message import Body, Inbound
-from hermes.domain.outfit import Outfit
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.charsets import decode
 from hermes.entry.platforms.email.convert import Place, Reading, file_in, read_mail

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError
-from hermes.domain.outfit import Outfit
-from hermes.domain.platform_settings import PlatformSettings
-from hermes.domain.setting_words import Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.email.convert import Me, Place, Reading, proof_found, read_mail
 from hermes.entry.platforms.email.proof import Proof, read_proof
 from hermes.testing.platform_suite import Inboxes, running, until

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address, Kind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
-from hermes.domain.outfit import Outfit
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings.settings import PlatformSettings, Secret
 from hermes.entry.platforms.matrix import adapter, contents, login
 from hermes.entry.platforms.matrix.adapter import UNREADABLE, MatrixAdapter
 from hermes.entry.platforms.matrix.convert import KEYS, Room, error_for, to_inbounds

@@ -13,11 +13,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address, Kind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
-from hermes.domain.outfit import Outfit
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings.settings import PlatformSettings, Secret
 from hermes.entry.platforms.mattermost import door
 from hermes.entry.platforms.mattermost.adapter import MattermostAdapter, Place
 from hermes.entry.platforms.mattermost.convert import as_events, calm, emoji_name, spoken, to_inbounds

@@ -14,12 +14,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address, Kind
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import NeedsLogin, Refused
 from hermes.domain.message import Attachment, Body, Button, MediaKind, Receipt
-from hermes.domain.outfit import Outfit
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings.settings import PlatformSettings, Secret
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.convert import Me, to_inbounds
 from hermes.entry.platforms.slack.history import Missed

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, MediaKind
-from hermes.domain.outfit import Outfit
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.settings.settings import PlatformSettings, Secret
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.wire import (
     blocks,

@@ -15,7 +15,7 @@ from hermes.domain.address import Address
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
 from hermes.domain.message import Body
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
 from hermes.entry.platforms.slack import adapter, status
 from hermes.entry.platforms.slack.convert import is_farewell, new_name

@@ -17,8 +17,8 @@ from hermes.agent.chat_request import encode_request
 from hermes.agent.model_client import Answer, Deadlines, ModelClient, Post
 from hermes.agent.model_errors import MOST_ERROR_BYTES, error_for, read_error
 from hermes.domain.errors import Refused, Unreachable
-from hermes.domain.ports import ModelPiece, ModelRequest
-from hermes.domain.settings import ModelSettings, Secret
+from hermes.domain.ports.store import ModelPiece, ModelRequest
+from hermes.domain.settings.settings import ModelSettings, Secret
 
 OPENAI_URL = "https://api.openai.com/v1"
 _LAST_WORDS = 3.0

@@ -18,7 +18,7 @@ from hermes.agent.tools.asking import action_digest, shown_change, visible_line
 from hermes.agent.tools.registry import Desk, Workbench, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
-from hermes.domain.ports import FileSearch, FileView, Match
+from hermes.domain.ports.store import FileSearch, FileView, Match
 from hermes.domain.tool import Ask, Effect
 
 _MOST_LINES = 2000

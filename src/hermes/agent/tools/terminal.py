@@ -11,7 +11,7 @@ from hermes.agent.tools.asking import action_digest, visible, visible_line
 from hermes.agent.tools.files import resolve_path
 from hermes.agent.tools.registry import Desk, Workbench, tool
 from hermes.domain.errors import UserError
-from hermes.domain.ports import Command, CommandResult, ProcessView
+from hermes.domain.ports.store import Command, CommandResult, ProcessView
 from hermes.domain.tool import Ask, Effect, ToolContext, ToolResult
 
 _LONGEST_WAIT = 600

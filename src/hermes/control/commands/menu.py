@@ -7,7 +7,7 @@ import re
 from hermes.control.commands.registry import COMMANDS, SlashCommand, known_commands, usable
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import MenuEntry, MenuLimits
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 
 _HIDDEN = ("start",)

@@ -11,7 +11,7 @@ from hermes.control.commands.registry import FURTHER, Call, Reply, SlashCommand,
 from hermes.control.commands.session import new_turn
 from hermes.control.turn.chat_context import author_of
 from hermes.domain.errors import UserError
-from hermes.domain.settings import QuickCommand, Settings
+from hermes.domain.settings.settings import QuickCommand, Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Action, BusyMode, Cause, TurnInput
 

@@ -17,9 +17,9 @@ from hermes.control.jobs.targets import ResolveTargets, resolve_targets
 from hermes.domain.address import LOCAL_DOOR, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import ReplyPlace, Turn
 
 MOST_TURNS = 100_000

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from hermes.domain.event import Entry, Failed, Stopped
 from hermes.domain.ids import TurnId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Question, Request, Turn, TurnState
 
 

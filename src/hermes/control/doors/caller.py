@@ -15,9 +15,9 @@ from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.session import Session, SessionKey, begin_session, session_key
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
 from hermes.domain.transcript import visible
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput

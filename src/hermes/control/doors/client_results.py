@@ -21,7 +21,7 @@ from hermes.control.turn.questions import answer
 from hermes.domain.errors import UserError
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.ids import QuestionId, client_call_id
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.text import storable
 from hermes.domain.turn import Answer, Question, Request, Turn
 from hermes.stream.responses import parts_before

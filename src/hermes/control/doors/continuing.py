@@ -16,7 +16,7 @@ from hermes.domain.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Asked, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import session_key
 from hermes.domain.text import storable
 from hermes.domain.turn import Answer, Question, Turn

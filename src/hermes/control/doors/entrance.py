@@ -17,8 +17,8 @@ from hermes.control.workers import Workers
 from hermes.domain.errors import HermesError
 from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.ports import Store, Tx
-from hermes.domain.settings import Settings
+from hermes.domain.ports.store import Store, Tx
+from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import Action
 
 ActorKey = tuple[AgentId, SessionId]

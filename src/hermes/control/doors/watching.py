@@ -9,7 +9,7 @@ from hermes.control.feed import Feed, Feeds
 from hermes.control.sessions.submission import Unknown
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import TurnId
-from hermes.domain.ports import Store
+from hermes.domain.ports.store import Store
 from hermes.domain.turn import Turn, TurnState
 
 

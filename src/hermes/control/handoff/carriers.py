@@ -31,9 +31,9 @@ from hermes.domain.event import UserSaid
 from hermes.domain.handoff import Handoff, HandoffState, new_handoff_id
 from hermes.domain.ids import AgentId, DeliveryId, SessionId, new_turn_id
 from hermes.domain.message import Inbound
-from hermes.domain.ports import Platform, Threads, Tx
+from hermes.domain.ports.store import Platform, Threads, Tx
 from hermes.domain.session import Isolation, Session, begin_session, session_key
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnInput

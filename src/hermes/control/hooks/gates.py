@@ -16,7 +16,7 @@ from hermes.domain.hooks import COMMAND, GATE_SEND, GATE_TOOL, GATE_TURN, SELECT
 from hermes.domain.message import Body, Inbound
 from hermes.domain.rows import OutboxRow
 from hermes.domain.session import Session, SessionKey
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.domain.turn import Action, Turn

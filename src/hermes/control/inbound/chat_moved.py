@@ -9,8 +9,8 @@ from datetime import datetime
 
 from hermes.control.outbound.targets import seen_channel
 from hermes.domain.address import Source
-from hermes.domain.ports import Tx
-from hermes.domain.settings import Settings
+from hermes.domain.ports.store import Tx
+from hermes.domain.settings.settings import Settings
 
 _LISTS = ("allowed_chats", "group_allowed_chats", "ignored_channels", "free_response_channels")
 

@@ -13,7 +13,7 @@ from functools import partial
 from hermes.control.runtime import Runtime
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.message import Inbound, What, deletion_of
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import InboxRow
 from hermes.domain.turn import WITHDRAWN, Turn, TurnState
 

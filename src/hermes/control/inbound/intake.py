@@ -54,10 +54,10 @@ from hermes.domain.clock import Clock
 from hermes.domain.event import QuestionKind
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
 from hermes.domain.message import Body, Inbound, What
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import InboxRow, OutboxRow, UnreadableRow, UnreadableTurn
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
-from hermes.domain.settings import ResetMode, Settings
+from hermes.domain.settings.settings import ResetMode, Settings
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput
 from hermes.stream.split import split
 

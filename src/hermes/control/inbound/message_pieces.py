@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hermes.domain.message import Inbound
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session
 from hermes.domain.turn import Turn, TurnInput, TurnState
 

@@ -14,7 +14,7 @@ from hermes.control.workers import MOST_FAILURES, Supervisor, pause_after
 from hermes.domain.address import Address, Kind
 from hermes.domain.errors import Lost, Unreachable
 from hermes.domain.message import What
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import InboxRow, UnreadableRow, UnreadableTurn
 
 LOOP = "intake"

@@ -17,9 +17,9 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, JobId, new_job_id
 from hermes.domain.job import CatchUp, Job, JobRun, JobState, JobWorld
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.session import owner_of
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
 
 LONGEST_NAME, LONGEST_PROMPT, MOST_TIMES = 200, 5000, 1_000_000

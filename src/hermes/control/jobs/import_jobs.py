@@ -15,8 +15,8 @@ from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, JobId, new_job_id
 from hermes.domain.job import Job, JobState
-from hermes.domain.ports import Tx
-from hermes.domain.setting_words import NONE_LISTED
+from hermes.domain.ports.store import Tx
+from hermes.domain.settings.declaring import NONE_LISTED
 from hermes.domain.text import one_line, storable
 
 FACT = "cron.imported"

@@ -23,10 +23,10 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import JobId, SessionId, new_turn_id
 from hermes.domain.job import CatchUp, Job, JobRun, JobState, RunState, RunStatus, ScriptReport
 from hermes.domain.message import Body
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import Slot
 from hermes.domain.session import Session
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.turn import Action, Cause, Guidance, ReplyPlace, Turn, TurnInput, TurnState
 

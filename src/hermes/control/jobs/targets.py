@@ -9,8 +9,8 @@ from hermes.control.outbound.targets import LOCAL, ORIGIN, Aliases, known_target
 from hermes.control.outbound.targets import resolve_targets as resolve
 from hermes.control.turn.chat_context import is_chat
 from hermes.domain.address import Address, Source
-from hermes.domain.ports import Tx
-from hermes.domain.settings import Settings
+from hermes.domain.ports.store import Tx
+from hermes.domain.settings.settings import Settings
 
 __all__ = ["LOCAL", "ORIGIN", "ResolveTargets", "named_targets", "resolve_targets"]
 

@@ -23,7 +23,7 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.event import Asked, Entry, Seen, TextDelta
 from hermes.domain.message import Body, Receipt
-from hermes.domain.ports import Deletes, Edits, Platform, Previews, Store, Tx
+from hermes.domain.ports.store import Deletes, Edits, Platform, Previews, Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.turn import Turn
 from hermes.stream.drafts import DraftPace, draft_text

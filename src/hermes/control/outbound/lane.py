@@ -26,9 +26,9 @@ from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Body, Receipt
-from hermes.domain.ports import Deletes, Edits, History, Platform, Store, Tx
+from hermes.domain.ports.store import Deletes, Edits, History, Platform, Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 from hermes.stream.markdown import parse
 from hermes.stream.print import print_markdown

@@ -18,9 +18,9 @@ from hermes.control.tally import Tally
 from hermes.control.workers import Supervisor, Workers
 from hermes.domain.address import Address, Kind
 from hermes.domain.hooks import GATE_SEND
-from hermes.domain.ports import Platform, Store, Tx
+from hermes.domain.ports.store import Platform, Store, Tx
 from hermes.domain.rows import OutboxRow
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.stream.drafts import draft_pace

@@ -10,7 +10,7 @@ from datetime import datetime
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
 from hermes.domain.message import Body
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
 

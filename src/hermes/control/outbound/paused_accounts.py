@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 
 _RESTING = "resting:"
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.event import Verdict
 from hermes.domain.message import Body
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow
 from hermes.domain.text import one_line
 from hermes.domain.turn import Answer

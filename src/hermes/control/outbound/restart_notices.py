@@ -17,9 +17,9 @@ from hermes.control.wiring import Parts
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import Boot
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import Action, TurnState
 
 RESTARTED = "⏸ The gateway was restarted before your answer was finished; it goes on by itself."

@@ -21,9 +21,9 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
 from hermes.domain.message import Body
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OutboxRow
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.turn import Action, BusyMode, Cause, Turn, TurnInput
 

@@ -14,8 +14,8 @@ from urllib.parse import unquote
 from hermes.domain.address import Address, Kind, Source, read_platform, spell_platform
 from hermes.domain.directory import Channel
 from hermes.domain.errors import UserError
-from hermes.domain.ports import Tx
-from hermes.domain.settings import PlatformSettings, Settings
+from hermes.domain.ports.store import Tx
+from hermes.domain.settings.settings import PlatformSettings, Settings
 from hermes.domain.text import one_line
 
 log = logging.getLogger("hermes.targets")

@@ -14,7 +14,7 @@ from hermes.domain.address import Address, Kind
 from hermes.domain.clock import Clock
 from hermes.domain.directory import Channel
 from hermes.domain.ids import AgentId
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 
 _GONE = "(gone) {name}"
 

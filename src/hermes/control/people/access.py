@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from hermes.domain.address import LOCAL_DOOR, Kind, Source
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.settings import PlatformSettings, Settings
+from hermes.domain.settings.settings import PlatformSettings, Settings
 
 log = logging.getLogger("hermes.access")
 _CHECKED_AT_THEIR_DOOR = (Kind.API, Kind.WEBHOOK, Kind.JOB)

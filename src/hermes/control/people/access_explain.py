@@ -13,8 +13,8 @@ from hermes.control.people.pairing import is_paired
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import UserError
-from hermes.domain.ports import Tx
-from hermes.domain.settings import Settings
+from hermes.domain.ports.store import Tx
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 
 EXAMPLE = "telegram:-100123 user=42 kind=group role=helpers mention"

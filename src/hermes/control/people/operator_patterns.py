@@ -12,7 +12,7 @@ from typing import Any
 from hermes.domain.address import Kind
 from hermes.domain.message import Inbound
 from hermes.domain.pattern_size import why_too_large
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import plain_braces
 
 log = logging.getLogger("hermes.patterns")

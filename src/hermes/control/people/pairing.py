@@ -16,7 +16,7 @@ from hermes.control.outbound.outbox_admin import notify
 from hermes.domain.address import Address, Source
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account, Mark, Paired, PairingCode
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.text import one_line
 
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Inbound
-from hermes.domain.settings import Route, RouteMatch, Settings
+from hermes.domain.settings.settings import Route, RouteMatch, Settings
 
 JOBS = "cron"
 """The platform that jobs come from, as routes and addresses name it."""

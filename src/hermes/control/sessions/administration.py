@@ -12,7 +12,7 @@ from hermes.control.sessions.submission import add_session, check_owner, fork_se
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import SessionId, TurnId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import Hit
 from hermes.domain.session import BRANCHED, Among, Session
 from hermes.domain.text import one_line, storable

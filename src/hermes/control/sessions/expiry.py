@@ -23,9 +23,9 @@ from hermes.domain.address import Source
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 
 log = logging.getLogger("hermes.expiry")
 EVERY = 600.0

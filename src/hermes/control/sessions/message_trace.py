@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hermes.domain.address import Source
 from hermes.domain.event import Entry, ModelSaid, ToolFinished, ToolStarted, UserSaid
 from hermes.domain.ids import SessionId, TurnId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.text import one_line
 
 _LOOKED_AT = 200

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from hermes.domain.address import Source
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey, begin_session
-from hermes.domain.settings import ResetMode, ResetSettings, Settings
+from hermes.domain.settings.settings import ResetMode, ResetSettings, Settings
 
 IDLE, DAILY = "idle", "daily"
 """How a session has ended that was over by itself."""

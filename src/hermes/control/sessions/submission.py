@@ -16,9 +16,9 @@ from hermes.control.turn.claim import Claim, claim_first
 from hermes.domain.address import Source
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey, begin_session, session_key
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnInput, TurnState
 

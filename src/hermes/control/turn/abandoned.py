@@ -15,7 +15,7 @@ from hermes.control.turn.session_cache import WarmSessions
 from hermes.domain.clock import Clock
 from hermes.domain.event import Entry, Failed
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import UnreadableTurn
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import Turn, TurnState

@@ -16,10 +16,10 @@ from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
 from hermes.domain.capabilities import Capabilities, Flavour
 from hermes.domain.clock import zone_named
 from hermes.domain.message import Attachment, Inbound
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import Overheard
 from hermes.domain.session import Session
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, showable
 from hermes.domain.turn import BusyMode, Guidance, Turn
 

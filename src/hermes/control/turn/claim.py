@@ -34,7 +34,7 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId, SessionId, TurnId, new_question_id
 from hermes.domain.message import Attachment
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey, begin_session, speaks_for_another
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible

@@ -17,9 +17,9 @@ from hermes.domain.clock import Clock
 from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Stopped, Verdict
 from hermes.domain.ids import TurnId
 from hermes.domain.message import Body, Button
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow
-from hermes.domain.settings import Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
 from hermes.stream.drafts import is_silence, is_streamed, may_be_silence, without_directives

@@ -7,7 +7,7 @@ from datetime import datetime
 from hermes.domain.address import Kind, Source
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.grants import NO_STANDING, Grant, Standing
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import SHARED_KINDS, Session, owner_of, speaker_of
 from hermes.domain.turn import Answer, Question, Turn
 

@@ -19,7 +19,7 @@ from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.ids import AgentId, QuestionId, SessionId
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.session import BACKGROUND
 from hermes.domain.turn import Answer, Question, Turn, TurnState
 

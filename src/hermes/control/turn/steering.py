@@ -15,7 +15,7 @@ from hermes.control.turn.claim import number, said_in, steers
 from hermes.domain.event import Entry, Failed
 from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import TurnId
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.turn import REFUSED, BusyMode, Turn, TurnState
 
 Rulings = Mapping[tuple[TurnId, str], str]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hermes.control.sessions.submission import find_request
 from hermes.domain.address import Source
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.entry.http.door import Call, session_name
 from hermes.entry.http.errors import ApiError
 from hermes.entry.http.headers import IDEMPOTENCY, SESSION_ID

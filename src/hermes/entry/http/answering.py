@@ -17,7 +17,7 @@ from hermes.control.sessions.submission import Unknown, id_for
 from hermes.control.turn.questions import read_reply, read_word
 from hermes.domain.event import Entry, ModelSaid, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, QuestionId, client_call_id
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Answer, Question, Turn
 from hermes.entry.http.door import Call
 from hermes.entry.http.errors import ApiError, bad_request

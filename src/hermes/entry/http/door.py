@@ -24,7 +24,7 @@ from hermes.domain.address import Address, Kind, Source
 from hermes.domain.clock import Clock
 from hermes.domain.event import Seen
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.tool import Tool
 from hermes.domain.turn import Turn
 from hermes.entry.http.errors import ApiError, bad_request

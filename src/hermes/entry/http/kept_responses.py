@@ -10,7 +10,7 @@ from hermes.control.doors.client_results import part_name
 from hermes.control.sessions.submission import Submitted, id_for
 from hermes.domain.event import Entry, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, CallId, client_call_id
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Earlier, Request, Speaker, Turn, TurnState
 from hermes.entry.http.answering import RUN_PREFIX
 from hermes.entry.http.door import Call

@@ -14,7 +14,7 @@ from enum import StrEnum
 from hashlib import sha256
 
 from hermes.domain.ids import AgentId
-from hermes.domain.settings import Secret
+from hermes.domain.settings.settings import Secret
 from hermes.entry.http.errors import ApiError
 
 GUESSES = 10

@@ -12,8 +12,8 @@ import socket
 import struct
 import sys
 
-from hermes.domain.mark import TOP, level_of
-from hermes.domain.rank import Rank, rank_of
+from hermes.domain.process_mark import TOP, level_of
+from hermes.domain.process_rank import Rank, rank_of
 
 _PEER = struct.Struct("3i")
 _SO_PEERPIDFD = 77

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.entry.http.answering import (
     Found,
     QuestionAnswer,

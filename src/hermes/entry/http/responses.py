@@ -20,7 +20,7 @@ from hermes.control.doors.client_results import Bringing, calls_open
 from hermes.control.sessions.submission import Submitted, Unfinished
 from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, client_call_id, question_of_call
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Turn
 from hermes.entry.http.addressee import Asking, find_addressee
 from hermes.entry.http.answering import unbroken

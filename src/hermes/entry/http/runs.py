@@ -14,7 +14,7 @@ from hermes.control.doors.api_runs import RunStatus, RunView, answering_turn, re
 from hermes.control.sessions.submission import id_for, turn_named
 from hermes.domain.event import Entry, QuestionKind, usage_of
 from hermes.domain.ids import AgentId, TurnId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Turn
 from hermes.entry.http.addressee import Asking, find_addressee
 from hermes.entry.http.answering import (

@@ -26,7 +26,7 @@ from hermes.control.doors.continuing import StillOpen
 from hermes.control.sessions.submission import Conflict, Taken, Unfinished, Unknown
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.rank import RIGHTS, Rank
+from hermes.domain.process_rank import RIGHTS, Rank
 from hermes.entry.http.door import LOCAL_ROUTES, ROUTES, Call, Door, Route, as_json, decode_query, wrong
 from hermes.entry.http.errors import ApiError, bad_request, not_found
 from hermes.entry.http.headers import PAGES_MAY_READ, PAGES_MAY_SEND

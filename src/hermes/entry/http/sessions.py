@@ -24,7 +24,7 @@ from hermes.control.sessions.submission import Unknown, id_for
 from hermes.domain.chat_format import as_message
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, new_session_id
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import Among, Session, begin_session, session_key
 from hermes.domain.transcript import visible
 from hermes.entry.http.addressee import Asking, find_addressee

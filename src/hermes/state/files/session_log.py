@@ -24,7 +24,7 @@ from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, ModelSaid, Record, ToolFinished, UserSaid
 from hermes.domain.ids import AgentId, CallId, SessionId
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.tool import ToolCall
 
 log = logging.getLogger("hermes.session_log")

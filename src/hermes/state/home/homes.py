@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.settings import NAME_RULE, Settings, is_name
+from hermes.domain.settings.settings import NAME_RULE, Settings, is_name
 from hermes.domain.text import one_line
 from hermes.state.home.textfile import replace_text
 from hermes.state.settings.findings import nearest

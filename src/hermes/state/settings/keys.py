@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes.domain.address import account_problem
 from hermes.domain.errors import UserError
-from hermes.domain.settings import (
+from hermes.domain.settings.settings import (
     NAME_RULE,
     GatewaySettings,
     HostedAgent,

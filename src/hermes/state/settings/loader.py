@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from hermes.domain.address import read_platform, spell_platform
 from hermes.domain.errors import SettingsError, UserError
-from hermes.domain.settings import ModelSettings, PlatformSettings, Secret, Settings
+from hermes.domain.settings.settings import ModelSettings, PlatformSettings, Secret, Settings
 from hermes.domain.text import one_line
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.home.textfile import TextFile, read_text

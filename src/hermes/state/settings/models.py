@@ -9,7 +9,7 @@ import logging
 from dataclasses import replace
 
 from hermes.domain.ids import AgentId
-from hermes.domain.settings import ModelSettings, PlatformSettings, Secret
+from hermes.domain.settings.settings import ModelSettings, PlatformSettings, Secret
 from hermes.domain.text import one_line
 from hermes.state.settings.loader import Loaded, key_variable
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from hermes.domain.settings import GatewaySettings
+from hermes.domain.settings.settings import GatewaySettings
 from hermes.state.settings.findings import Findings
 from hermes.state.settings.values import knobs
 from hermes.state.settings.yaml_tree import Mapping, Node, Scalar

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.domain.address import Kind, account_problem
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.settings import (
+from hermes.domain.settings.settings import (
     NAME_RULE,
     GatewaySettings,
     HostedAgent,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.settings import Route, RouteMatch
+from hermes.domain.settings.settings import Route, RouteMatch
 from hermes.state.settings.values import knobs
 from hermes.state.settings.yaml_tree import Listing, Mapping, Node, Scalar
 

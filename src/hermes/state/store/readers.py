@@ -14,7 +14,7 @@ import apsw
 
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import AgentId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.state.store.connection import (
     DAMAGE,
     ENGINE_ERRORS,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes.domain.ids import AgentId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 
 
 @dataclass(slots=True)

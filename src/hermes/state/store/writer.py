@@ -28,7 +28,7 @@ import apsw
 
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.state.store.care.file_identity import LOOK_SECONDS, FileName
 from hermes.state.store.care.reserve import FILE as RESERVE_FILE
 from hermes.state.store.care.reserve import Reserve

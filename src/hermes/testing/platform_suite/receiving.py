@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from hermes.domain.address import Kind
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.message import Body, Button, Inbound, MediaKind, What, deletion_of
-from hermes.domain.ports import Fetches, History
+from hermes.domain.ports.store import Fetches, History
 from hermes.testing.platform_suite.testbed import Does, Inboxes, MakeTestbed, Testbed, hosted, running, until
 
 _BUTTONS = (Button(label="Yes", value="q:yes"),)

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from hermes.domain.adapter import OpenFile, Outfit, no_files
 from hermes.domain.address import DEFAULT_ACCOUNT, Address
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import HermesError
 from hermes.domain.message import Inbound, MediaKind
-from hermes.domain.outfit import OpenFile, Outfit, no_files
-from hermes.domain.ports import Accept, Platform
-from hermes.domain.settings import PlatformSettings, Secret
+from hermes.domain.ports.store import Accept, Platform
+from hermes.domain.settings.settings import PlatformSettings, Secret
 
 PATIENCE = 40.0
 _LONG = 30.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hermes.domain.address import Kind
 from hermes.domain.directory import Channel
 from hermes.domain.ids import SessionId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutState
 from hermes.domain.session import session_key
 from hermes.testing.store_suite.samples import (

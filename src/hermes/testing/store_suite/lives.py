@@ -8,7 +8,7 @@ from functools import partial
 
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId, TurnId
 from hermes.domain.message import Receipt
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import Boot, DueSession, OutboxRow, OutState
 from hermes.domain.turn import TurnState
 from hermes.testing.store_suite.samples import (

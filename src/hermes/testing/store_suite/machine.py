@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from hermes.domain.errors import HermesError, Lost, Refused
 from hermes.domain.ids import SessionId, TurnId
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.turn import Turn, TurnState
 from hermes.testing.store_suite.samples import NOW, OpenStore, address, inbound, out, session, turn

@@ -11,7 +11,7 @@ from hermes.domain.errors import Refused
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.message import Body
 from hermes.domain.pairing import Account, Mark, Paired, PairingCode
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import NOW, OpenStore, out

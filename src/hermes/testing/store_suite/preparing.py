@@ -8,7 +8,7 @@ from functools import partial
 from hermes.domain.address import Address
 from hermes.domain.ids import SessionId
 from hermes.domain.message import Body, Receipt
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutState, Overheard
 from hermes.testing.store_suite.samples import (
     NOW,

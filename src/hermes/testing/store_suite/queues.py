@@ -9,7 +9,7 @@ from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Lost, Refused
 from hermes.domain.ids import TurnId
 from hermes.domain.message import Body, Receipt
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import InboxRow, OutboxRow, OutState
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import NOW, OpenStore, address, after, inbound, out

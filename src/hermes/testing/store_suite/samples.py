@@ -11,7 +11,7 @@ from hermes.domain.event import Entry, QuestionKind, Record, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, DeliveryId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.job import Job, JobRun, RunState
 from hermes.domain.message import Body, Inbound
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OutboxRow
 from hermes.domain.session import Session
 from hermes.domain.turn import Cause, Question, Turn, TurnInput

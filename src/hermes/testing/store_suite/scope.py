@@ -12,7 +12,7 @@ from functools import partial
 from hermes.domain.errors import HermesError
 from hermes.domain.event import UserSaid, Verdict
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import MediaItem
 from hermes.domain.turn import Answer, TurnInput, TurnState
 from hermes.testing.store_suite.samples import (

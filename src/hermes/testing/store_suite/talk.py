@@ -10,7 +10,7 @@ from hermes.domain.address import Kind, Source
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import Hit
 from hermes.domain.session import BRANCHED, Among, Session, SessionKey, session_key
 from hermes.testing.store_suite.expect import raises

@@ -7,7 +7,7 @@ from functools import partial
 
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ids import SessionId
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import NOW, OTHER_AGENT, OpenStore, add_talk, entry, inbound, session
 

@@ -11,7 +11,7 @@ from hermes.domain.event import Finished, ModelSaid, Usage, Verdict
 from hermes.domain.ids import AgentId, CallId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.job import Job, JobRun, JobState, RunState, RunStatus
 from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.ports import Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import MediaItem
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import (

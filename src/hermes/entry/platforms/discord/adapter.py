@@ -18,12 +18,12 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
+from hermes.domain.adapter import Finding, Outfit
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, MenuEntry
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt
-from hermes.domain.outfit import Finding, Outfit
-from hermes.domain.ports import Accept, Sink
+from hermes.domain.ports.store import Accept, Sink
 from hermes.domain.text import one_line, size_told
 from hermes.entry.platforms.discord.check import application, findings
 from hermes.entry.platforms.discord.convert import (

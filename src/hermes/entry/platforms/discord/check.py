@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hermes.domain.adapter import Finding
 from hermes.domain.errors import Unreachable
-from hermes.domain.outfit import Finding
 from hermes.domain.text import one_line
 from hermes.entry.platforms.discord.convert import is_snowflake
 from hermes.entry.platforms.discord.rest import Rest

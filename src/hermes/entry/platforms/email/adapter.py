@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
+from hermes.domain.adapter import Finding, Outfit
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.message import Body, Inbound, Receipt
-from hermes.domain.outfit import Finding, Outfit
-from hermes.domain.ports import Accept, Sink
+from hermes.domain.ports.store import Accept, Sink
 from hermes.domain.text import one_line, size_told
 from hermes.entry.platforms.email.addresses import canonical, readable
 from hermes.entry.platforms.email.compose import Letter, compose, message_id

@@ -18,10 +18,10 @@ from functools import partial
 from mimetypes import guess_type
 from typing import TypeAlias, TypeVar
 
+from hermes.domain.adapter import Finding
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, media_kind
-from hermes.domain.outfit import Finding
 from hermes.domain.text import one_line, size_told, storable
 from hermes.entry.platforms.email.addresses import canonical, readable
 from hermes.entry.platforms.email.charsets import charset_in_page, decode

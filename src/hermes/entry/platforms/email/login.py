@@ -11,8 +11,8 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.errors import NeedsLogin, Unreachable, UserError
-from hermes.domain.outfit import Outfit
 from hermes.domain.text import one_line, showable
 from hermes.entry.platforms.email.oauth import Provider, ask, client_of, provider_of, token_url
 

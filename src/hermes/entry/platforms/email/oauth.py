@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import spell_platform
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
-from hermes.domain.outfit import Outfit
 from hermes.domain.text import one_line, showable, trouble_told
 
 log = logging.getLogger("hermes.email")

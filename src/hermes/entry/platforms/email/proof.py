@@ -11,8 +11,8 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from email.message import Message
 
+from hermes.domain.adapter import Finding, Outfit
 from hermes.domain.errors import UserError
-from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.text import one_line
 
 NAMELESS = "-"

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import aiosmtplib
 
+from hermes.domain.adapter import Finding, Outfit
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.outfit import Finding, Outfit
 from hermes.domain.text import one_line, trouble_told
 from hermes.entry.platforms.email.addresses import canonical
 from hermes.entry.platforms.email.compose import error_for

@@ -15,12 +15,12 @@ from typing import Any
 
 import aiohttp
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import NeedsLogin, Unreachable
 from hermes.domain.message import Body, Receipt
-from hermes.domain.outfit import Outfit
-from hermes.domain.ports import Accept
+from hermes.domain.ports.store import Accept
 from hermes.domain.text import trouble_told
 from hermes.entry.platforms.github.convert import (
     PER_PAGE,

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hermes.domain.adapter import Finding, Outfit
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
-from hermes.domain.outfit import Finding, Outfit
-from hermes.domain.ports import Accept, Sink
+from hermes.domain.ports.store import Accept, Sink
 from hermes.domain.text import one_line
 from hermes.entry.platforms.matrix import contents
 from hermes.entry.platforms.matrix.client import Client, path

@@ -17,8 +17,8 @@ from typing import Any
 
 import aiohttp
 
+from hermes.domain.adapter import Finding
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.outfit import Finding
 from hermes.entry.platforms.matrix.client import Client
 from hermes.entry.platforms.matrix.convert import ENCRYPTED, Room
 from hermes.entry.platforms.matrix.sync import Me, as_dict, as_text

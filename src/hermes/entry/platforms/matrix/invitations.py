@@ -6,9 +6,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import Refused, Unreachable, UserError
-from hermes.domain.outfit import Outfit
 from hermes.domain.text import one_line
 from hermes.entry.platforms.matrix.client import Client, path
 from hermes.entry.platforms.matrix.convert import NAME

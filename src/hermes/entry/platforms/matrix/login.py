@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.outfit import Outfit
 from hermes.entry.platforms.matrix.client import Client, path
 from hermes.entry.platforms.matrix.sync import Me
 

@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
 
+from hermes.domain.adapter import Outfit, open_door
 from hermes.domain.errors import HermesError
-from hermes.domain.outfit import Outfit, open_door
 
 PORT = "MATTERMOST_CALLBACK_PORT"
 log = logging.getLogger("hermes.mattermost")

@@ -15,9 +15,9 @@ from urllib.parse import parse_qsl
 import aiohttp
 from aiohttp import web
 
+from hermes.domain.adapter import open_door
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable
-from hermes.domain.outfit import open_door
 from hermes.domain.text import trouble_told
 from hermes.entry.platforms.slack.api import Api
 from hermes.entry.platforms.slack.wire import is_signed

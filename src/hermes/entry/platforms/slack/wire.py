@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from hermes.domain.adapter import Finding
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment, Button
-from hermes.domain.outfit import Finding
 from hermes.domain.text import one_line
 
 SIGNED_SECONDS = 300

@@ -21,12 +21,12 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from hermes.domain.adapter import Finding, Outfit, open_door
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, MenuEntry
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
-from hermes.domain.outfit import Finding, Outfit, open_door
-from hermes.domain.ports import Accept, Sink
+from hermes.domain.ports.store import Accept, Sink
 from hermes.domain.text import one_line
 from hermes.entry.platforms.telegram.api import Api, Told
 from hermes.entry.platforms.telegram.compose import (

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 from zlib import crc32
 
+from hermes.domain.adapter import Finding
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, What
-from hermes.domain.outfit import Finding
 from hermes.domain.text import one_line, storable
 from hermes.entry.platforms.telegram.compose import LABELLED
 from hermes.entry.platforms.telegram.words import author_of, read_words, told

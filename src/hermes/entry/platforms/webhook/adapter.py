@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.hosts import is_public
 from hermes.domain.message import Body, Receipt
-from hermes.domain.outfit import Outfit
-from hermes.domain.ports import Accept
+from hermes.domain.ports.store import Accept
 from hermes.domain.text import trouble_told
 from hermes.entry.platforms.webhook.convert import (
     Target,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import tzinfo
 
 from hermes.domain.ids import SessionId
-from hermes.domain.ports import Store, Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import Hit
 from hermes.domain.session import EVERY_SESSION, Among, Viewer, heard_by
 from hermes.domain.text import storable

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes.domain.setting_words import EVERY_ONE, NONE_LISTED, Secret, about, closed
+from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Secret, about, closed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

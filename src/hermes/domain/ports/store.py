@@ -31,52 +31,24 @@ from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.job import JobRuns, Jobs
 from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.pairing import PairingCodes, Pairings
+from hermes.domain.ports.world import Backend as Backend
+from hermes.domain.ports.world import Command as Command
+from hermes.domain.ports.world import CommandResult as CommandResult
+from hermes.domain.ports.world import Egress as Egress
+from hermes.domain.ports.world import Files as Files
+from hermes.domain.ports.world import FileSearch as FileSearch
+from hermes.domain.ports.world import FileView as FileView
+from hermes.domain.ports.world import Found as Found
+from hermes.domain.ports.world import Match as Match
+from hermes.domain.ports.world import Media as Media
+from hermes.domain.ports.world import Memory as Memory
+from hermes.domain.ports.world import Processes as Processes
+from hermes.domain.ports.world import ProcessView as ProcessView
+from hermes.domain.ports.world import Sink as Sink
 from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow, Overheard
 from hermes.domain.session import EVERY_SESSION, Among, Session, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall
 from hermes.domain.turn import Answer, Earlier, Question, Request, Turn, TurnState
-from hermes.domain.world import (
-    Backend as Backend,
-)
-from hermes.domain.world import (
-    Command as Command,
-)
-from hermes.domain.world import (
-    CommandResult as CommandResult,
-)
-from hermes.domain.world import (
-    Egress as Egress,
-)
-from hermes.domain.world import (
-    Files as Files,
-)
-from hermes.domain.world import (
-    FileSearch as FileSearch,
-)
-from hermes.domain.world import (
-    FileView as FileView,
-)
-from hermes.domain.world import (
-    Found as Found,
-)
-from hermes.domain.world import (
-    Match as Match,
-)
-from hermes.domain.world import (
-    Media as Media,
-)
-from hermes.domain.world import (
-    Memory as Memory,
-)
-from hermes.domain.world import (
-    Processes as Processes,
-)
-from hermes.domain.world import (
-    ProcessView as ProcessView,
-)
-from hermes.domain.world import (
-    Sink as Sink,
-)
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from hermes.domain import mark
+from hermes.domain import process_mark as mark
 
 
 class Rank(IntEnum):

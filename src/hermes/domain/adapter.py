@@ -14,8 +14,8 @@ from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.message import Attachment
-from hermes.domain.platform_settings import PlatformSettings
-from hermes.domain.setting_words import Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.text import one_line
 
 FindSecret = Callable[[str], Secret | None]

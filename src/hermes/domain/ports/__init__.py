@@ -1,0 +1,1 @@
+"""Where layers meet: stores, platforms, agents, the world and hooks as protocols."""
