@@ -13,9 +13,9 @@ from markdown_it import MarkdownIt
 from bench.figure import Figure
 from bench.stopwatch import Stopwatch, without_gc
 from hermes.domain.capabilities import Flavour, TextUnit
-from hermes.stream.markdown import parse
-from hermes.stream.print import print_markdown
-from hermes.stream.split import split
+from hermes.stream.text.markdown import parse
+from hermes.stream.text.print import print_markdown
+from hermes.stream.text.split import split
 
 _SHORT = "The next train leaves at nine and costs twelve; the one after it is slower but half the price."
 _STYLED = "The **next** train leaves at `9:00` and costs [twelve](https://example.org/fare); _bring_ a coat."

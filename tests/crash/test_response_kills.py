@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from hermes.stream.fold import SAID_AGAIN
-from hermes.stream.sse import Parser
+from hermes.stream.faces.chat_chunks import Parser
+from hermes.stream.fold.turn_fold import SAID_AGAIN
 from tests import nursery
 from tests.cli.command import PATIENCE, environment, gateway
 from tests.ports import free_port

@@ -37,7 +37,7 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.text import showable
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.console import Console, QuietConsole
+from hermes.stream.faces.console import Console, QuietConsole
 
 MANY = settings(
     max_examples=2000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 150,

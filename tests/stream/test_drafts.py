@@ -13,7 +13,7 @@ from hermes.domain.address import Kind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings.settings import StreamingSettings
 from hermes.domain.thoughts import ThoughtFilter, without_thoughts
-from hermes.stream.drafts import (
+from hermes.stream.fold.drafts import (
     DraftPace,
     draft_pace,
     draft_text,

@@ -38,7 +38,7 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.turn import TurnState
-from hermes.stream.fold import (
+from hermes.stream.fold.turn_fold import (
     CaughtUp,
     Fold,
     Progress,

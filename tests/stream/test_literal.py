@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.domain.capabilities import Flavour
-from hermes.stream.markdown import literal, parse, visible
-from hermes.stream.print import print_markdown
+from hermes.stream.text.markdown import literal, parse, visible
+from hermes.stream.text.print import print_markdown
 
 
 @pytest.mark.parametrize(

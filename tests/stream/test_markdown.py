@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from hermes.domain.capabilities import Flavour, TextUnit
-from hermes.stream.markdown import (
+from hermes.stream.text.markdown import (
     Align,
     Block,
     Code,
@@ -31,8 +31,8 @@ from hermes.stream.markdown import (
     safe_url,
     visible,
 )
-from hermes.stream.print import print_markdown
-from hermes.stream.split import split
+from hermes.stream.text.print import print_markdown
+from hermes.stream.text.split import split
 from tests.effort import grows_evenly
 
 
@@ -180,7 +180,7 @@ def test_hostile_text_is_split(flavour: Flavour) -> None:
 
 def test_plain_text_needs_no_parser() -> None:
     program = (
-        "import sys; from hermes.stream.markdown import parse; import hermes.stream.split;"
+        "import sys; from hermes.stream.text.markdown import parse; import hermes.stream.text.split;"
         "parse('hi there.\\n\\nAll (fine) - so far: 1.5 + 2 = 3.5!');"
         "print('markdown_it' in sys.modules, 'regex' in sys.modules)"
     )

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 import pytest
 
 from hermes.domain.capabilities import Flavour
-from hermes.stream.markdown import parse
-from hermes.stream.print import print_markdown
+from hermes.stream.text.markdown import parse
+from hermes.stream.text.print import print_markdown
 
 Z = "\u200b"
 STYLES = "**b** *i* ~~s~~ `c`"

@@ -36,11 +36,11 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.fold import SAID_AGAIN
-from hermes.stream.response_events import CHECK_BITS, ResponseEvents
-from hermes.stream.response_shape import ResponseObject
-from hermes.stream.responses import ResponseFold, parts_before
-from hermes.stream.sse import parse
+from hermes.stream.faces.chat_chunks import parse
+from hermes.stream.faces.response_events import CHECK_BITS, ResponseEvents
+from hermes.stream.faces.response_shape import ResponseObject
+from hermes.stream.faces.responses import ResponseFold, parts_before
+from hermes.stream.fold.turn_fold import SAID_AGAIN
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 Told = dict[str, Any]

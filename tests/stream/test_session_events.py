@@ -23,8 +23,8 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId, TurnId
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.session_events import SessionEvents
-from hermes.stream.sse import parse
+from hermes.stream.faces.chat_chunks import parse
+from hermes.stream.faces.session_events import SessionEvents
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from hermes.domain.capabilities import Flavour, TextUnit
-from hermes.stream.markdown import CodeBlock, ItemList, Table, parse
-from hermes.stream.print import print_markdown
-from hermes.stream.split import fits, split
+from hermes.stream.text.markdown import CodeBlock, ItemList, Table, parse
+from hermes.stream.text.print import print_markdown
+from hermes.stream.text.split import fits, split
 from tests.effort import grows_evenly
 
 

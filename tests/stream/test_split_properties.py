@@ -18,7 +18,7 @@ import pytest
 import regex
 
 from hermes.domain.capabilities import Flavour, TextUnit
-from hermes.stream.markdown import (
+from hermes.stream.text.markdown import (
     Block,
     Code,
     CodeBlock,
@@ -37,8 +37,8 @@ from hermes.stream.markdown import (
     visible,
     visible_inlines,
 )
-from hermes.stream.print import print_markdown
-from hermes.stream.split import Part, split
+from hermes.stream.text.print import print_markdown
+from hermes.stream.text.split import Part, split
 
 FULL = os.environ.get("HERMES_TEST_SCALE", "sample") == "full"
 FENCE = re.compile("^(```|~~~)", re.MULTILINE)

@@ -37,9 +37,9 @@ from hermes.domain.event import (
     Verdict,
 )
 from hermes.domain.ids import CallId, QuestionId, TurnId
+from hermes.domain.sse import Event, Parser, parse
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.sse import ChatChunks, RunEvents, comment, event, json_event
-from hermes.stream.sse_parser import Event, Parser, parse
+from hermes.stream.faces.chat_chunks import ChatChunks, RunEvents, comment, event, json_event
 
 MANY = settings(
     max_examples=2000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 150,

@@ -15,7 +15,7 @@ from hermes.domain.ids import AgentId, CallId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.turn import Cause, Turn, TurnInput
-from hermes.stream.wire import decode, decode_seen, encode, encode_seen
+from hermes.stream.wire.socket import decode, decode_seen, encode, encode_seen
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 LIVE: list[Seen] = [

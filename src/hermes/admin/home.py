@@ -32,7 +32,7 @@ from hermes.state.settings.loader import Loaded, load_settings
 from hermes.state.store.care.backup import backups_of
 from hermes.state.store.care.repair import open_checked
 from hermes.state.store.writer import SqliteStore
-from hermes.stream.wire import decode, encode
+from hermes.stream.wire.socket import decode, encode
 
 P = ParamSpec("P")
 T = TypeVar("T")

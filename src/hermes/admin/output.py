@@ -162,7 +162,7 @@ def cells(text: str) -> int:
     """How many columns of a terminal the text takes."""
     if text.isascii():
         return len(text)
-    from hermes.stream.flavours.columns import width  # brings a markdown parser along: only where needed
+    from hermes.stream.text.flavours.columns import width  # brings a markdown parser along: only where needed
 
     return width(text)
 

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from hermes.admin.gateway import GATEWAY, LOG_FILE, Holder, held, home_holder
 from hermes.domain.errors import Refused, UserError
 from hermes.entry.http.owner_socket import listening
-from hermes.stream.wire import decode, encode
+from hermes.stream.wire.socket import decode, encode
 
 T = TypeVar("T")
 _START_SECONDS = 5.0

@@ -31,7 +31,7 @@ from hermes.entry.desk import delete_session, find_session, list_sessions, searc
 from hermes.state.files.session_log import FOLDER, log_path
 from hermes.state.home.textfile import replace_text
 from hermes.state.settings.loader import load_settings
-from hermes.stream.wire import read_entry
+from hermes.stream.wire.socket import read_entry
 
 _NONE_YET = "No sessions yet. A chat with the gateway begins one."
 _RESULT_SHOWN = 200

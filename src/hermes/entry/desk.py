@@ -35,7 +35,7 @@ from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import Hit, OutboxRow
 from hermes.domain.session import Session
 from hermes.domain.text import one_line, storable
-from hermes.stream.wire import EntryWords, entry_words
+from hermes.stream.wire.socket import EntryWords, entry_words
 
 T = TypeVar("T")
 Perform = Callable[..., Awaitable[Any]]

@@ -19,7 +19,7 @@ from hermes.domain.event import Entry, Finished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore
-from hermes.stream.sse import Parser
+from hermes.stream.faces.chat_chunks import Parser
 from tests import nursery
 from tests.cli.command import ROOT, environment
 from tests.entry.http.talking import CHAT, content, words

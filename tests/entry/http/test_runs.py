@@ -16,7 +16,7 @@ from hermes.domain.ids import MAIN_AGENT, CallId, SessionId
 from hermes.domain.ports.store import ModelRequest
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import BusyMode, TurnInput
-from hermes.stream.sse import Event
+from hermes.stream.faces.chat_chunks import Event
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say
 from hermes.testing.tools import world_tools

@@ -15,7 +15,7 @@ import pytest
 from hermes.domain.event import TextDelta
 from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest
 from hermes.entry.http import streams
-from hermes.stream.sse import Parser
+from hermes.stream.faces.chat_chunks import Parser
 from hermes.testing.api import KEY, ApiWorld
 
 PIECE = "word " * 400

@@ -14,7 +14,7 @@ from hermes.entry.terminal.answers import Reading, how_to_answer, read_answer, r
 from hermes.entry.terminal.editor import MOST, Done, Editor
 from hermes.entry.terminal.history import History
 from hermes.entry.terminal.keys import Key, KeyReader, Press, Typed
-from hermes.stream.flavours.columns import width
+from hermes.stream.text.flavours.columns import width
 
 
 def together(presses: list[Press]) -> list[Press]:

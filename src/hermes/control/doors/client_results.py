@@ -24,7 +24,7 @@ from hermes.domain.ids import QuestionId, client_call_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.text import storable
 from hermes.domain.turn import Answer, Question, Request, Turn
-from hermes.stream.responses import parts_before
+from hermes.stream.faces.responses import parts_before
 
 
 def part_name(prefix: str, turn: Turn, part: int) -> str:

@@ -59,7 +59,7 @@ from hermes.domain.rows import InboxRow, OutboxRow, UnreadableRow, UnreadableTur
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings.settings import ResetMode, Settings
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput
-from hermes.stream.split import split
+from hermes.stream.text.split import split
 
 _PAGE = 256
 _AHEAD = 1024

@@ -26,11 +26,11 @@ from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.store import Deletes, Edits, Platform, Previews, Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.turn import Turn
-from hermes.stream.drafts import DraftPace, draft_text
-from hermes.stream.fold import Fold, Progress
-from hermes.stream.markdown import parse
-from hermes.stream.print import print_markdown
-from hermes.stream.split import Part, split
+from hermes.stream.fold.drafts import DraftPace, draft_text
+from hermes.stream.fold.turn_fold import Fold, Progress
+from hermes.stream.text.markdown import parse
+from hermes.stream.text.print import print_markdown
+from hermes.stream.text.split import Part, split
 
 log = logging.getLogger("hermes.draft")
 T = TypeVar("T")

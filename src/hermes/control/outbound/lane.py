@@ -30,8 +30,8 @@ from hermes.domain.ports.store import Deletes, Edits, History, Platform, Store, 
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
-from hermes.stream.markdown import parse
-from hermes.stream.print import print_markdown
+from hermes.stream.text.markdown import parse
+from hermes.stream.text.print import print_markdown
 
 log = logging.getLogger("hermes.lane")
 _FIRST_DELAY = 1.0

@@ -23,8 +23,8 @@ from hermes.domain.rows import OutboxRow
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
-from hermes.stream.drafts import draft_pace
-from hermes.stream.fold import Progress
+from hermes.stream.fold.drafts import draft_pace
+from hermes.stream.fold.turn_fold import Progress
 
 _LANES = 512
 _REPORT = "report:"

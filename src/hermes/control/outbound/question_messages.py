@@ -16,7 +16,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow
 from hermes.domain.text import one_line
 from hermes.domain.turn import Answer
-from hermes.stream.split import split
+from hermes.stream.text.split import split
 
 _CLOSED = ":closed"
 _MOST_NAME, _MOST_WORDS = 60, 200

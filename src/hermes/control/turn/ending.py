@@ -22,10 +22,10 @@ from hermes.domain.rows import OutboxRow
 from hermes.domain.settings.settings import Settings
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
-from hermes.stream.drafts import is_silence, is_streamed, may_be_silence, without_directives
-from hermes.stream.fold import Fold, Progress, answer_text, choices, for_people, question_text
-from hermes.stream.markdown import literal
-from hermes.stream.split import MIN_LIMIT, split
+from hermes.stream.fold.drafts import is_silence, is_streamed, may_be_silence, without_directives
+from hermes.stream.fold.turn_fold import Fold, Progress, answer_text, choices, for_people, question_text
+from hermes.stream.text.markdown import literal
+from hermes.stream.text.split import MIN_LIMIT, split
 
 STOPPED_HERE = "⏹ (stopped here)"
 REPEAT_MARK = "↻ (this may be a repeat)"

@@ -28,8 +28,8 @@ from hermes.entry.http.headers import COMPLETED, ERROR, PARTIAL
 from hermes.entry.http.messages import CallMade, FunctionCall, Message, read_messages
 from hermes.entry.http.models import Picked
 from hermes.entry.http.watching import PEOPLE, Watching
-from hermes.stream.fold import answer_text, asked_of_client, question_text
-from hermes.stream.sse import ChatChunks
+from hermes.stream.faces.chat_chunks import ChatChunks
+from hermes.stream.fold.turn_fold import answer_text, asked_of_client, question_text
 
 PREFIX = "chatcmpl-"
 EXAMPLE = {"model": "hermes-agent", "messages": [{"role": "user", "content": "What can you do?"}]}

@@ -24,8 +24,8 @@ from hermes.domain.turn import Turn
 from hermes.entry.desk import OPERATIONS, Desk, Perform
 from hermes.entry.http.door import Call, Door, local_route
 from hermes.entry.terminal.door import EmbeddedDoor, Entered, Wish, come_in, local_caller
-from hermes.stream.sse import event
-from hermes.stream.wire import END, HELLO, SEEN, TURN, encode, encode_seen
+from hermes.stream.faces.chat_chunks import event
+from hermes.stream.wire.socket import END, HELLO, SEEN, TURN, encode, encode_seen
 
 # --- a conversation ----------------------------------------------------------------------------------
 

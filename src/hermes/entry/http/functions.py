@@ -11,7 +11,7 @@ import msgspec
 
 from hermes.domain.turn import ClientTool
 from hermes.entry.http.errors import bad_request
-from hermes.stream.response_shape import FunctionTool
+from hermes.stream.faces.response_shape import FunctionTool
 
 MOST_TOOLS = 128
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -23,12 +23,7 @@ from hermes.entry.http.messages import (
     read_messages,
     read_parts,
 )
-from hermes.stream.response_shape import (
-    FunctionCallItem,
-    FunctionResultItem,
-    FunctionTool,
-    OutputText,
-)
+from hermes.stream.faces.response_shape import FunctionCallItem, FunctionResultItem, FunctionTool, OutputText
 
 MOST_KEPT = 100
 GO_ON = "Go on with these results."

@@ -17,8 +17,8 @@ from hermes.entry.http.door import Call
 from hermes.entry.http.errors import not_found
 from hermes.entry.http.inputs import KeptItem, as_items
 from hermes.entry.http.keys import Scope
-from hermes.stream.response_shape import ConversationName, FunctionTool, ResponseObject
-from hermes.stream.responses import ResponseFold, parts_before
+from hermes.stream.faces.response_shape import ConversationName, FunctionTool, ResponseObject
+from hermes.stream.faces.responses import ResponseFold, parts_before
 
 PREFIX = "resp_"
 

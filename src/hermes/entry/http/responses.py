@@ -57,8 +57,8 @@ from hermes.entry.http.kept_responses import (
 )
 from hermes.entry.http.messages import Conversation, Message
 from hermes.entry.http.models import Picked, pick
-from hermes.stream.response_events import ResponseEvents
-from hermes.stream.response_shape import ConversationName, ResponseObject
+from hermes.stream.faces.response_events import ResponseEvents
+from hermes.stream.faces.response_shape import ConversationName, ResponseObject
 
 EXAMPLE = {"model": "hermes-agent", "input": "What can you do?"}
 CANCELLED = "cancelled by the client"

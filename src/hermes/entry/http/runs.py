@@ -33,9 +33,9 @@ from hermes.entry.http.errors import ApiError, bad_request, not_found
 from hermes.entry.http.headers import LAST_EVENT
 from hermes.entry.http.messages import Conversation, Message, read_messages
 from hermes.entry.http.models import default_name
-from hermes.stream.fold import answer_text
-from hermes.stream.run_facts import last_event
-from hermes.stream.sse import RunEvents
+from hermes.stream.faces.chat_chunks import RunEvents
+from hermes.stream.faces.run_facts import last_event
+from hermes.stream.fold.turn_fold import answer_text
 
 BEGINS = Wire(headers=ASKS.headers, refuses=ASKS.refuses, example={"input": "What can you do?"})
 ANSWERS = Wire(refuses=(409,), example={"choice": "once"})

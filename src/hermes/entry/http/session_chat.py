@@ -23,8 +23,8 @@ from hermes.entry.http.models import Picked, default_name
 from hermes.entry.http.runs import TokensSpent
 from hermes.entry.http.sessions import find_session
 from hermes.entry.http.watching import PEOPLE, Watching
-from hermes.stream.fold import answer_text
-from hermes.stream.session_events import SessionEvents
+from hermes.stream.faces.session_events import SessionEvents
+from hermes.stream.fold.turn_fold import answer_text
 
 SAYS = Wire(headers=ASKS.headers, refuses=ASKS.refuses, example={"message": "And bread?"})
 

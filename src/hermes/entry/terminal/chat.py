@@ -28,7 +28,7 @@ from hermes.entry.terminal.history import History
 from hermes.entry.terminal.keyboard import Keyboard
 from hermes.entry.terminal.keys import PASTE_OFF, PASTE_ON, Key, Press, Typed
 from hermes.entry.terminal.screen import Screen
-from hermes.stream.console import Console
+from hermes.stream.faces.console import Console
 
 OK, FAILED, GONE, INTERRUPTED = 0, 1, 129, 130
 OWN_COMMANDS = {

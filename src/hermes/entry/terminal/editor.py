@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from hermes.domain.text import showable
 from hermes.entry.terminal.keys import Key, Press, Typed
-from hermes.stream.flavours.columns import width
+from hermes.stream.text.flavours.columns import width
 
 MOST = 4_000_000
 """Characters a line may have; what is written beyond them is counted and not kept."""

@@ -23,8 +23,8 @@ from hermes.domain.event import Entry, ModelSaid, Reset, Seen, Snapshot, TextDel
 from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.turn import Turn
 from hermes.entry.terminal.door import Entered, Gone, Presence, Visit, Wish
-from hermes.stream.sse import Event, Parser
-from hermes.stream.wire import END, HELLO, SEEN, TURN, decode, decode_seen, encode
+from hermes.stream.faces.chat_chunks import Event, Parser
+from hermes.stream.wire.socket import END, HELLO, SEEN, TURN, decode, decode_seen, encode
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 60.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from hermes.domain.text import showable
 from hermes.entry.terminal.keyboard import own_terminal
-from hermes.stream.flavours.columns import width
+from hermes.stream.text.flavours.columns import width
 
 _PIECE = 4_096
 _HIGH_WATER = 65_536

@@ -24,9 +24,9 @@ from hermes.domain.ports.store import (
     Threads,
     Typing,
 )
-from hermes.stream.markdown import parse
-from hermes.stream.print import print_markdown
-from hermes.stream.split import split
+from hermes.stream.text.markdown import parse
+from hermes.stream.text.print import print_markdown
+from hermes.stream.text.split import split
 from hermes.testing.platform_suite.testbed import (
     DOUBTFUL,
     FAST_FAULTS,

@@ -41,17 +41,7 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
-from hermes.stream.fold import (
-    SAID_AGAIN,
-    CaughtUp,
-    Spoken,
-    choices,
-    command_text,
-    for_people,
-    is_internal,
-    was_cut,
-)
-from hermes.stream.response_shape import (
+from hermes.stream.faces.response_shape import (
     ApprovalRequest,
     ApprovalResponded,
     ArgumentsAdded,
@@ -79,6 +69,16 @@ from hermes.stream.response_shape import (
     Waiting,
     WordsAdded,
     WordsDone,
+)
+from hermes.stream.fold.turn_fold import (
+    SAID_AGAIN,
+    CaughtUp,
+    Spoken,
+    choices,
+    command_text,
+    for_people,
+    is_internal,
+    was_cut,
 )
 
 

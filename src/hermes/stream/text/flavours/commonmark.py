@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from itertools import chain
 
-from hermes.stream.flavours.plain import MAX_NUMBER, PlainPrinter, prefixed
-from hermes.stream.markdown import (
+from hermes.stream.text.flavours.plain import MAX_NUMBER, PlainPrinter, prefixed
+from hermes.stream.text.markdown import (
     Align,
     Block,
     Cell,
@@ -131,7 +131,7 @@ class CommonmarkPrinter(PlainPrinter):
         return self.inlines(joined(without_styles(inlines))) if printed is None else printed
 
     def _read_back(self, inlines: tuple[Inline, ...]) -> str | None:
-        from hermes.stream.reading import read_inlines
+        from hermes.stream.text.reader import read_inlines
 
         for printer in (self, _UNDERSCORES):
             printed = printer.inlines(inlines)

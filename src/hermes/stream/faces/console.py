@@ -32,7 +32,7 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId
 from hermes.domain.text import one_line, showable
-from hermes.stream.fold import (
+from hermes.stream.fold.turn_fold import (
     SAID_AGAIN,
     CaughtUp,
     Spoken,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from hermes.stream.flavours.plain import PlainPrinter, without_strong
-from hermes.stream.markdown import CodeBlock, Emphasis, Heading, Link, Quote, Strike, Strong
+from hermes.stream.text.flavours.plain import PlainPrinter, without_strong
+from hermes.stream.text.markdown import CodeBlock, Emphasis, Heading, Link, Quote, Strike, Strong
 
 
 class TelegramPrinter(PlainPrinter):

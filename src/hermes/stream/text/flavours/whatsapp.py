@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.stream.flavours.marks import MarksPrinter
+from hermes.stream.text.flavours.marks import MarksPrinter
 
 
 class WhatsAppPrinter(MarksPrinter):

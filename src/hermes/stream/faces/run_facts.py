@@ -20,7 +20,7 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
 )
-from hermes.stream.fold import for_people, has_words, is_internal
+from hermes.stream.fold.turn_fold import for_people, has_words, is_internal
 
 
 def last_event(entries: Sequence[Entry]) -> str | None:

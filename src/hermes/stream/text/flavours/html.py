@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from hermes.stream.flavours.plain import PlainPrinter
-from hermes.stream.markdown import (
+from hermes.stream.text.flavours.plain import PlainPrinter
+from hermes.stream.text.markdown import (
     Block,
     Cell,
     CodeBlock,

@@ -11,8 +11,7 @@ from zlib import crc32
 import msgspec
 
 from hermes.domain.event import Entry, Seen
-from hermes.stream.fold import SAID_AGAIN
-from hermes.stream.response_shape import (
+from hermes.stream.faces.response_shape import (
     Created,
     InProgress,
     ItemAdded,
@@ -26,7 +25,8 @@ from hermes.stream.response_shape import (
     WordsAdded,
     WordsDone,
 )
-from hermes.stream.responses import ResponseFold
+from hermes.stream.faces.responses import ResponseFold
+from hermes.stream.fold.turn_fold import SAID_AGAIN
 
 CHECK_BITS = 10
 _CHECK = (1 << CHECK_BITS) - 1

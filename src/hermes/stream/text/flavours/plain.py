@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from hermes.stream.flavours.columns import aligned
-from hermes.stream.markdown import (
+from hermes.stream.text.flavours.columns import aligned
+from hermes.stream.text.markdown import (
     Block,
     Code,
     CodeBlock,

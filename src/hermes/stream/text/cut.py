@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from hermes.stream.markdown import (
+from hermes.stream.text.markdown import (
     Block,
     Cell,
     Code,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from hermes.stream.flavours.plain import PlainPrinter, fenced, without_strong
-from hermes.stream.markdown import (
+from hermes.stream.text.flavours.plain import PlainPrinter, fenced, without_strong
+from hermes.stream.text.markdown import (
     CodeBlock,
     Emphasis,
     Heading,

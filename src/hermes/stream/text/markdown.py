@@ -163,7 +163,7 @@ def parse(text: str) -> Document:
         text = _ODD_BLANKS.sub(_plain_blank, text)
     if not _MARKUP.search(text):
         return _plain_document(text)
-    from hermes.stream.reading import read
+    from hermes.stream.text.reader import read
 
     return read(text)
 

@@ -39,8 +39,11 @@ from hermes.domain.event import (
     usage_of,
 )
 from hermes.domain.ids import CallId, QuestionId, client_call_id
+from hermes.domain.sse import Event as Event
+from hermes.domain.sse import Parser as Parser
+from hermes.domain.sse import parse as parse
 from hermes.domain.tool import ToolCall
-from hermes.stream.fold import (
+from hermes.stream.fold.turn_fold import (
     SAID_AGAIN,
     CaughtUp,
     Spoken,
@@ -57,9 +60,6 @@ from hermes.stream.fold import (
     settled,
     was_cut,
 )
-from hermes.stream.sse_parser import Event as Event
-from hermes.stream.sse_parser import Parser as Parser
-from hermes.stream.sse_parser import parse as parse
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _UNFIT = re.compile(r"[\r\n\0]")

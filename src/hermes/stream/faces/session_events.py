@@ -32,7 +32,8 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId
 from hermes.domain.tool import ToolCall
-from hermes.stream.fold import (
+from hermes.stream.faces.chat_chunks import json_event, usage_named
+from hermes.stream.fold.turn_fold import (
     Spoken,
     ToolState,
     answer_text,
@@ -45,7 +46,6 @@ from hermes.stream.fold import (
     settled,
     was_cut,
 )
-from hermes.stream.sse import json_event, usage_named
 
 
 class SessionEvents:

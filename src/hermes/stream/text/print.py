@@ -6,8 +6,8 @@ from functools import cache
 from typing import assert_never
 
 from hermes.domain.capabilities import Flavour
-from hermes.stream.flavours.plain import PlainPrinter
-from hermes.stream.markdown import Document
+from hermes.stream.text.flavours.plain import PlainPrinter
+from hermes.stream.text.markdown import Document
 
 
 def print_markdown(doc: Document, flavour: Flavour) -> str:
@@ -22,27 +22,27 @@ def printer(flavour: Flavour) -> PlainPrinter:
         case Flavour.PLAIN:
             return PlainPrinter()
         case Flavour.COMMONMARK:
-            from hermes.stream.flavours.commonmark import CommonmarkPrinter
+            from hermes.stream.text.flavours.commonmark import CommonmarkPrinter
 
             return CommonmarkPrinter()
         case Flavour.DISCORD:
-            from hermes.stream.flavours.discord import DiscordPrinter
+            from hermes.stream.text.flavours.discord import DiscordPrinter
 
             return DiscordPrinter()
         case Flavour.TELEGRAM_HTML:
-            from hermes.stream.flavours.telegram import TelegramPrinter
+            from hermes.stream.text.flavours.telegram import TelegramPrinter
 
             return TelegramPrinter()
         case Flavour.SLACK_MRKDWN:
-            from hermes.stream.flavours.slack import SlackPrinter
+            from hermes.stream.text.flavours.slack import SlackPrinter
 
             return SlackPrinter()
         case Flavour.WHATSAPP:
-            from hermes.stream.flavours.whatsapp import WhatsAppPrinter
+            from hermes.stream.text.flavours.whatsapp import WhatsAppPrinter
 
             return WhatsAppPrinter()
         case Flavour.HTML:
-            from hermes.stream.flavours.html import HtmlPrinter
+            from hermes.stream.text.flavours.html import HtmlPrinter
 
             return HtmlPrinter()
         case _:

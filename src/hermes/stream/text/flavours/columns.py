@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-from hermes.stream.markdown import Align, Table, visible_inlines
+from hermes.stream.text.markdown import Align, Table, visible_inlines
 
 # Wider cells stick out instead of padding every other row to their width.
 MAX_WIDTH = 32

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from hermes.stream.markdown import (
+from hermes.stream.text.markdown import (
     INLINE_MARKUP,
     Align,
     Block,

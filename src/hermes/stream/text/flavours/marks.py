@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hermes.stream.flavours.plain import PlainPrinter, fenced, without_strong
-from hermes.stream.markdown import (
+from hermes.stream.text.flavours.plain import PlainPrinter, fenced, without_strong
+from hermes.stream.text.markdown import (
     CodeBlock,
     Emphasis,
     Heading,

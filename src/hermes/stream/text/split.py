@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hermes.domain.capabilities import Flavour, TextUnit
-from hermes.stream.cut import Blocks, Ribbon, cut, front, loosened, unstyled
-from hermes.stream.flavours.plain import PlainPrinter
-from hermes.stream.markdown import (
+from hermes.stream.text.cut import Blocks, Ribbon, cut, front, loosened, unstyled
+from hermes.stream.text.flavours.plain import PlainPrinter
+from hermes.stream.text.markdown import (
     Block,
     Code,
     CodeBlock,
@@ -29,7 +29,7 @@ from hermes.stream.markdown import (
     trimmed,
     visible,
 )
-from hermes.stream.print import printer
+from hermes.stream.text.print import printer
 
 MIN_LIMIT = 20
 

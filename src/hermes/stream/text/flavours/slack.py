@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
-from hermes.stream.flavours.marks import MarksPrinter
-from hermes.stream.flavours.plain import fenced
-from hermes.stream.markdown import CodeBlock, Link, visible_inlines
+from hermes.stream.text.flavours.marks import MarksPrinter
+from hermes.stream.text.flavours.plain import fenced
+from hermes.stream.text.markdown import CodeBlock, Link, visible_inlines
 
 
 class SlackPrinter(MarksPrinter):

@@ -40,7 +40,7 @@ from hermes.domain.text import one_line
 from hermes.domain.thoughts import ThoughtFilter, without_thoughts
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import Question, TurnState
-from hermes.stream.drafts import is_silence, may_be_silence, without_directives
+from hermes.stream.fold.drafts import is_silence, may_be_silence, without_directives
 
 SAID_AGAIN = "— interrupted, saying it again —"
 """What a door that cannot take words back says before words that replace earlier ones."""

@@ -1,0 +1,1 @@
+"""What every face shares: a turn's feed folded into texts, tool lines, questions and its end."""

@@ -1,0 +1,1 @@
+"""Markdown read into a tree, printed in a platform's markup, split at its limit."""
