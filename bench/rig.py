@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from hermes.agent.loop import AgentLoop
+from hermes.agent.run.loop import AgentLoop
 from hermes.control.turn.claim import Claim, Next
 from hermes.control.gateway import Gateway, Parts
 from hermes.control.runtime import Runtime

@@ -18,8 +18,8 @@ import pytest
 
 import hermes
 from hermes import AIAgent
-from hermes.agent.demo import FOOTER
-from hermes.agent.providers.demo import DemoProvider
+from hermes.agent.models.demo.provider import DemoProvider
+from hermes.agent.models.demo.rules import FOOTER
 from hermes.domain.errors import UserError
 from hermes.domain.event import Usage
 from hermes.testing.model import ScriptedModel, say

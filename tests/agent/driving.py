@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from hermes.agent.loop import AgentLoop, LoopLimits
-from hermes.agent.speech import Patience
+from hermes.agent.run.loop import AgentLoop, LoopLimits
+from hermes.agent.run.speech import Patience
 from hermes.control.turn.claim import cut_off, number
 from hermes.control.turn.run_tasks import RunScope
 from hermes.domain.address import Address, Kind, Source

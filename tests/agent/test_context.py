@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.chat_request import encode_messages, encode_request
-from hermes.agent.context import CONTINUE, Message, Role, messages, with_ending
-from hermes.agent.progress import is_empty
+from hermes.agent.context.fold import CONTINUE, Message, Role, messages, with_ending
+from hermes.agent.models.formats.chat_completions.request import encode_messages, encode_request
+from hermes.agent.run.progress import is_empty
 from hermes.domain.event import (
     Answered,
     Asked,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hermes.agent.danger import Place, code, judge, judge_command, remote
-from hermes.agent.danger.shell import _LONGEST
+from hermes.agent.danger.shell.reader import _LONGEST
 from hermes.domain.homes import Homes
 from tests.effort import effort, grows_evenly
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from hermes.agent.danger import RULES, Place, digest, judge_command
 from hermes.agent.danger.judge import hidden_characters
-from hermes.agent.danger.shell import read_shell
-from hermes.agent.danger.syntax import Unreadable
+from hermes.agent.danger.shell.reader import read_shell
+from hermes.agent.danger.shell.syntax import Unreadable
 
 PLACE = Place(
     cwd="/home/ann/shop", workspace="/home/ann/shop", home="/home/ann", agent_home="/home/ann/.hermes"

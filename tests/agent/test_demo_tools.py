@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.demo import FOOTER
-from hermes.agent.providers.demo import DemoProvider
+from hermes.agent.models.demo.provider import DemoProvider
+from hermes.agent.models.demo.rules import FOOTER
 from hermes.app import App, Given, Toolsets
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Kind, Source

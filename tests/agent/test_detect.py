@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from hermes.agent import detect
-from hermes.agent.detect import (
+from hermes.agent.models import choose as detect
+from hermes.agent.models.choose import (
     Choice,
     Facts,
     LocalServer,
@@ -20,8 +20,8 @@ from hermes.agent.detect import (
     stand_in,
     with_endpoint,
 )
-from hermes.agent.models import Models
-from hermes.agent.providers.demo import DemoProvider
+from hermes.agent.models.demo.provider import DemoProvider
+from hermes.agent.models.registry import Models
 from hermes.domain.errors import UserError
 from hermes.domain.event import TextDelta
 from hermes.domain.ports.store import ModelRequest

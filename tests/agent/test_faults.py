@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from hermes.agent.model_client import Deadlines, Post
-from hermes.agent.providers.openai import Caps, Endpoint, OpenAIProvider
+from hermes.agent.models.client import Deadlines, Post
+from hermes.agent.models.formats.chat_completions.provider import Caps, Endpoint, OpenAIProvider
 from hermes.domain.event import Failed, Finished, ModelSaid, Retrying, TextDelta, ToolFinished, ToolStarted
 from hermes.domain.ports.store import ModelRequest
 from hermes.domain.settings.settings import Secret

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hermes.agent.calls import NO_RESULT
+from hermes.agent.run.calls import NO_RESULT
 from hermes.domain.event import (
     Answered,
     Asked,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.loop import CLOSING, REPEATING, SAY_SOMETHING, SAY_THOUGHTS, STUCK, LoopLimits
-from hermes.agent.speech import Patience, Seam
+from hermes.agent.run.loop import CLOSING, REPEATING, SAY_SOMETHING, SAY_THOUGHTS, STUCK, LoopLimits
+from hermes.agent.run.speech import Patience, Seam
 from hermes.domain.errors import NeedsLogin, Unreachable, UserError
 from hermes.domain.event import (
     Asked,
@@ -329,7 +329,7 @@ async def test_a_run_that_stops_after_any_record_goes_on_as_if_it_had_not() -> N
 
 def test_the_loop_loads_no_client_library() -> None:
     source = Path(__file__).parents[2] / "src"
-    code = "import sys, hermes.agent.loop; print([m for m in ('aiohttp', 'msgspec') if m in sys.modules])"
+    code = "import sys, hermes.agent.run.loop; print([m for m in ('aiohttp', 'msgspec') if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

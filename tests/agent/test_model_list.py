@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.agent import models
-from hermes.agent.detect import Choice, Way
-from hermes.agent.models import Models
+from hermes.agent.models import registry as models
+from hermes.agent.models.choose import Choice, Way
+from hermes.agent.models.registry import Models
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.settings import Secret

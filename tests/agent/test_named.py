@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from hermes.agent.allowed import NOBODY
+from hermes.agent.run.toolbox import NOBODY
 from hermes.agent.tools import Workbench, default_tools
 from hermes.control.outbound.targets import Known, resolve_targets, spellings
 from hermes.domain.address import Address, Kind, Source

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.agent.model_client import Deadlines, ModelClient
-from hermes.agent.providers.openai import Endpoint, OpenAIProvider, make
+from hermes.agent.models.client import Deadlines, ModelClient
+from hermes.agent.models.formats.chat_completions.provider import Endpoint, OpenAIProvider, make
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.settings.settings import ModelSettings, Secret
 from hermes.testing.model_script import FAULTS, Reply

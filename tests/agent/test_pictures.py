@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hermes.agent import pictures
-from hermes.agent.model_errors import NoImages
-from hermes.agent.pictures import Illustrated
-from hermes.agent.providers.openai import Endpoint, OpenAIProvider
+from hermes.agent.context import images as pictures
+from hermes.agent.context.images import Illustrated
+from hermes.agent.models.faults import NoImages
+from hermes.agent.models.formats.chat_completions.provider import Endpoint, OpenAIProvider
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import Entry, ModelSaid, UserSaid
 from hermes.domain.message import Attachment, MediaKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
-from hermes.agent.prompt import MOST_BLOCK, PromptParts, build_prompt, local_environment
+from hermes.agent.context.prompt import MOST_BLOCK, PromptParts, build_prompt, local_environment
 from hermes.agent.tools import TOOLS
 
 DEFAULT_TOOLS = tuple(TOOLS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hermes.agent.routes import Route, RoutedProvider
+from hermes.agent.models.routes import Route, RoutedProvider
 from hermes.app import App, Given
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Kind, Source

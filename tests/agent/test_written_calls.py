@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from hermes.agent.chat_reply import Body, Reply
-from hermes.agent.repair import may_be_written_call, written_call
+from hermes.agent.models.formats.chat_completions.reply import Body, Reply
+from hermes.agent.run.repair import may_be_written_call, written_call
 from hermes.domain.event import Ending, TextDelta
 
 TOOLS = ["read_file", "write_file", "terminal"]

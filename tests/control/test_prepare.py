@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.context import attachment_note
+from hermes.agent.context.fold import attachment_note
 from hermes.control.turn.chat_context import place_prompt, quoted, speaker
 from hermes.control.turn.inbound_files import _safe_name
 from hermes.domain.address import Address, Kind, Source

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.context import Role, messages
+from hermes.agent.context.fold import Role, messages
 from hermes.control.doors.caller import Replied
 from hermes.control.handoff.carriers import LEASE_SECONDS, MOST_ATTEMPTS, cancel_handoff, retry_handoff
 from hermes.domain.address import Address

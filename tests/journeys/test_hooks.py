@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.allowed import NO_ANSWER, NOBODY
+from hermes.agent.run.toolbox import NO_ANSWER, NOBODY
 from hermes.app.hooks import HookPart
 from hermes.control.hooks.dispatch import Hooks
 from hermes.domain.event import ToolFinished

@@ -158,7 +158,7 @@ def _toolset_problems(loaded: Loaded) -> list[str]:
 def _model_problems(command: Command, loaded: Loaded) -> list[str]:
     """A model that is set no more, though one answered here. Servers of this machine are not looked for."""
     from hermes.admin.status import last_model, read_state
-    from hermes.agent.detect import Facts, Way, choose, stand_in
+    from hermes.agent.models.choose import Facts, Way, choose, stand_in
     from hermes.plugins import providers
 
     settings, before = loaded.settings.model, last_model(read_state(command.home))

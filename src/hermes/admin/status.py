@@ -17,8 +17,8 @@ from hermes.admin.command import Command, add_json
 from hermes.admin.gateway import GATEWAY, LOG_FILE, STATE_FILE, Holder, home_holder
 from hermes.admin.output import Console, ago
 from hermes.admin.running import find_running
-from hermes.agent.detect import DEMO, NO_PROBE, SERVICES, Choice, Way, stand_in
-from hermes.agent.models import Models
+from hermes.agent.models.choose import DEMO, NO_PROBE, SERVICES, Choice, Way, stand_in
+from hermes.agent.models.registry import Models
 from hermes.domain.errors import UserError
 from hermes.plugins import platform_manifests, providers
 from hermes.state.home.homes import user_name

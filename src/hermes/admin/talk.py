@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.admin.chat import ChatProcess, here, is_terminal
 from hermes.admin.gateway import GATEWAY
 from hermes.admin.running import Running
-from hermes.agent.detect import LOCAL_SERVERS
+from hermes.agent.models.choose import LOCAL_SERVERS
 from hermes.domain.errors import UserError
 from hermes.domain.text import showable
 from hermes.entry.terminal.door import (

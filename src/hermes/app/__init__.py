@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from hermes import plugins
-from hermes.agent.detect import NO_PROBE, Choice
-from hermes.agent.loop import AgentLoop, LoopLimits
-from hermes.agent.models import Models
-from hermes.agent.pictures import Illustrated
-from hermes.agent.routes import Route, RoutedProvider
+from hermes.agent.context.images import Illustrated
+from hermes.agent.models.choose import NO_PROBE, Choice
+from hermes.agent.models.registry import Models
+from hermes.agent.models.routes import Route, RoutedProvider
+from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.tools import Workbench
 from hermes.app.accounts import AccountDesk, told_apart
 from hermes.app.homes import MEDIA, WORKSPACE, closed_homes, homes_for, is_wide, user_home

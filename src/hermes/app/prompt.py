@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
-from hermes.agent.prompt import PromptParts, build_prompt, local_environment
+from hermes.agent.context.prompt import PromptParts, build_prompt, local_environment
 from hermes.domain.clock import Clock, zone_named
 from hermes.domain.settings.settings import Profile
 from hermes.state.memory.files import MemoryFiles

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from hermes.agent.detect import Choice, Way, stand_in
+from hermes.agent.models.choose import Choice, Way, stand_in
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.settings import ModelSettings

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
-from hermes.agent.detect import with_endpoint
+from hermes.agent.models.choose import with_endpoint
 from hermes.app import App, Given, Toolsets
 from hermes.control.sessions.submission import Place, Submission
 from hermes.domain.address import Address, Kind, Source

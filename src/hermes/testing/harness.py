@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from hermes.agent.context import Role, messages
-from hermes.agent.loop import AgentLoop, LoopLimits
-from hermes.agent.pictures import Illustrated
+from hermes.agent.context.fold import Role, messages
+from hermes.agent.context.images import Illustrated
+from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.control.commands.registry import Around
 from hermes.control.gateway import Gateway, Parts
 from hermes.control.hooks.dispatch import Hooks

@@ -14,8 +14,8 @@ import signal
 import sys
 from pathlib import Path
 
-from hermes.agent.loop import AgentLoop
-from hermes.agent.providers.openai import Endpoint, OpenAIProvider
+from hermes.agent.models.formats.chat_completions.provider import Endpoint, OpenAIProvider
+from hermes.agent.run.loop import AgentLoop
 from hermes.control.gateway import Gateway, Parts
 from hermes.control.runtime import Runtime
 from hermes.control.workers import Supervisor

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import names, remote, scripts
-from hermes.agent.danger.expand import UNKNOWN, to_plain
 from hermes.agent.danger.paths import delete_fault, holds_home
+from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import Call

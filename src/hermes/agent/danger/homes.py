@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from hermes.agent.danger.expand import has_glob, to_plain
+from hermes.agent.danger.shell.expand import has_glob, to_plain
 from hermes.domain.homes import Homes
 
 _LONGEST_NAME = 255

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from hermes.agent.danger import programs
-from hermes.agent.danger.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
 from hermes.agent.danger.loops import calls_itself, is_endless, starts_aside
 from hermes.agent.danger.names import (
     COMMAND_VARIABLES,
@@ -31,8 +30,9 @@ from hermes.agent.danger.names import (
 )
 from hermes.agent.danger.paths import Place, holds_home, named_in, read_fault, resolve, write_fault
 from hermes.agent.danger.printed import printed, source_of
-from hermes.agent.danger.shell import read_shell
-from hermes.agent.danger.syntax import (
+from hermes.agent.danger.shell.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
+from hermes.agent.danger.shell.reader import read_shell
+from hermes.agent.danger.shell.syntax import (
     BRACKET,
     MOST_WORDS,
     Background,

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from hermes.agent.danger.syntax import Background, Chained, Function, Group, Node, Pipeline, Simple, plain
+from hermes.agent.danger.shell.syntax import (
+    Background,
+    Chained,
+    Function,
+    Group,
+    Node,
+    Pipeline,
+    Simple,
+    plain,
+)
 
 
 def starts_aside(node: Node) -> bool:

@@ -9,10 +9,10 @@ import re
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from hermes.agent.danger.expand import UNKNOWN, has_glob, to_plain
 from hermes.agent.danger.homes import holds_one, is_closed, mentions_home
 from hermes.agent.danger.names import names
-from hermes.agent.danger.syntax import BRACKET, QUESTION, STAR
+from hermes.agent.danger.shell.expand import UNKNOWN, has_glob, to_plain
+from hermes.agent.danger.shell.syntax import BRACKET, QUESTION, STAR
 from hermes.domain.homes import NO_HOMES, Homes
 
 # Matched against paths in which the home folder is written `~`.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from hermes.agent.danger.expand import to_plain
 from hermes.agent.danger.names import DECODERS, DOWNLOADS
-from hermes.agent.danger.words import unescaped
+from hermes.agent.danger.shell.expand import to_plain
+from hermes.agent.danger.shell.words import unescaped
 
 
 def printed(fields: list[str], fed: str | None, cwd: str | None) -> str | None:

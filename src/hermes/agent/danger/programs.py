@@ -10,7 +10,6 @@ from itertools import dropwhile, islice, pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import code, effects, remote, scripts
-from hermes.agent.danger.expand import UNKNOWN, to_plain
 from hermes.agent.danger.names import (
     CHANGERS,
     DECLARES,
@@ -29,6 +28,7 @@ from hermes.agent.danger.names import (
 )
 from hermes.agent.danger.paths import holds_home
 from hermes.agent.danger.printed import printed
+from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import Call

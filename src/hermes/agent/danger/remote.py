@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import names
-from hermes.agent.danger.expand import UNKNOWN, to_plain
+from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import Call

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import code
-from hermes.agent.danger.expand import to_plain
+from hermes.agent.danger.shell.expand import to_plain
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import Call

@@ -1,6 +1,7 @@
 """The tools of the agent: each module registers its own when it is imported."""
 
-from hermes.agent.tools import files, history, jobs, messaging, patch, talk, terminal
+from hermes.agent.tools import clarify_todo as talk
+from hermes.agent.tools import files, history, jobs, messaging, patch, terminal
 from hermes.agent.tools.reference import tools_page
 from hermes.agent.tools.registry import (
     ABSENT,

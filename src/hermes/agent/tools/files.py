@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Literal
 
 from hermes.agent.danger import RULES, read_fault, write_fault
-from hermes.agent.tools.asking import action_digest, shown_change, visible_line
+from hermes.agent.tools.approval_text import action_digest, shown_change, visible_line
 from hermes.agent.tools.registry import Desk, Workbench, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from hermes.agent.danger import Verdict, digest, judge_command, judge_input
-from hermes.agent.tools.asking import action_digest, visible, visible_line
+from hermes.agent.tools.approval_text import action_digest, visible, visible_line
 from hermes.agent.tools.files import resolve_path
 from hermes.agent.tools.registry import Desk, Workbench, tool
 from hermes.domain.errors import UserError

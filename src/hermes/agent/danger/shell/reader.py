@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from hermes.agent.danger.syntax import (
+from hermes.agent.danger.shell.syntax import (
     Background,
     Chained,
     Function,
@@ -22,7 +22,7 @@ from hermes.agent.danger.syntax import (
     Word,
     plain,
 )
-from hermes.agent.danger.words import META, WordReader
+from hermes.agent.danger.shell.words import META, WordReader
 
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^]=]*\])?(\+?=)")
 _REDIRECT = re.compile(r"(\d+|\{[A-Za-z_]\w*\})?(<<<|<<-|<<|<>|>>|>\||>&|<&|&>>|&>|<(?!\()|>(?!\())")

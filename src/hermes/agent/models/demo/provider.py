@@ -1,5 +1,5 @@
 """The offline demo model as a provider: needs no key and no network, and is no AI. Its rules are in
-`hermes.agent.demo`; here they are said word by word, through the same path as a real model's."""
+`hermes.agent.models.demo.rules`; here they are said word by word, through the same path as a real model's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 
-from hermes.agent.demo import FOOTER, DemoReply, demo_reply
+from hermes.agent.models.demo.rules import FOOTER, DemoReply, demo_reply
 from hermes.domain.event import Ending, TextDelta, Usage
 from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest
 

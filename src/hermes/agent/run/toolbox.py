@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hermes.agent.named import are_named
+from hermes.agent.run.named_chats import are_named
 from hermes.domain.ports.store import Run
 from hermes.domain.tool import Approval, Ask, Tool, ToolContext, ToolResult
 from hermes.domain.turn import Guidance

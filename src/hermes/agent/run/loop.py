@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from hermes.agent.allowed import allowed_tools
-from hermes.agent.calls import Bench, Settle, call_steps, given_up
-from hermes.agent.context import CONTINUE
-from hermes.agent.progress import Progress, read_progress
-from hermes.agent.repair import repair_calls
-from hermes.agent.speech import Patience, Speech
+from hermes.agent.context.fold import CONTINUE
+from hermes.agent.run.calls import Bench, Settle, call_steps, given_up
+from hermes.agent.run.progress import Progress, read_progress
+from hermes.agent.run.repair import repair_calls
+from hermes.agent.run.speech import Patience, Speech
+from hermes.agent.run.toolbox import allowed_tools
 from hermes.domain.clock import Clock
 from hermes.domain.event import AgentEvent, Ending, Entry, Failed, Finished, ModelSaid, Record, UserSaid
 from hermes.domain.ports.store import ModelRequest, Provider, Run

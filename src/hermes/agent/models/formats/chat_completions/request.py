@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from hermes.agent.context import (
+from hermes.agent.context.fold import (
     Conversation,
     Message,
     Role,
@@ -24,7 +24,7 @@ from hermes.agent.context import (
     recalled,
     with_ending,
 )
-from hermes.agent.repair import read_arguments
+from hermes.agent.run.repair import read_arguments
 from hermes.domain.event import Entry
 from hermes.domain.ports.store import ModelRequest
 from hermes.domain.text import storable

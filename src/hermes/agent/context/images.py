@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 
-from hermes.agent.context import is_image
-from hermes.agent.model_errors import NoImages
+from hermes.agent.context.fold import is_image
+from hermes.agent.models.faults import NoImages
 from hermes.domain.errors import HermesError
 from hermes.domain.event import UserSaid
 from hermes.domain.message import Attachment

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hermes.agent.detect import (
+from hermes.agent.models.choose import (
     Choice,
     Facts,
     LocalServer,
@@ -21,15 +21,15 @@ from hermes.agent.detect import (
     is_settled,
     is_unnamed,
 )
-from hermes.agent.providers.demo import DemoProvider
-from hermes.agent.routes import Route
+from hermes.agent.models.demo.provider import DemoProvider
+from hermes.agent.models.routes import Route
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.store import ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.settings import ModelSettings
 
 if TYPE_CHECKING:
-    from hermes.agent.model_client import ModelClient
+    from hermes.agent.models.client import ModelClient
 
 _LIST_SECONDS = 10.0
 MakeProvider = Callable[[ModelSettings], Provider]
@@ -91,8 +91,8 @@ class Models:
                 return self._over_http(choice, settings)
 
     def _over_http(self, choice: Choice, settings: ModelSettings) -> Provider:
-        from hermes.agent.model_client import Deadlines, ModelClient
-        from hermes.agent.providers.openai import Endpoint, OpenAIProvider
+        from hermes.agent.models.client import Deadlines, ModelClient
+        from hermes.agent.models.formats.chat_completions.provider import Endpoint, OpenAIProvider
 
         if self._client is None:
             self._client = ModelClient()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
 
-from hermes.agent.danger.syntax import (
+from hermes.agent.danger.shell.syntax import (
     BRACKET,
     CLOSE,
     COMMA,

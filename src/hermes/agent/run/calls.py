@@ -14,9 +14,9 @@ import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hermes.agent.handover import Handover
-from hermes.agent.named import are_named
-from hermes.agent.repair import is_cut_short, read_arguments
+from hermes.agent.run.handover import Handover
+from hermes.agent.run.named_chats import are_named
+from hermes.agent.run.repair import is_cut_short, read_arguments
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import (
     AgentEvent,

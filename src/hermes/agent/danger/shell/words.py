@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from hermes.agent.danger.syntax import (
+from hermes.agent.danger.shell.syntax import (
     MARKS,
     MOST_WORDS,
     STAR,

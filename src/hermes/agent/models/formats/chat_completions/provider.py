@@ -12,10 +12,10 @@ from functools import cached_property
 
 from yarl import URL
 
-from hermes.agent.chat_reply import Body, Reply
-from hermes.agent.chat_request import encode_request
-from hermes.agent.model_client import Answer, Deadlines, ModelClient, Post
-from hermes.agent.model_errors import MOST_ERROR_BYTES, error_for, read_error
+from hermes.agent.models.client import Answer, Deadlines, ModelClient, Post
+from hermes.agent.models.faults import MOST_ERROR_BYTES, error_for, read_error
+from hermes.agent.models.formats.chat_completions.reply import Body, Reply
+from hermes.agent.models.formats.chat_completions.request import encode_request
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ports.store import ModelPiece, ModelRequest
 from hermes.domain.settings.settings import ModelSettings, Secret

@@ -1,0 +1,1 @@
+"""What a model is sent: the transcript as messages, the system prompt, images."""

@@ -1,0 +1,1 @@
+"""A reader of shell command lines. It runs nothing."""

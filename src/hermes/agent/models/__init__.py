@@ -1,0 +1,1 @@
+"""Models: which one answers, how it is reached, what went wrong."""

@@ -1,1 +1,0 @@
-"""Model services, one file each."""
