@@ -13,7 +13,7 @@ from bench.figure import Better, Figure
 from bench.stopwatch import run
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import Hook
-from hermes.execution.hook_processes import HookProcesses
+from hermes.execution.hooks.processes import HookProcesses
 
 _HOOKS = {
     "none": None,

@@ -13,7 +13,7 @@ import pytest
 
 from hermes.control.hooks.dispatch import Hooks
 from hermes.domain.hooks import Heard, Hook
-from hermes.execution.hook_processes import HookProcesses
+from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import read_hooks
 from hermes.testing.harness import Journey
 from hermes.testing.world import World

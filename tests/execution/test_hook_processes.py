@@ -13,7 +13,7 @@ import pytest
 from hermes.admin.gateway import loop_factory
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import Hook
-from hermes.execution.hook_processes import HookProcesses
+from hermes.execution.hooks.processes import HookProcesses
 
 SCRIBBLING = """
 import contextlib, os, time

@@ -14,8 +14,8 @@ import pytest
 
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ports.store import Command, CommandResult
-from hermes.execution.backends.local import LocalBackend, LocalOptions, build_environment
-from hermes.execution.spawner import Limits
+from hermes.execution.local.backend import LocalBackend, LocalOptions, build_environment
+from hermes.execution.local.spawner import Limits
 from hermes.testing.backend_suite import CHECKS, SECRET, SECRET_NAME, Bed
 
 Make = Callable[..., LocalBackend]

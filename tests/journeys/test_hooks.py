@@ -23,7 +23,7 @@ from hermes.domain.settings.settings import (
     ResetMode,
     ResetSettings,
 )
-from hermes.execution.hook_processes import HookProcesses
+from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import read_hooks
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import PATIENCE, Journey, open_settings

@@ -20,7 +20,7 @@ ALLOWED = {
     "control/workers.py": "the supervisor: a loop, worker or row that breaks is logged and tried again",
     "entry/host.py": "the adapter host: an adapter that breaks is reported and started again",
     "entry/http/server.py": "the server: a resource that breaks is logged and answered as a fault of ours",
-    "execution/hook_child.py": "a hook may raise anything; its own process says so and lives on",
+    "execution/hooks/child.py": "a hook may raise anything; its own process says so and lives on",
     "plugins.py": "foreign code may raise anything while it is imported; it is reported and left out",
     "state/store/care/repair.py": "whatever a damaged file holds, the gateway starts on what is left",
     "state/store/writer.py": "the writer thread: whatever a unit raised is handed to whoever asked for it",

@@ -16,7 +16,7 @@ from hermes.control.hooks.dispatch import read_ruling
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.hooks import EVENTS, SELECT_AGENT, Hook, is_asked, is_event
 from hermes.domain.text import one_line
-from hermes.execution.hook_processes import HookProcesses
+from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import FoundHooks, read_hooks
 from hermes.state.settings.findings import nearest
 

@@ -66,7 +66,7 @@ from hermes.domain.tool import Tool
 from hermes.entry.host import Account, Host
 from hermes.entry.http.door import AgentFacts, Door
 from hermes.entry.http.streams import Streams
-from hermes.execution.backends.local import LocalBackend, LocalOptions
+from hermes.execution.local.backend import LocalBackend, LocalOptions
 from hermes.state.files.aliases import ChannelAliases
 from hermes.state.files.media import MediaFiles
 from hermes.state.files.session_log import FOLDER as LOG_FOLDER

@@ -12,7 +12,7 @@ from hermes.domain.homes import Homes
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.entry.http.owner_socket import socket_places
-from hermes.execution.backends.local import OUTPUT_FOLDER
+from hermes.execution.local.backend import OUTPUT_FOLDER
 from hermes.state.home.homes import SKILLS_FOLDER, agent_home, root_home
 from hermes.state.home.locks import lock_folder
 from hermes.state.memory.files import PLACES

@@ -21,7 +21,7 @@ from hermes.domain.event import Entry, Failed, Finished, Stopped
 from hermes.domain.hooks import STARTUP, Hook, HookRunner
 from hermes.domain.ids import MAIN_AGENT, SessionId, new_session_id
 from hermes.domain.turn import Cause, Guidance, TurnInput
-from hermes.execution.hook_processes import HookProcesses
+from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import FoundHooks, read_hooks
 from hermes.state.home.textfile import read_text
 from hermes.state.settings.findings import Findings

@@ -17,7 +17,7 @@ from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session
 from hermes.domain.tool import Approval, ToolContext
-from hermes.execution.backends.local import LocalBackend, LocalOptions
+from hermes.execution.local.backend import LocalBackend, LocalOptions
 from hermes.state.store.tables.search import recall_from
 from hermes.state.store.writer import SqliteStore
 

@@ -15,7 +15,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.rows import Hit
 from hermes.domain.tool import Tool, ToolContext
-from hermes.execution.backends.local import LocalBackend, LocalOptions
+from hermes.execution.local.backend import LocalBackend, LocalOptions
 from hermes.testing.harness import Journey
 
 

@@ -15,7 +15,7 @@ from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.ports.store import ProcessView
 from hermes.domain.rows import Hit
 from hermes.domain.tool import Ask, Effect, Tool, ToolContext, ToolResult
-from hermes.execution.backends.local import LocalBackend, LocalOptions
+from hermes.execution.local.backend import LocalBackend, LocalOptions
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tools.md"
 

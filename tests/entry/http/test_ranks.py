@@ -25,10 +25,10 @@ from hermes.entry.http import peers
 from hermes.entry.http.door import LOCAL_ROUTES, ROUTES
 from hermes.entry.http.peers import descent_rank
 from hermes.entry.http.resources import load_resources
-from hermes.execution.backends.local import LocalBackend, LocalOptions
-from hermes.execution.hook_processes import HookProcesses
+from hermes.execution.hooks.processes import HookProcesses
+from hermes.execution.local.backend import LocalBackend, LocalOptions
+from hermes.execution.local.process_tree import descendants
 from hermes.execution.scripts import FOLDER, Scripts
-from hermes.execution.tree import descendants
 from hermes.testing.api import ApiWorld
 
 # Prints the status and the code of each answer. A `wait` goes on when that file is there.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.store import ProcessView
-from hermes.execution.spawner import Ended, Line
+from hermes.execution.local.spawner import Ended, Line
 
 _MOST_RUNNING = 64
 _KEPT_SECONDS = 1800.0

@@ -1,7 +1,7 @@
 """The `local` backend: commands and files of this machine, as the user the gateway runs as. No sandbox.
 
 Each command runs in a fresh shell that takes up where the session's last one left, so neither `exit` nor
-`set -e`, an open quote nor a killed shell spoils the next command. The runner (execution/runner.py) keeps
+`set -e`, an open quote nor a killed shell spoils the next command. The runner (execution/local/runner.py) keeps
 each command's processes together; closing the backend ends them all."""
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ports.store import Command, CommandResult, ProcessView
-from hermes.execution.files import LocalFiles
-from hermes.execution.processes import Process, ProcessTable, new_process_id
-from hermes.execution.shells import Shells, ShellState, read_dump
-from hermes.execution.spawner import Ended, Limits, Line, Request, Spawner
+from hermes.execution.local.files import LocalFiles
+from hermes.execution.local.processes import Process, ProcessTable, new_process_id
+from hermes.execution.local.shells import Shells, ShellState, read_dump
+from hermes.execution.local.spawner import Ended, Limits, Line, Request, Spawner
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OUTPUT_DAYS = 7

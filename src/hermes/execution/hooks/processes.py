@@ -20,8 +20,8 @@ from typing import cast
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import Heard, Hook
 from hermes.domain.text import one_line
+from hermes.execution.local.process_tree import descendants, send_signal
 from hermes.execution.scripts import KEPT
-from hermes.execution.tree import descendants, send_signal
 
 LOADING_SECONDS = 15.0
 MOST_OUTPUT = 1 << 20

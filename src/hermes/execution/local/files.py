@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.store import FileSearch, FileView, Found
-from hermes.execution.search import search_tree
+from hermes.execution.local.search import search_tree
 
 T = TypeVar("T")
 _MOST_LISTED = 10_000

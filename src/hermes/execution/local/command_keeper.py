@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hermes.execution.tape import Tape
-from hermes.execution.tree import become_reaper, descendants, send_signal
+from hermes.execution.local.output_buffer import Tape
+from hermes.execution.local.process_tree import become_reaper, descendants, send_signal
 
 _STDIN_FD = 248
 _GO_FD = 249

@@ -17,8 +17,8 @@ import sys
 from typing import NoReturn
 
 from hermes.domain.process_mark import AGENT, step_down
-from hermes.execution.keeper import Keeper
-from hermes.execution.tree import become_reaper, children_of, send_signal
+from hermes.execution.local.command_keeper import Keeper
+from hermes.execution.local.process_tree import become_reaper, children_of, send_signal
 
 
 def _keep(doorbell: int, door: socket.socket, shell: str) -> NoReturn:

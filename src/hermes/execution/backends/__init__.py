@@ -1,1 +1,0 @@
-"""Terminal backends, one file each."""

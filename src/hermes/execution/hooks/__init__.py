@@ -1,0 +1,1 @@
+"""Hooks of the home, each in a process of its own."""

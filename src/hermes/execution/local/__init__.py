@@ -1,0 +1,1 @@
+"""The `local` backend: commands, files and processes of this machine. No sandbox."""
