@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 
 from bench.model import Direct, surroundings
-from hermes.app import App, Given
+from hermes.app.app import App, Given
 from hermes.control.gateway import Gateway
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Kind, Source

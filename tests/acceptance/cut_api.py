@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hermes.app import App
+from hermes.app.app import App
 from hermes.control.gateway import Gateway
 from hermes.domain.ports.store import Store
 from hermes.testing import api as api_world

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hermes import plugins
-from hermes.app import Given
 from hermes.app.accounts import Declared
+from hermes.app.app import Given
 from hermes.domain.errors import UserError
 from hermes.state.settings.loader import load_settings
 

@@ -13,7 +13,8 @@ import pytest
 
 from hermes.agent.models.demo.provider import DemoProvider
 from hermes.agent.models.demo.rules import FOOTER
-from hermes.app import App, Given, Toolsets
+from hermes.app import Toolsets
+from hermes.app.app import App, Given
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Asked, Entry, Record, Seen, TextDelta, ToolFinished, Verdict

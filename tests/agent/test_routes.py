@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.agent.models.routes import Route, RoutedProvider
-from hermes.app import App, Given
+from hermes.app.app import App, Given
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Entry, ModelSaid

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hermes import cli
 from hermes.admin import chat
-from hermes.app import Given
+from hermes.app.app import Given
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import TextDelta, ThoughtDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId

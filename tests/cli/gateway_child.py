@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hermes.admin.gateway import GatewayProcess
-from hermes.app import Given
+from hermes.app.app import Given
 from hermes.domain.ports.store import ModelRequest
 from hermes.domain.settings.settings import Settings
 from hermes.testing.model import Say, ScriptedModel, last_words

@@ -16,7 +16,7 @@ from typing import Any
 
 from hermes.admin import watchdog
 from hermes.admin.gateway import GatewayProcess, StateFile
-from hermes.app import Given
+from hermes.app.app import Given
 from hermes.domain.settings.settings import Settings
 
 

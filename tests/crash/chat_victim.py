@@ -10,7 +10,8 @@ from pathlib import Path
 
 import hermes.app
 from hermes import cli
-from hermes.app import App, Watch
+from hermes.app import Watch
+from hermes.app.app import App
 from hermes.domain.ports.store import Backend, Media, Provider, Store
 from hermes.domain.settings.settings import Profile
 from hermes.domain.tool import Tool
@@ -44,5 +45,5 @@ class MortalApp(App):
 
 
 def main() -> int:
-    hermes.app.App = MortalApp  # type: ignore[misc]
+    hermes.app.app.App = MortalApp  # type: ignore[misc]
     return cli.main()

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from hermes.admin.gateway import GatewayProcess
-from hermes.app import Given
+from hermes.app.app import Given
 from hermes.testing.platform import fake_platform
 from hermes.testing.tools import world_tools
 from hermes.testing.wire import RemoteWorld

@@ -22,7 +22,7 @@ from hermes.domain.errors import UserError
 from hermes.state.home.homes import prepare_home
 
 if TYPE_CHECKING:
-    from hermes.app import Given
+    from hermes.app.app import Given
     from hermes.domain.settings.settings import Settings
     from hermes.entry.terminal.door import Wish
 
@@ -104,7 +104,7 @@ class ChatProcess:
         prepare_home(self.command.home)
         with hold_home(self.command.home, CHAT):
             from hermes.admin.talk import Embedded
-            from hermes.app import App
+            from hermes.app.app import App
 
             app = App(self.command.home, self.command.environ, self._given(), self.command.version)
             settings = app.loaded.settings
@@ -155,7 +155,8 @@ class ChatProcess:
         return data.decode("utf-8", "replace")
 
     def _given(self) -> Given:
-        from hermes.app import Given, Toolsets
+        from hermes.app import Toolsets
+        from hermes.app.app import Given
 
         given = self.given or Given(workspace=here(), boots=False)
         wanted = tuple(name.strip() for name in (self.asked.toolsets or "").split(",") if name.strip())

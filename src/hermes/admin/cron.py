@@ -160,7 +160,7 @@ def _tick(command: Command) -> None:
     home = prepare_home(command.home)
     if home_holder(home) is not None:
         raise UserError("The gateway that runs on this home ticks by itself.", hint="See: hermes cron status")
-    from hermes.app import App, Given
+    from hermes.app.app import App, Given
 
     with hold_home(home, command.name):
         app = App(home, command.environ, Given(boots=False), command.version)

@@ -35,7 +35,7 @@ from hermes.state.store.care.reserve import give_up_reserve
 
 if TYPE_CHECKING:
     # `hermes status` looks at locks and files only and must not wait for all of this to be imported.
-    from hermes.app import App, Given
+    from hermes.app.app import App, Given
     from hermes.entry.host import HostState
     from hermes.state.settings.loader import Loaded
 
@@ -149,7 +149,7 @@ class GatewayProcess:
         """Run until a signal; the exit code. What a person must mend first is raised as a `UserError`."""
         prepare_home(self.home)
         with hold_home(self.home, GATEWAY), self._listed():
-            from hermes.app import App
+            from hermes.app.app import App
 
             app = App(self.home, self.environ, self.given, self.version)
             facts = process_facts()

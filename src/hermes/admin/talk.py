@@ -25,7 +25,7 @@ from hermes.entry.terminal.door import (
 )
 
 if TYPE_CHECKING:
-    from hermes.app import App
+    from hermes.app.app import App
     from hermes.entry.host import HostState
     from hermes.entry.terminal.chat import Chat
     from hermes.entry.terminal.oneshot import OneShot

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hermes.admin.gateway import hold_home
-from hermes.app import App, Given
+from hermes.app.app import App, Given
 from hermes.domain.errors import UserError
 from hermes.domain.settings.settings import Secret
 from hermes.entry.host import HostState

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hermes.app import App
+from hermes.app.app import App
 from hermes.domain.chat_format import as_messages
 from hermes.domain.event import Entry, Failed, ModelSaid, Record, Stopped, Usage, usage_of
 from hermes.domain.ids import SessionId, TurnId

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from hermes.app import App, Given
+from hermes.app.app import App, Given
 from hermes.domain.ports.store import Platform, Provider
 from hermes.domain.tool import Tool
 from hermes.entry.host import HostState

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hermes.admin.gateway import GatewayProcess
-from hermes.app import Given
+from hermes.app.app import Given
 from hermes.domain.ports.store import ModelRequest
 from hermes.testing.model import Say, ScriptedModel, obedient
 from hermes.testing.tools import world_tools
