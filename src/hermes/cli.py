@@ -166,13 +166,13 @@ def _dispatch(name: str, rest: list[str], profile: str | None) -> int:
     import os
 
     from hermes import __version__
-    from hermes.admin.command import Usage, perform
-    from hermes.admin.output import this_console
+    from hermes.admin.shell.command import Usage, perform
+    from hermes.admin.shell.output import this_console
     from hermes.state.home.homes import find_home
 
     environ: Mapping[str, str] = os.environ
     if name in RUNNING:
-        from hermes.admin.hiding import hide_secrets
+        from hermes.admin.process.hiding import hide_secrets
 
         environ = hide_secrets()
     home = find_home(environ, profile)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hermes.admin.command import Usage, perform
-from hermes.admin.output import Console
+from hermes.admin.shell.command import Usage, perform
+from hermes.admin.shell.output import Console
 from hermes.domain.errors import UserError
 
 

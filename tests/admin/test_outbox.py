@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.admin import outbox
-from hermes.admin.command import perform
-from hermes.admin.output import Console
+from hermes.admin.commands import outbox
+from hermes.admin.shell.command import perform
+from hermes.admin.shell.output import Console
 from hermes.domain.address import Address
 from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.rows import OutboxRow

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hermes.admin.output import Console, ago, cells
+from hermes.admin.shell.output import Console, ago, cells
 from hermes.domain.errors import UserError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes.admin.starts import STARTS_FILE, Starts
+from hermes.admin.process.starts import STARTS_FILE, Starts
 
 
 class Machine:

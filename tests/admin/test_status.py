@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from hermes.admin import status
-from hermes.admin.command import perform
-from hermes.admin.gateway import GATEWAY, STATE_FILE, hold_home, tell_problems
-from hermes.admin.output import Console
-from hermes.admin.status import live_pairs
+from hermes.admin.commands import status
+from hermes.admin.commands.status import live_pairs
+from hermes.admin.process.run import GATEWAY, STATE_FILE, hold_home, tell_problems
+from hermes.admin.shell.command import perform
+from hermes.admin.shell.output import Console
 from hermes.state.settings.loader import load_settings
 
 KEY = "sk-test-0123456789abcdef"

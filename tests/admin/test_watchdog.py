@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.admin.watchdog import STACKS_FILE, Notify, Watchdog
+from hermes.admin.process.watchdog import STACKS_FILE, Notify, Watchdog
 from hermes.domain.settings.settings import AgentSettings, GatewaySettings, Settings
 
 

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from hermes import cli
-from hermes.admin import chat
+from hermes.admin.commands import chat
 from hermes.app.app import Given
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import TextDelta, ThoughtDelta, ToolFinished, UserSaid

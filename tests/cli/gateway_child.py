@@ -11,7 +11,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from hermes.admin.gateway import GatewayProcess
+from hermes.admin.process.run import GatewayProcess
 from hermes.app.app import Given
 from hermes.domain.ports.store import ModelRequest
 from hermes.domain.settings.settings import Settings

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import hermes.plugins
-from hermes.admin.gateway import GatewayProcess
+from hermes.admin.process.run import GatewayProcess
 from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, Manifest, SettingField

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hermes.admin import watchdog
-from hermes.admin.gateway import GatewayProcess, StateFile
+from hermes.admin.process import watchdog
+from hermes.admin.process.run import GatewayProcess, StateFile
 from hermes.app.app import Given
 from hermes.domain.settings.settings import Settings
 

@@ -161,7 +161,7 @@ def test_a_full_disk_is_not_taken_for_the_output(
 def test_an_unexpected_error_is_one_sentence_and_a_file(home: Path) -> None:
     (home / "logs").mkdir(parents=True)
     code = (
-        "import sys, hermes.admin.status as status, hermes.cli as cli\n"
+        "import sys, hermes.admin.commands.status as status, hermes.cli as cli\n"
         "def run(*args): raise ZeroDivisionError('inside sk-secret-key')\n"
         "status.run = run; sys.argv = ['hermes', 'status', '-p', 'sk-secret-key']\n"
         "import hermes.state.home.homes as profiles; home = profiles.find_home\n"
@@ -193,7 +193,9 @@ def test_colours_only_on_a_terminal(home: Path) -> None:
     assert "\x1b" not in on_a_terminal(NO_COLOR="1")
 
 
-_STRONG = "import os; from hermes.admin.output import this_console; this_console(os.environ).strong('word')"
+_STRONG = (
+    "import os; from hermes.admin.shell.output import this_console; this_console(os.environ).strong('word')"
+)
 
 
 def test_status_follows_the_gateway(home: Path) -> None:

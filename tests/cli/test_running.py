@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.admin.running import find_running
+from hermes.admin.process.running import find_running
 from tests.cli.command import Said, gateway, hermes
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.admin.gateway import home_holder
+from hermes.admin.process.run import home_holder
 from hermes.control.outbound.restart_notices import STOPPED
 from hermes.testing.wire import WorldServer
 from hermes.testing.world import World
@@ -139,7 +139,7 @@ async def test_what_was_said_can_be_looked_at(home: Path) -> None:
     await asyncio.to_thread(look)
 
 
-@pytest.mark.parametrize("module", ["hermes.admin.gateway", "hermes.app", "asyncio.runners"])
+@pytest.mark.parametrize("module", ["hermes.admin.process.run", "hermes.app", "asyncio.runners"])
 def test_asked_to_stop_while_it_loads_it_ends_in_order(module: str, tmp_path: Path) -> None:
     """A process of its own, since it is about loading."""
     code = (

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from hermes.admin.gateway import EXIT_RESTART
+from hermes.admin.process.run import EXIT_RESTART
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.care.backup import backups_of
 from hermes.state.store.connection import look_into, suspicion

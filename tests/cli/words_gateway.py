@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from hermes.admin.gateway import GatewayProcess
+from hermes.admin.process.run import GatewayProcess
 from tests.cli.chat_child import world
 
 if __name__ == "__main__":

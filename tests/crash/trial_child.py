@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from hermes.admin.gateway import GatewayProcess
+from hermes.admin.process.run import GatewayProcess
 from hermes.app.app import Given
 from hermes.testing.platform import fake_platform
 from hermes.testing.tools import world_tools

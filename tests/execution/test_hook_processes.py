@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.admin.gateway import loop_factory
+from hermes.admin.process.run import loop_factory
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import Hook
 from hermes.execution.hooks.processes import HookProcesses

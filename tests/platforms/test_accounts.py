@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.admin.command import perform
-from hermes.admin.output import Console
+from hermes.admin.shell.command import perform
+from hermes.admin.shell.output import Console
 from hermes.app.accounts import Declared, adapter_maker, declared_accounts
 from hermes.domain.adapter import Outfit
 from hermes.domain.clock import SystemClock

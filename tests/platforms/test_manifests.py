@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.admin import platforms
-from hermes.admin.command import perform
-from hermes.admin.output import Console
+from hermes.admin.commands import platforms
+from hermes.admin.shell.command import perform
+from hermes.admin.shell.output import Console
 from hermes.domain.adapter import Finding, Outfit
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import NeedsLogin, UserError

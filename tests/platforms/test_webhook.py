@@ -16,8 +16,8 @@ import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from hermes.admin.command import perform
-from hermes.admin.output import Console
+from hermes.admin.shell.command import perform
+from hermes.admin.shell.output import Console
 from hermes.app.accounts import Declared
 from hermes.control.outbound.sending import Letter
 from hermes.domain.adapter import Outfit

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hermes.admin.gateway import hold_home
+from hermes.admin.process.run import hold_home
 from hermes.app.app import App, Given
 from hermes.domain.errors import UserError
 from hermes.domain.settings.settings import Secret

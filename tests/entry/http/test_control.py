@@ -15,8 +15,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from hermes.admin.gateway import GATEWAY, hold_home
-from hermes.admin.running import Running, find_running
+from hermes.admin.process.run import GATEWAY, hold_home
+from hermes.admin.process.running import Running, find_running
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Finished, Seen
 from hermes.domain.ids import MAIN_AGENT, TurnId

@@ -15,8 +15,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hermes.admin.command import perform
-from hermes.admin.output import Console
+from hermes.admin.shell.command import perform
+from hermes.admin.shell.output import Console
 from hermes.domain.errors import UserError
 from hermes.entry.platforms.email.oauth import PROVIDERS
 from hermes.state.settings.loader import load_settings

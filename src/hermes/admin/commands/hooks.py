@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes.admin.command import Command, Commands
-from hermes.admin.running import find_running
+from hermes.admin.process.running import find_running
+from hermes.admin.shell.command import Command, Commands
 from hermes.control.hooks.dispatch import read_ruling
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.hooks import EVENTS, SELECT_AGENT, Hook, is_asked, is_event

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from hermes.admin.command import Command, Commands
-from hermes.admin.home import open_home
-from hermes.admin.output import ago, facts
+from hermes.admin.shell.command import Command, Commands
+from hermes.admin.shell.home import open_home
+from hermes.admin.shell.output import ago, facts
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 from hermes.entry.desk import list_grants, revoke_grant

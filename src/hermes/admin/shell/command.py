@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hermes.admin.output import Console
+from hermes.admin.shell.output import Console
 from hermes.domain.errors import UserError
 from hermes.domain.process_mark import own_level
 from hermes.domain.process_rank import RIGHTS, Rank, rank_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from hermes.admin.command import Command, add_json
-from hermes.admin.home import open_home
+from hermes.admin.shell.command import Command, add_json
+from hermes.admin.shell.home import open_home
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 from hermes.entry.desk import trace

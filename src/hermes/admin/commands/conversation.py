@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.admin.chat import ChatProcess, here, is_terminal
-from hermes.admin.gateway import GATEWAY
-from hermes.admin.running import Running
+from hermes.admin.commands.chat import ChatProcess, here, is_terminal
+from hermes.admin.process.run import GATEWAY
+from hermes.admin.process.running import Running
 from hermes.agent.models.choose import LOCAL_SERVERS
 from hermes.domain.errors import UserError
 from hermes.domain.text import showable

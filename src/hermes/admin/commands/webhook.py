@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hermes.admin.command import Command, Commands
-from hermes.admin.running import ask_socket
-from hermes.admin.status import read_state
+from hermes.admin.commands.status import read_state
+from hermes.admin.process.running import ask_socket
+from hermes.admin.shell.command import Command, Commands
 from hermes.app.webhooks import DEFAULT_HOST, DEFAULT_PORT, shared_secret, static_routes
 from hermes.domain.errors import UserError
 from hermes.domain.settings.settings import Secret

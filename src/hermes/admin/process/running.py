@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from hermes.admin.gateway import GATEWAY, LOG_FILE, Holder, held, home_holder
+from hermes.admin.process.run import GATEWAY, LOG_FILE, Holder, held, home_holder
 from hermes.domain.errors import Refused, UserError
 from hermes.entry.http.owner_socket import listening
 from hermes.stream.wire.socket import decode, encode

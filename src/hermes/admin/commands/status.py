@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hermes.admin.command import Command, add_json
-from hermes.admin.gateway import GATEWAY, LOG_FILE, STATE_FILE, Holder, home_holder
-from hermes.admin.output import Console, ago
-from hermes.admin.running import find_running
+from hermes.admin.process.run import GATEWAY, LOG_FILE, STATE_FILE, Holder, home_holder
+from hermes.admin.process.running import find_running
+from hermes.admin.shell.command import Command, add_json
+from hermes.admin.shell.output import Console, ago
 from hermes.agent.models.choose import DEMO, NO_PROBE, SERVICES, Choice, Way, stand_in
 from hermes.agent.models.registry import Models
 from hermes.domain.errors import UserError

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from hermes.admin.command import Command
+from hermes.admin.shell.command import Command
 from hermes.domain.errors import UserError
 from hermes.state.settings.secrets import RedactingFilter, Secrets
 

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from hermes.admin.command import Command
-from hermes.admin.gateway import EXIT_SETTINGS, GATEWAY, LOG_FILE, Holder, held, home_holder
-from hermes.admin.output import Console
-from hermes.admin.running import find_running
-from hermes.admin.status import read_state
+from hermes.admin.commands.status import read_state
+from hermes.admin.process.run import EXIT_SETTINGS, GATEWAY, LOG_FILE, Holder, held, home_holder
+from hermes.admin.process.running import find_running
+from hermes.admin.shell.command import Command
+from hermes.admin.shell.output import Console
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 from hermes.state.home.homes import DEFAULT_PROFILE, INSIDE, PROFILES_FOLDER, prepare_home

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from hermes.admin.command import Command, Commands
-from hermes.admin.home import open_home
-from hermes.admin.output import facts
+from hermes.admin.shell.command import Command, Commands
+from hermes.admin.shell.home import open_home
+from hermes.admin.shell.output import facts
 from hermes.control.people.access_explain import EXAMPLE, FLAGS, VALUES, read_knock
 from hermes.entry.desk import explain_access
 

@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hermes.admin.command import Command, Commands
-from hermes.admin.gateway import setup_arguments
-from hermes.admin.output import Console, facts
-from hermes.admin.status import read_state
+from hermes.admin.commands.status import read_state
+from hermes.admin.process.run import setup_arguments
+from hermes.admin.shell.command import Command, Commands
+from hermes.admin.shell.output import Console, facts
 from hermes.app.accounts import Declared, adapter_maker, declared_accounts
 from hermes.domain.adapter import Checks, Finding, Outfit
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
@@ -117,7 +117,7 @@ def _show(command: Command) -> None:
 
 
 def setup(command: Command) -> int:
-    from hermes.admin.platform_setup import Questions
+    from hermes.admin.commands.platform_setup import Questions
 
     return Questions(command, _find(command)).run(everything=command.asked.all)
 

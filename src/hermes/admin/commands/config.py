@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
-from hermes.admin.command import Command, Commands
+from hermes.admin.shell.command import Command, Commands
 from hermes.domain.errors import SettingsError
 from hermes.domain.settings.settings import Secret
 from hermes.plugins import platform_manifests
@@ -157,7 +157,7 @@ def _toolset_problems(loaded: Loaded) -> list[str]:
 
 def _model_problems(command: Command, loaded: Loaded) -> list[str]:
     """A model that is set no more, though one answered here. Servers of this machine are not looked for."""
-    from hermes.admin.status import last_model, read_state
+    from hermes.admin.commands.status import last_model, read_state
     from hermes.agent.models.choose import Facts, Way, choose, stand_in
     from hermes.plugins import providers
 

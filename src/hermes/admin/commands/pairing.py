@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hermes.admin.command import Command, Commands
-from hermes.admin.home import open_home
-from hermes.admin.output import ago, facts
+from hermes.admin.shell.command import Command, Commands
+from hermes.admin.shell.home import open_home
+from hermes.admin.shell.output import ago, facts
 from hermes.control.people.pairing import Overview
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.errors import UserError

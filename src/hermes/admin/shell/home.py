@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from hermes import plugins
-from hermes.admin.command import Command
-from hermes.admin.gateway import hold_home
-from hermes.admin.running import Running, find_running
+from hermes.admin.process.run import hold_home
+from hermes.admin.process.running import Running, find_running
+from hermes.admin.shell.command import Command
 from hermes.control.jobs.editing import JobDesk
 from hermes.control.jobs.targets import named_targets
 from hermes.control.outbound.sending import Courier

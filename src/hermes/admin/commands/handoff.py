@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from hermes.admin.command import Command, Commands
-from hermes.admin.home import open_home
-from hermes.admin.output import ago, facts
+from hermes.admin.shell.command import Command, Commands
+from hermes.admin.shell.home import open_home
+from hermes.admin.shell.output import ago, facts
 from hermes.entry.desk import change_handoff, list_handoffs
 
 _LISTED = 50

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hermes.admin.command import Command
-from hermes.admin.gateway import GATEWAY, home_holder
-from hermes.admin.platforms import findings_of, tell_findings
+from hermes.admin.commands.platforms import findings_of, tell_findings
+from hermes.admin.process.run import GATEWAY, home_holder
+from hermes.admin.shell.command import Command
 from hermes.app.accounts import Declared
 from hermes.domain.capabilities import SettingField
 from hermes.domain.errors import UserError

@@ -21,12 +21,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hermes.admin.command import Act, Command, Commands, number_to
-from hermes.admin.logs import LOG_FILE as LOG_FILE
-from hermes.admin.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT, logging_to
-from hermes.admin.logs import logging_on as logging_on
-from hermes.admin.starts import HEALTHY_SECONDS, Starts
-from hermes.admin.watchdog import NOTIFY_VARIABLE, Notify, Watchdog
+from hermes.admin.process.logs import LOG_FILE as LOG_FILE
+from hermes.admin.process.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT, logging_to
+from hermes.admin.process.logs import logging_on as logging_on
+from hermes.admin.process.starts import HEALTHY_SECONDS, Starts
+from hermes.admin.process.watchdog import NOTIFY_VARIABLE, Notify, Watchdog
+from hermes.admin.shell.command import Act, Command, Commands, number_to
 from hermes.domain.errors import PRINTED, SettingsError, UserError
 from hermes.state.home.homes import prepare_home
 from hermes.state.home.locks import HOMES, MachineLock, lock_folder
@@ -59,7 +59,7 @@ _PROBLEMS_SHOWN = 5
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from hermes.admin import status
+    from hermes.admin.commands import status
 
     add = Commands(parser).add
     run = add("run", "Run the gateway in this terminal until it is stopped (Ctrl-C or SIGTERM).", _run)
@@ -89,7 +89,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Here, because `hermes.admin.platforms` takes long to load."""
+    """Here, because `hermes.admin.commands.platforms` takes long to load."""
     told = "the platform, like telegram, or an account, like telegram@work (it is asked for)"
     parser.add_argument("name", nargs="?", help=told)
     parser.add_argument("--all", action="store_true", help="ask for everything that may be said, too")
@@ -108,7 +108,7 @@ def _later(module: str, name: str) -> Act:
 def _run(command: Command) -> int:
     asked, home, environ, console = command.asked, command.home, command.environ, command.console
     if asked.replace:
-        from hermes.admin.background import stop_gateway
+        from hermes.admin.process.background import stop_gateway
 
         stop_gateway(home, environ, console)
     process = GatewayProcess(

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.admin.command import Command
-from hermes.admin.gateway import hold_home, logging_on, loop_factory, tell_problems
-from hermes.admin.running import Running, find_running
+from hermes.admin.process.run import hold_home, logging_on, loop_factory, tell_problems
+from hermes.admin.process.running import Running, find_running
+from hermes.admin.shell.command import Command
 from hermes.domain.errors import UserError
 from hermes.state.home.homes import prepare_home
 
@@ -95,7 +95,7 @@ class ChatProcess:
                 f"--toolsets cannot be chosen here: a gateway runs already ({running.holder}), with its own.",
                 hint="Leave the option out, or stop that gateway first: hermes gateway stop",
             )
-        from hermes.admin.talk import Attached
+        from hermes.admin.commands.conversation import Attached
 
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(Attached(process=self, running=running, words=words).live())
@@ -103,7 +103,7 @@ class ChatProcess:
     def _embed(self, words: str | None) -> int:
         prepare_home(self.command.home)
         with hold_home(self.command.home, CHAT):
-            from hermes.admin.talk import Embedded
+            from hermes.admin.commands.conversation import Embedded
             from hermes.app.app import App
 
             app = App(self.command.home, self.command.environ, self._given(), self.command.version)

@@ -7,9 +7,9 @@ import asyncio
 from dataclasses import fields
 from typing import Any
 
-from hermes.admin.command import Command, Commands
-from hermes.admin.gateway import hold_home, home_holder, logging_on, loop_factory
-from hermes.admin.home import Place, agents_of, open_home
+from hermes.admin.process.run import hold_home, home_holder, logging_on, loop_factory
+from hermes.admin.shell.command import Command, Commands
+from hermes.admin.shell.home import Place, agents_of, open_home
 from hermes.control.jobs.editing import JobWish
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
@@ -176,7 +176,7 @@ def _tick(command: Command) -> None:
 
 async def _tick_once(app: Any) -> int:
     """A gateway for as long as jobs are due or running, and their answers are on their way."""
-    from hermes.admin.talk import Ready
+    from hermes.admin.commands.conversation import Ready
 
     watch = Ready()
     began = SystemClock().now()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from hermes.admin.command import Command, Commands, number_to
-from hermes.admin.home import open_home
-from hermes.admin.output import ago, facts
+from hermes.admin.shell.command import Command, Commands, number_to
+from hermes.admin.shell.home import open_home
+from hermes.admin.shell.output import ago, facts
 from hermes.domain.rows import OutboxRow
 from hermes.domain.text import one_line
 from hermes.entry.desk import change_outbox, outbox

@@ -7,8 +7,8 @@ import secrets
 import sys
 from pathlib import Path
 
-from hermes.admin.command import Command, add_json
-from hermes.admin.home import open_home
+from hermes.admin.shell.command import Command, add_json
+from hermes.admin.shell.home import open_home
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line, storable

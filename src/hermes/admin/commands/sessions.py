@@ -6,9 +6,9 @@ import argparse
 import json
 from pathlib import Path
 
-from hermes.admin.command import Act, Command, Commands, number_to
-from hermes.admin.home import Place, agents_of, open_home
-from hermes.admin.output import ago, facts
+from hermes.admin.shell.command import Act, Command, Commands, number_to
+from hermes.admin.shell.home import Place, agents_of, open_home
+from hermes.admin.shell.output import ago, facts
 from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
 from hermes.domain.event import (

@@ -1,0 +1,1 @@
+"""The gateway as a process: run, background, watchdog, logs."""

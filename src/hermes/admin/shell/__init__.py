@@ -1,0 +1,1 @@
+"""How a command is declared, reaches its home and prints."""
