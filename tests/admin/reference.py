@@ -315,9 +315,9 @@ def _events(union: Any) -> str:
 
 def http_page() -> str:
     """The page `docs/reference/http.md`."""
-    from hermes.entry.http.door import ROUTES
-    from hermes.entry.http.openapi import errors, shown_path, tags
-    from hermes.entry.http.resources import load_resources
+    from hermes.entry.http.api.openapi import errors, shown_path, tags
+    from hermes.entry.http.api.resources import load_resources
+    from hermes.entry.http.site.call import ROUTES
 
     load_resources()
     parts = [

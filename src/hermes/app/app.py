@@ -64,8 +64,8 @@ from hermes.domain.ports.store import Backend, Media, Platform, Provider, Store
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.tool import Tool
 from hermes.entry.host import Account, Host
-from hermes.entry.http.door import AgentFacts, Door
-from hermes.entry.http.streams import Streams
+from hermes.entry.http.site.call import AgentFacts, Door
+from hermes.entry.http.site.streams import Streams
 from hermes.execution.local.backend import LocalBackend, LocalOptions
 from hermes.state.files.aliases import ChannelAliases
 from hermes.state.files.media import MediaFiles

@@ -11,7 +11,7 @@ from hermes.agent.danger import is_free_workspace
 from hermes.domain.homes import Homes
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.settings import Profile, Settings
-from hermes.entry.http.owner_socket import socket_places
+from hermes.entry.http.site.owner_socket import socket_places
 from hermes.execution.local.backend import OUTPUT_FOLDER
 from hermes.state.home.homes import SKILLS_FOLDER, agent_home, root_home
 from hermes.state.home.locks import lock_folder

@@ -19,10 +19,10 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.settings import ApiKey, PlatformSettings, Secret
 from hermes.entry.host import HostState
-from hermes.entry.http.door import PLATFORM, Door, HttpOptions
-from hermes.entry.http.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable, is_loopback
-from hermes.entry.http.keys import ALL_SCOPES, Key, Keyring, Principal, Scope
-from hermes.entry.http.webhooks.resource import PLATFORM as WEBHOOKS
+from hermes.entry.http.site.admission import ALL_SCOPES, Key, Keyring, Principal, Scope
+from hermes.entry.http.site.call import PLATFORM, Door, HttpOptions
+from hermes.entry.http.site.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable, is_loopback
+from hermes.entry.http.webhooks.receive import PLATFORM as WEBHOOKS
 from hermes.state.settings.loader import SECRETS_FILE, Loaded
 from hermes.state.settings.names import platform_variable
 from hermes.state.settings.reader import looks_like_placeholder

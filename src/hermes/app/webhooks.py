@@ -8,9 +8,9 @@ from pathlib import Path
 
 from hermes.domain.clock import Clock
 from hermes.domain.settings.settings import PlatformSettings, Secret
-from hermes.entry.http.webhooks.intake import Rates, WebhookOptions, Webhooks
-from hermes.entry.http.webhooks.resource import PLATFORM
+from hermes.entry.http.webhooks.receive import PLATFORM
 from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, problems, read_routes
+from hermes.entry.http.webhooks.stages import Rates, WebhookOptions, Webhooks
 from hermes.execution.scripts import Scripts
 from hermes.state.files.subscriptions import Subscriptions
 from hermes.state.settings.loader import Loaded

@@ -17,7 +17,7 @@ from hermes.domain.event import Ending, Finished, Stopped
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import ModelRequest
 from hermes.domain.turn import Speaker, Turn
-from hermes.entry.http.headers import TELLING
+from hermes.entry.http.site.headers import TELLING
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, echo, say
 from hermes.testing.tools import world_tools

@@ -21,9 +21,9 @@ from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Finished, Seen
 from hermes.domain.ids import MAIN_AGENT, TurnId
 from hermes.domain.turn import Turn
-from hermes.entry.http.door import LOCAL_ROUTES, ROUTES
-from hermes.entry.http.owner_socket import bind_socket, listening, socket_places
-from hermes.entry.http.resources import load_resources
+from hermes.entry.http.api.resources import load_resources
+from hermes.entry.http.site.call import LOCAL_ROUTES, ROUTES
+from hermes.entry.http.site.owner_socket import bind_socket, listening, socket_places
 from hermes.entry.terminal.door import Gone, Presence, Wish, come_in, local_caller
 from hermes.entry.terminal.remote import Line, enter_remote
 from hermes.testing.api import ApiWorld

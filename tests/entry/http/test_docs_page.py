@@ -8,9 +8,9 @@ from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
-from hermes.entry.http.docs import sample
-from hermes.entry.http.door import ROUTES
-from hermes.entry.http.openapi import shown_path
+from hermes.entry.http.api.docs_page import sample
+from hermes.entry.http.api.openapi import shown_path
+from hermes.entry.http.site.call import ROUTES
 from hermes.testing.api import ApiWorld
 
 VOID = {"meta", "br", "wbr"}

@@ -8,8 +8,8 @@ import pytest
 
 from hermes.control.workers import MOST_FAILURES
 from hermes.domain.rows import OpenWork
-from hermes.entry.http import health
-from hermes.entry.http.health import MOST_WAITING, run_checks
+from hermes.entry.http.api import health
+from hermes.entry.http.api.health import MOST_WAITING, run_checks
 from hermes.testing.api import ApiWorld
 
 WELL = {"disk_free_bytes": 10**12, "gateway_state": "running", "model": "a model"}

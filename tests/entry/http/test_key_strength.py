@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 
-from hermes.entry.http.key_strength import WIDE_BITS, bits_of, is_guessable, is_loopback
+from hermes.entry.http.site.key_strength import WIDE_BITS, bits_of, is_guessable, is_loopback
 
 GUESSABLE = (
     *("a" * 16, "a" * 64, "passwordpassword", "1234567890123456", "changemechangeme", "abcdefghijklmnop"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from hermes.domain.errors import Refused
-from hermes.entry.http.metrics import family
+from hermes.entry.http.api.metrics import family
 from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.model import Say, ScriptedModel, call, say
 

@@ -21,10 +21,10 @@ from hermes.domain import process_mark as mark
 from hermes.domain.hooks import Hook
 from hermes.domain.ports.store import Command
 from hermes.domain.process_rank import RIGHTS, Rank
-from hermes.entry.http import peers
-from hermes.entry.http.door import LOCAL_ROUTES, ROUTES
-from hermes.entry.http.peers import descent_rank
-from hermes.entry.http.resources import load_resources
+from hermes.entry.http.api.resources import load_resources
+from hermes.entry.http.site import peers
+from hermes.entry.http.site.call import LOCAL_ROUTES, ROUTES
+from hermes.entry.http.site.peers import descent_rank
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.execution.local.backend import LocalBackend, LocalOptions
 from hermes.execution.local.process_tree import descendants

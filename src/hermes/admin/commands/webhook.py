@@ -18,7 +18,7 @@ from hermes.app.webhooks import DEFAULT_HOST, DEFAULT_PORT, shared_secret, stati
 from hermes.domain.errors import UserError
 from hermes.domain.settings.settings import Secret
 from hermes.domain.text import one_line
-from hermes.entry.http.owner_socket import listening
+from hermes.entry.http.site.owner_socket import listening
 from hermes.entry.http.webhooks.routes import LOG, WebhookRoute, is_route_name, read_routes
 from hermes.entry.http.webhooks.signatures import NO_AUTH, sign
 from hermes.state.files.subscriptions import Subscriptions, change

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 from hermes.admin.process.run import GATEWAY, LOG_FILE, Holder, held, home_holder
 from hermes.domain.errors import Refused, UserError
-from hermes.entry.http.owner_socket import listening
+from hermes.entry.http.site.owner_socket import listening
 from hermes.stream.wire.socket import decode, encode
 
 T = TypeVar("T")

@@ -27,15 +27,15 @@ from hermes.control.sessions.submission import Conflict, Taken, Unfinished, Unkn
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.process_rank import RIGHTS, Rank
-from hermes.entry.http.door import LOCAL_ROUTES, ROUTES, Call, Door, Route, as_json, decode_query, wrong
-from hermes.entry.http.errors import ApiError, bad_request, not_found
-from hermes.entry.http.headers import PAGES_MAY_READ, PAGES_MAY_SEND
-from hermes.entry.http.key_strength import is_loopback
-from hermes.entry.http.keys import Keyring, Principal, Scope
-from hermes.entry.http.owner_socket import bind_socket
-from hermes.entry.http.peers import peer_rank, peer_user
-from hermes.entry.http.resources import load_resources
-from hermes.entry.http.traffic import UNMATCHED, Traffic
+from hermes.entry.http.api.resources import load_resources
+from hermes.entry.http.site.admission import Keyring, Principal, Scope
+from hermes.entry.http.site.call import LOCAL_ROUTES, ROUTES, Call, Door, Route, as_json, decode_query, wrong
+from hermes.entry.http.site.errors import ApiError, bad_request, not_found
+from hermes.entry.http.site.headers import PAGES_MAY_READ, PAGES_MAY_SEND
+from hermes.entry.http.site.key_strength import is_loopback
+from hermes.entry.http.site.owner_socket import bind_socket
+from hermes.entry.http.site.peers import peer_rank, peer_user
+from hermes.entry.http.site.traffic import UNMATCHED, Traffic
 
 log = logging.getLogger("hermes.http")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 from aiohttp import web
 
-from hermes.entry.http.errors import ApiError, bad_request
+from hermes.entry.http.site.errors import ApiError, bad_request
 
 MOST_DEPTH = 64
 _MOST_FIELDS = 1000

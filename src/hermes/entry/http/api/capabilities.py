@@ -6,9 +6,9 @@ from __future__ import annotations
 import msgspec
 
 from hermes.domain.tool import Effect
-from hermes.entry.http.door import ROUTES, Call, route
-from hermes.entry.http.keys import Scope
-from hermes.entry.http.models import default_name
+from hermes.entry.http.api.models import default_name
+from hermes.entry.http.site.admission import Scope
+from hermes.entry.http.site.call import ROUTES, Call, route
 
 _FEATURES = {
     "chat_completions": "/v1/chat/completions",

@@ -14,15 +14,15 @@ from hermes.domain.event import Entry, Failed, Stopped
 from hermes.domain.ids import AgentId
 from hermes.domain.session import Session
 from hermes.domain.turn import Turn
-from hermes.entry.http.answering import RUN_PREFIX, PendingQuestion, open_questions
-from hermes.entry.http.asking import ASKS, Going, Wish, ask, turn_headers
-from hermes.entry.http.door import Call, Wire, route
-from hermes.entry.http.errors import ApiError, bad_request
-from hermes.entry.http.messages import Conversation, Part, read_parts
-from hermes.entry.http.models import Picked, default_name
-from hermes.entry.http.runs import TokensSpent
-from hermes.entry.http.sessions import find_session
-from hermes.entry.http.watching import PEOPLE, Watching
+from hermes.entry.http.api.models import Picked, default_name
+from hermes.entry.http.api.runs import TokensSpent
+from hermes.entry.http.api.sessions import find_session
+from hermes.entry.http.ask.messages import Conversation, Part, read_parts
+from hermes.entry.http.ask.questions import RUN_PREFIX, PendingQuestion, open_questions
+from hermes.entry.http.ask.submitting import ASKS, Going, Wish, ask, turn_headers
+from hermes.entry.http.ask.watching import PEOPLE, Watching
+from hermes.entry.http.site.call import Call, Wire, route
+from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.stream.faces.session_events import SessionEvents
 from hermes.stream.fold.turn_fold import answer_text
 

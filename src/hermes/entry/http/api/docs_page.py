@@ -15,8 +15,8 @@ from typing import Any
 
 from aiohttp import web
 
-from hermes.entry.http.door import Call, Wire, route
-from hermes.entry.http.openapi import JSON, Json, document
+from hermes.entry.http.api.openapi import JSON, Json, document
+from hermes.entry.http.site.call import Call, Wire, route
 
 MEDIA = "text/html"
 _CODE = re.compile(r"`([^`]+)`")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hermes.domain.errors import UserError
-from hermes.entry.http.errors import ApiError
+from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.webhooks.filters import Facts, ReadLines, passes
 from hermes.entry.http.webhooks.payload import MOST_DEPTH, is_deeper
 from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute

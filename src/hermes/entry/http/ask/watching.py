@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from hermes.domain.event import Asked, Entry, QuestionKind, Seen
 from hermes.domain.ids import AgentId
-from hermes.entry.http.answering import Found, open_questions
-from hermes.entry.http.asking import Going
-from hermes.entry.http.door import Call
+from hermes.entry.http.ask.questions import Found, open_questions
+from hermes.entry.http.ask.submitting import Going
+from hermes.entry.http.site.call import Call
 
 PEOPLE = frozenset((QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM))
 

@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from hermes.entry.http.door import LONGEST_NAME, ROUTES, Call, Route, route
-from hermes.entry.http.errors import ErrorBody
-from hermes.entry.http.headers import (
+from hermes.entry.http.api.resources import RESOURCES
+from hermes.entry.http.site.call import LONGEST_NAME, ROUTES, Call, Route, route
+from hermes.entry.http.site.errors import ErrorBody
+from hermes.entry.http.site.headers import (
     CHAT_ID,
     IDEMPOTENCY,
     LAST_EVENT,
@@ -25,7 +26,6 @@ from hermes.entry.http.headers import (
     THREAD_ID,
     USER_ID,
 )
-from hermes.entry.http.resources import RESOURCES
 
 Json = dict[str, Any]
 JSON, EVENTS = "application/json", "text/event-stream"

@@ -15,7 +15,7 @@ from hashlib import sha256
 
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.settings import Secret
-from hermes.entry.http.errors import ApiError
+from hermes.entry.http.site.errors import ApiError
 
 GUESSES = 10
 LOCKED_SECONDS = 300.0

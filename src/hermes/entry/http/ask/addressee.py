@@ -11,10 +11,10 @@ from hermes.control.sessions.submission import find_request
 from hermes.domain.address import Source
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.entry.http.door import Call, session_name
-from hermes.entry.http.errors import ApiError
-from hermes.entry.http.headers import IDEMPOTENCY, SESSION_ID
-from hermes.entry.http.models import Picked, no_model, pick
+from hermes.entry.http.api.models import Picked, no_model, pick
+from hermes.entry.http.site.call import Call, session_name
+from hermes.entry.http.site.errors import ApiError
+from hermes.entry.http.site.headers import IDEMPOTENCY, SESSION_ID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

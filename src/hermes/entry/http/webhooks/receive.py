@@ -24,14 +24,14 @@ from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
 from hermes.domain.turn import Action, Cause, Guidance, ReplyPlace, Turn, TurnInput
-from hermes.entry.http.door import Call, as_json, signed_route
-from hermes.entry.http.errors import ApiError
+from hermes.entry.http.site.call import Call, as_json, signed_route
+from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.webhooks.delivery import Delivery, event_name, identify
 from hermes.entry.http.webhooks.filters import Facts
-from hermes.entry.http.webhooks.intake import Ignored, Webhooks, render
 from hermes.entry.http.webhooks.payload import read_body, read_payload
 from hermes.entry.http.webhooks.routes import BadRoute, NamedPlace, WebhookRoute, target
 from hermes.entry.http.webhooks.signatures import NO_AUTH, Forged, Headers, Proof, Scheme, verify
+from hermes.entry.http.webhooks.stages import Ignored, Webhooks, render
 
 log = logging.getLogger("hermes.webhooks")
 PLATFORM = "webhook"

@@ -16,8 +16,10 @@ from hermes.domain.event import Entry, QuestionKind, usage_of
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Turn
-from hermes.entry.http.addressee import Asking, find_addressee
-from hermes.entry.http.answering import (
+from hermes.entry.http.api.models import default_name
+from hermes.entry.http.ask.addressee import Asking, find_addressee
+from hermes.entry.http.ask.messages import Conversation, Message, read_messages
+from hermes.entry.http.ask.questions import (
     DECISIONS,
     RUN_PREFIX,
     Found,
@@ -27,12 +29,10 @@ from hermes.entry.http.answering import (
     read_answer,
     unbroken,
 )
-from hermes.entry.http.asking import ASKS, Wish, ask, turn_headers
-from hermes.entry.http.door import Call, Wire, route
-from hermes.entry.http.errors import ApiError, bad_request, not_found
-from hermes.entry.http.headers import LAST_EVENT
-from hermes.entry.http.messages import Conversation, Message, read_messages
-from hermes.entry.http.models import default_name
+from hermes.entry.http.ask.submitting import ASKS, Wish, ask, turn_headers
+from hermes.entry.http.site.call import Call, Wire, route
+from hermes.entry.http.site.errors import ApiError, bad_request, not_found
+from hermes.entry.http.site.headers import LAST_EVENT
 from hermes.stream.faces.chat_chunks import RunEvents
 from hermes.stream.faces.run_facts import last_event
 from hermes.stream.fold.turn_fold import answer_text

@@ -18,10 +18,10 @@ from hermes.control.jobs.wording import job_facts, run_facts
 from hermes.control.people.routing import job_source
 from hermes.domain.ids import AgentId, JobId
 from hermes.domain.job import Job, JobState
-from hermes.entry.http.addressee import route_call
-from hermes.entry.http.door import Call, Wire, route
-from hermes.entry.http.errors import ApiError, bad_request, not_found
-from hermes.entry.http.keys import Scope
+from hermes.entry.http.ask.addressee import route_call
+from hermes.entry.http.site.admission import Scope
+from hermes.entry.http.site.call import Call, Wire, route
+from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 Prompt = Annotated[str, msgspec.Meta(max_length=LONGEST_PROMPT)]

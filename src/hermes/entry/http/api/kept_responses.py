@@ -12,11 +12,11 @@ from hermes.domain.event import Entry, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, CallId, client_call_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Earlier, Request, Speaker, Turn, TurnState
-from hermes.entry.http.answering import RUN_PREFIX
-from hermes.entry.http.door import Call
-from hermes.entry.http.errors import not_found
-from hermes.entry.http.inputs import KeptItem, as_items
-from hermes.entry.http.keys import Scope
+from hermes.entry.http.api.response_inputs import KeptItem, as_items
+from hermes.entry.http.ask.questions import RUN_PREFIX
+from hermes.entry.http.site.admission import Scope
+from hermes.entry.http.site.call import Call
+from hermes.entry.http.site.errors import not_found
 from hermes.stream.faces.response_shape import ConversationName, FunctionTool, ResponseObject
 from hermes.stream.faces.responses import ResponseFold, parts_before
 

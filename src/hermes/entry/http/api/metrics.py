@@ -15,9 +15,9 @@ from aiohttp import web
 
 from hermes.domain.rows import OpenWork, OutState
 from hermes.domain.turn import TurnState
-from hermes.entry.http.door import Call, Door, Wire, route
-from hermes.entry.http.keys import Scope
-from hermes.entry.http.traffic import BOUNDS, Traffic
+from hermes.entry.http.site.admission import Scope
+from hermes.entry.http.site.call import Call, Door, Wire, route
+from hermes.entry.http.site.traffic import BOUNDS, Traffic
 
 MEDIA = "text/plain"
 _OPEN_TURNS = [state.value for state in TurnState if state.open]

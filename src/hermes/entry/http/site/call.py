@@ -27,14 +27,14 @@ from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.tool import Tool
 from hermes.domain.turn import Turn
-from hermes.entry.http.errors import ApiError, bad_request
-from hermes.entry.http.headers import CHAT_ID, THREAD_ID, USER_ID
-from hermes.entry.http.keys import Principal, Scope
-from hermes.entry.http.streams import Streams
-from hermes.entry.http.traffic import Traffic
+from hermes.entry.http.site.admission import Principal, Scope
+from hermes.entry.http.site.errors import ApiError, bad_request
+from hermes.entry.http.site.headers import CHAT_ID, THREAD_ID, USER_ID
+from hermes.entry.http.site.streams import Streams
+from hermes.entry.http.site.traffic import Traffic
 
 if TYPE_CHECKING:
-    from hermes.entry.http.webhooks.intake import Webhooks
+    from hermes.entry.http.webhooks.stages import Webhooks
 
 PLATFORM = "api_server"
 LONGEST_NAME = 256

@@ -11,7 +11,7 @@ from hermes.domain.ids import CallId, QuestionId, question_of_call
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import ClientTool, Earlier, Speaker
-from hermes.entry.http.errors import bad_request
+from hermes.entry.http.site.errors import bad_request
 
 LONGEST_TEXT = 65_536
 MOST_ITEMS = 1_000

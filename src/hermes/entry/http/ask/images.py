@@ -14,9 +14,9 @@ from dataclasses import replace
 from hermes.domain.hosts import leads_inside
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
-from hermes.entry.http.door import Call
-from hermes.entry.http.errors import ApiError, bad_request
-from hermes.entry.http.messages import Conversation
+from hermes.entry.http.ask.messages import Conversation
+from hermes.entry.http.site.call import Call
+from hermes.entry.http.site.errors import ApiError, bad_request
 
 MOST_BYTES = 5_000_000
 _DATA = re.compile(r"data:(image/[a-z0-9.+-]{1,40})((?:;[a-z0-9=_-]{1,40})*);base64,", re.IGNORECASE)

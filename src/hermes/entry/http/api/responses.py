@@ -22,29 +22,7 @@ from hermes.domain.event import Entry, Seen
 from hermes.domain.ids import AgentId, QuestionId, client_call_id, question_of_call
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Turn
-from hermes.entry.http.addressee import Asking, find_addressee
-from hermes.entry.http.answering import unbroken
-from hermes.entry.http.asking import (
-    ASKS,
-    FORGET_AFTER,
-    Wish,
-    ask,
-    named,
-    turn_headers,
-    while_connected,
-)
-from hermes.entry.http.door import LONGEST_NAME, Call, as_json, route
-from hermes.entry.http.errors import ApiError, bad_request
-from hermes.entry.http.functions import check_choice, read_offers
-from hermes.entry.http.headers import IDEMPOTENCY
-from hermes.entry.http.inputs import (
-    InputItem,
-    KeptItem,
-    ToolSpec,
-    read_functions,
-    read_input,
-)
-from hermes.entry.http.kept_responses import (
+from hermes.entry.http.api.kept_responses import (
     PREFIX,
     Kept,
     Terms,
@@ -55,8 +33,24 @@ from hermes.entry.http.kept_responses import (
     read_terms,
     restarted_after,
 )
-from hermes.entry.http.messages import Conversation, Message
-from hermes.entry.http.models import Picked, pick
+from hermes.entry.http.api.models import Picked, pick
+from hermes.entry.http.api.response_inputs import InputItem, KeptItem, ToolSpec, read_functions, read_input
+from hermes.entry.http.ask.addressee import Asking, find_addressee
+from hermes.entry.http.ask.client_tools import check_choice, read_offers
+from hermes.entry.http.ask.messages import Conversation, Message
+from hermes.entry.http.ask.questions import unbroken
+from hermes.entry.http.ask.submitting import (
+    ASKS,
+    FORGET_AFTER,
+    Wish,
+    ask,
+    named,
+    turn_headers,
+    while_connected,
+)
+from hermes.entry.http.site.call import LONGEST_NAME, Call, as_json, route
+from hermes.entry.http.site.errors import ApiError, bad_request
+from hermes.entry.http.site.headers import IDEMPOTENCY
 from hermes.stream.faces.response_events import ResponseEvents
 from hermes.stream.faces.response_shape import ConversationName, ResponseObject
 

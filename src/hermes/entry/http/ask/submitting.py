@@ -23,10 +23,13 @@ from hermes.control.sessions.submission import (
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
-from hermes.entry.http.answering import RUN_PREFIX, unbroken
-from hermes.entry.http.door import Call, Wire, session_name
-from hermes.entry.http.errors import ApiError, bad_request
-from hermes.entry.http.headers import (
+from hermes.entry.http.api.models import Picked
+from hermes.entry.http.ask.images import keep_pictures
+from hermes.entry.http.ask.messages import Conversation
+from hermes.entry.http.ask.questions import RUN_PREFIX, unbroken
+from hermes.entry.http.site.call import Call, Wire, session_name
+from hermes.entry.http.site.errors import ApiError, bad_request
+from hermes.entry.http.site.headers import (
     CHAT_ID,
     IDEMPOTENCY,
     RUN_ID,
@@ -36,9 +39,6 @@ from hermes.entry.http.headers import (
     THREAD_ID,
     USER_ID,
 )
-from hermes.entry.http.messages import Conversation
-from hermes.entry.http.models import Picked
-from hermes.entry.http.pictures import keep_pictures
 
 FORGET_AFTER = timedelta(days=1)
 ASKS = Wire(

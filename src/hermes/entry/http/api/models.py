@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import msgspec
 
 from hermes.domain.ids import AgentId
-from hermes.entry.http.door import Call, Door, route
-from hermes.entry.http.errors import ApiError
+from hermes.entry.http.site.call import Call, Door, route
+from hermes.entry.http.site.errors import ApiError
 
 OWN_NAME = "hermes-agent"
 

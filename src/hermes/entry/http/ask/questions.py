@@ -19,8 +19,8 @@ from hermes.domain.event import Entry, ModelSaid, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, QuestionId, client_call_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Answer, Question, Turn
-from hermes.entry.http.door import Call
-from hermes.entry.http.errors import ApiError, bad_request
+from hermes.entry.http.site.call import Call
+from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.stream.fold.turn_fold import choices, command_text
 
 RUN_PREFIX = "run_"

@@ -11,8 +11,8 @@ from aiohttp import web
 
 from hermes.domain.errors import HermesError
 from hermes.domain.rows import OpenWork
-from hermes.entry.http.door import PLATFORM, Call, Wire, as_json, route
-from hermes.entry.http.keys import Scope
+from hermes.entry.http.site.admission import Scope
+from hermes.entry.http.site.call import PLATFORM, Call, Wire, as_json, route
 
 LEAST_FREE = 64 * 1024 * 1024
 """Bytes on the home's disk below which the gateway is not ready: what it accepts it must be able to store."""

@@ -12,8 +12,7 @@ from hermes.domain.ids import CallId
 from hermes.domain.message import Attachment
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import Earlier, Speaker
-from hermes.entry.http.errors import bad_request
-from hermes.entry.http.messages import (
+from hermes.entry.http.ask.messages import (
     MOST_ITEMS,
     Conversation,
     Message,
@@ -23,6 +22,7 @@ from hermes.entry.http.messages import (
     read_messages,
     read_parts,
 )
+from hermes.entry.http.site.errors import bad_request
 from hermes.stream.faces.response_shape import FunctionCallItem, FunctionResultItem, FunctionTool, OutputText
 
 MOST_KEPT = 100

@@ -22,7 +22,7 @@ from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.rows import OpenWork
 from hermes.domain.turn import Turn
 from hermes.entry.desk import OPERATIONS, Desk, Perform
-from hermes.entry.http.door import Call, Door, local_route
+from hermes.entry.http.site.call import Call, Door, local_route
 from hermes.entry.terminal.door import EmbeddedDoor, Entered, Wish, come_in, local_caller
 from hermes.stream.faces.chat_chunks import event
 from hermes.stream.wire.socket import END, HELLO, SEEN, TURN, encode, encode_seen

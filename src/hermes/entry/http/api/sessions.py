@@ -27,11 +27,11 @@ from hermes.domain.ids import AgentId, SessionId, new_session_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Among, Session, begin_session, session_key
 from hermes.domain.transcript import visible
-from hermes.entry.http.addressee import Asking, find_addressee
-from hermes.entry.http.answering import RUN_PREFIX, unbroken
-from hermes.entry.http.door import Call, Wire, route, session_name
-from hermes.entry.http.errors import bad_request, not_found
-from hermes.entry.http.messages import CallMade
+from hermes.entry.http.ask.addressee import Asking, find_addressee
+from hermes.entry.http.ask.messages import CallMade
+from hermes.entry.http.ask.questions import RUN_PREFIX, unbroken
+from hermes.entry.http.site.call import Call, Wire, route, session_name
+from hermes.entry.http.site.errors import bad_request, not_found
 
 Title = Annotated[str, msgspec.Meta(max_length=LONGEST_TITLE)]
 

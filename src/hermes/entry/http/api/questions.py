@@ -10,14 +10,14 @@ import msgspec
 
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Tx
-from hermes.entry.http.answering import (
+from hermes.entry.http.ask.questions import (
     Found,
     QuestionAnswer,
     QuestionState,
     answer_question,
     find_question,
 )
-from hermes.entry.http.door import Call, Wire, route
+from hermes.entry.http.site.call import Call, Wire, route
 
 MOST = 200
 

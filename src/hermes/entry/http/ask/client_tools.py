@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from hermes.domain.turn import ClientTool
-from hermes.entry.http.errors import bad_request
+from hermes.entry.http.site.errors import bad_request
 from hermes.stream.faces.response_shape import FunctionTool
 
 MOST_TOOLS = 128

@@ -18,16 +18,16 @@ from hermes.control.sessions.submission import id_for
 from hermes.domain.event import Asked, Ending, Entry, Failed, ModelSaid, QuestionKind, Stopped, usage_of
 from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line
-from hermes.entry.http.addressee import Asking, find_addressee
-from hermes.entry.http.answering import RUN_PREFIX, Found, PendingQuestion
-from hermes.entry.http.asking import ASKS, Going, Wish, ask, go_on, turn_headers, while_connected
-from hermes.entry.http.door import Call, as_json, route
-from hermes.entry.http.errors import ApiError, bad_request
-from hermes.entry.http.functions import ToolOffer, read_tools
-from hermes.entry.http.headers import COMPLETED, ERROR, PARTIAL
-from hermes.entry.http.messages import CallMade, FunctionCall, Message, read_messages
-from hermes.entry.http.models import Picked
-from hermes.entry.http.watching import PEOPLE, Watching
+from hermes.entry.http.api.models import Picked
+from hermes.entry.http.ask.addressee import Asking, find_addressee
+from hermes.entry.http.ask.client_tools import ToolOffer, read_tools
+from hermes.entry.http.ask.messages import CallMade, FunctionCall, Message, read_messages
+from hermes.entry.http.ask.questions import RUN_PREFIX, Found, PendingQuestion
+from hermes.entry.http.ask.submitting import ASKS, Going, Wish, ask, go_on, turn_headers, while_connected
+from hermes.entry.http.ask.watching import PEOPLE, Watching
+from hermes.entry.http.site.call import Call, as_json, route
+from hermes.entry.http.site.errors import ApiError, bad_request
+from hermes.entry.http.site.headers import COMPLETED, ERROR, PARTIAL
 from hermes.stream.faces.chat_chunks import ChatChunks
 from hermes.stream.fold.turn_fold import answer_text, asked_of_client, question_text
 
