@@ -15,7 +15,8 @@ from bench.bare import BareWriter, Statement
 from bench.figure import Better, Figure
 from bench.rig import ACCOUNT, bench_settings, inbound
 from bench.stopwatch import Stopwatch, percentile, run
-from hermes.control.gateway import Gateway, Parts
+from hermes.control.gateway import Gateway
+from hermes.control.wiring import Parts
 from hermes.domain.clock import SystemClock
 from hermes.state.store.codec import encode
 from hermes.state.store.migrations import FIRST

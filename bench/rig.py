@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from hermes.agent.run.loop import AgentLoop
 from hermes.control.turn.claim import Claim, Next
-from hermes.control.gateway import Gateway, Parts
+from hermes.control.gateway import Gateway
+from hermes.control.wiring import Parts
 from hermes.control.runtime import Runtime
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.clock import SystemClock

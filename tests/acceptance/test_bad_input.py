@@ -10,7 +10,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hermes.domain.settings.settings import PlatformSettings, Settings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import Settings
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld

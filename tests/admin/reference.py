@@ -11,16 +11,9 @@ from typing import Any, get_args
 
 from hermes.domain.event import Live, Record
 from hermes.domain.hooks import EVENTS
-from hermes.domain.settings.settings import (
-    ApiKey,
-    HostedAgent,
-    PlatformSettings,
-    QuickCommand,
-    ResetSettings,
-    RouteMatch,
-    Secret,
-    Settings,
-)
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import ApiKey, PlatformSettings
+from hermes.domain.settings.settings import HostedAgent, QuickCommand, ResetSettings, RouteMatch, Settings
 from hermes.state.settings.names import LATER, PLATFORMS, platform_variables
 from hermes.state.settings.narrowing import NARROWING, OF_ONE, SECURITY_KNOWN, VARIABLES, Narrowing
 from hermes.state.settings.places import ALSO_UNDER_GATEWAY

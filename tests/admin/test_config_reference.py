@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.settings.settings import HostedAgent, PlatformSettings, RouteMatch, Settings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import HostedAgent, RouteMatch, Settings
 from hermes.state.settings.loader import load_settings
 from hermes.state.settings.narrowing import NARROWING, VARIABLES
 from hermes.state.settings.reader import known_keys

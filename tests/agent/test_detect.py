@@ -25,7 +25,8 @@ from hermes.agent.models.registry import Models
 from hermes.domain.errors import UserError
 from hermes.domain.event import TextDelta
 from hermes.domain.ports.store import ModelRequest
-from hermes.domain.settings.settings import ModelSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.settings import ModelSettings
 from hermes.testing.model_script import ModelRequest as Seen
 from hermes.testing.model_script import RawReply, Said
 from hermes.testing.model_server import FakeModelServer, refusing_address

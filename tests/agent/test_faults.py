@@ -13,7 +13,7 @@ from hermes.agent.models.client import Deadlines, Post
 from hermes.agent.models.formats.chat_completions.provider import Caps, Endpoint, OpenAIProvider
 from hermes.domain.event import Failed, Finished, ModelSaid, Retrying, TextDelta, ToolFinished, ToolStarted
 from hermes.domain.ports.store import ModelRequest
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.testing.model_script import FAULTS, VISIBLE, WORDS, Cut, Fault, Pace, Reply, Then
 from hermes.testing.model_server import FakeModelServer
 from hermes.testing.provider_suite import KEY, LONG, QUICK, patience

@@ -9,7 +9,7 @@ from hermes.agent.models.choose import Choice, Way
 from hermes.agent.models.registry import Models
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 
 
 async def test_the_list_is_kept_while_a_service_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ import pytest
 from hermes.agent.models.client import Deadlines, ModelClient
 from hermes.agent.models.formats.chat_completions.provider import Endpoint, OpenAIProvider, make
 from hermes.domain.errors import Refused, Unreachable
-from hermes.domain.settings.settings import ModelSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.settings import ModelSettings
 from hermes.testing.model_script import FAULTS, Reply
 from hermes.testing.model_server import FakeModelServer
 from hermes.testing.provider_suite import CHECKS, KEY, LONG, ask, hear, patience

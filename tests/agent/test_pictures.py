@@ -18,7 +18,7 @@ from hermes.domain.event import Entry, ModelSaid, UserSaid
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports.store import ModelRequest
 from hermes.domain.rows import MediaItem
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.domain.turn import Earlier, Speaker
 from hermes.testing.clock import settle
 from hermes.testing.model import Say, ScriptedModel, say

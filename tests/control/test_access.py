@@ -9,7 +9,7 @@ import pytest
 from hermes.control.people.access import Knock, Outcome, decide
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.settings.settings import PlatformSettings as Block
+from hermes.domain.settings.platforms import PlatformSettings as Block
 from hermes.domain.settings.settings import Settings
 
 ALLOWED, PAIRS = Outcome.ALLOWED, Outcome.NEEDS_PAIRING

@@ -10,7 +10,7 @@ import pytest
 import regex
 
 from hermes.control.people.operator_patterns import BadPattern, fits_one, read_pattern
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 
 ENDLESS = r"(\w|\w\w)+bot$"

@@ -11,7 +11,8 @@ from hermes.control.people.routing import route
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import AgentId, DeliveryId
 from hermes.domain.message import Inbound
-from hermes.domain.settings.settings import PlatformSettings, Route, RouteMatch, Settings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import Route, RouteMatch, Settings
 
 SOURCE = Source(
     address=Address(platform="discord", account="work", chat="c1", thread="t1"),

@@ -17,7 +17,8 @@ from hermes.domain.errors import Refused
 from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Record, Stopped
 from hermes.domain.ids import MAIN_AGENT, QuestionId, SessionId, TurnId
 from hermes.domain.message import Receipt
-from hermes.domain.settings.settings import PlatformSettings, Settings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.platform import PLAIN, PlainFake

@@ -12,7 +12,8 @@ from hermes.control.outbound.targets import Known, home_channel, home_channels, 
 from hermes.domain.address import Address
 from hermes.domain.directory import Channel
 from hermes.domain.errors import UserError
-from hermes.domain.settings.settings import PlatformSettings, Settings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import Settings
 from hermes.state.store.writer import SqliteStore
 
 

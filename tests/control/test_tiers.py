@@ -8,7 +8,7 @@ from hermes.control.commands import load
 from hermes.control.commands.registry import COMMANDS, usable
 from hermes.control.commands.tiers import tier_of
 from hermes.domain.address import Address, Kind, Source
-from hermes.domain.settings.settings import PlatformSettings as Block
+from hermes.domain.settings.platforms import PlatformSettings as Block
 from hermes.domain.settings.settings import Settings
 
 ALL = "all"

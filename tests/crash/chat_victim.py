@@ -12,7 +12,8 @@ import hermes.app
 from hermes import cli
 from hermes.app import Watch
 from hermes.app.app import App
-from hermes.domain.ports.store import Backend, Media, Provider, Store
+from hermes.domain.ports.store import Provider, Store
+from hermes.domain.ports.world import Backend, Media
 from hermes.domain.settings.settings import Profile
 from hermes.domain.tool import Tool
 from hermes.state.files.session_log import SessionLogs

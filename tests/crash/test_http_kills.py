@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hermes.stream.faces.chat_chunks import Parser
+from hermes.domain.sse import Parser
 from hermes.testing.model_script import Call, ModelRequest, Pace, Reply
 from hermes.testing.model_server import FakeModelServer
 from tests.cli.command import PATIENCE, Running, gateway

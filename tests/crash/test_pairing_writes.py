@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.turn.ending import REPEAT_MARK
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import World
 from tests.journeys.cut import one_life, stops

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hermes.stream.faces.chat_chunks import Parser
+from hermes.domain.sse import Parser
 from hermes.stream.fold.turn_fold import SAID_AGAIN
 from tests import nursery
 from tests.cli.command import PATIENCE, environment, gateway

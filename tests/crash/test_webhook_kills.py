@@ -18,7 +18,7 @@ import pytest
 from hermes.domain.event import Finished, ModelSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.ports.store import Tx
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.entry.http.webhooks.signatures import sign
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore

@@ -13,7 +13,7 @@ from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.event import Entry, Failed, ModelSaid, Summarised, Undone, UserSaid
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.session import Isolation, SessionKey, session_key
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line, showable, storable
 from hermes.domain.transcript import visible
 

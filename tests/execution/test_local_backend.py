@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.ports.store import Command, CommandResult
+from hermes.domain.ports.world import Command, CommandResult
 from hermes.execution.local.backend import LocalBackend, LocalOptions, build_environment
 from hermes.execution.local.spawner import Limits
 from hermes.testing.backend_suite import CHECKS, SECRET, SECRET_NAME, Bed

@@ -12,7 +12,7 @@ import pytest
 import regex
 
 from hermes.domain.errors import UserError
-from hermes.domain.ports.store import FileSearch
+from hermes.domain.ports.world import FileSearch
 from hermes.execution.local import search
 from hermes.execution.local.search import search_tree
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.ports.store import Command
+from hermes.domain.ports.world import Command
 from hermes.execution.local.backend import LocalBackend, LocalOptions
 from hermes.execution.local.shells import Shells, ShellState, read_dump, read_exports
 

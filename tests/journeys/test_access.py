@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.settings.settings import PlatformSettings, Settings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import Settings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import Update
 from tests.journeys.test_pairing import code_in, owner_approves

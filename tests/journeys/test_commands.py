@@ -10,7 +10,7 @@ from hermes.control.commands import load
 from hermes.control.commands.registry import COMMANDS, read_command, resolve
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import echo
 

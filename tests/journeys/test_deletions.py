@@ -9,7 +9,8 @@ import pytest
 
 from hermes.control.inbound.edits import DELETED, GONE
 from hermes.domain.ids import AgentId
-from hermes.domain.settings.settings import DisplaySettings, PlatformSettings, Route, RouteMatch
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import DisplaySettings, Route, RouteMatch
 from hermes.domain.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import Update

@@ -13,7 +13,7 @@ from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Body, Receipt
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, say

@@ -9,7 +9,8 @@ import pytest
 
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.inbound.edits import EDITED, WITH_ITS_MESSAGE
-from hermes.domain.settings.settings import DisplaySettings, GatewaySettings, PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import DisplaySettings, GatewaySettings
 from hermes.domain.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
 from tests.journeys.cut import cut_everywhere

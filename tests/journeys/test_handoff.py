@@ -18,7 +18,8 @@ from hermes.domain.errors import HermesError, Refused, Unreachable, UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.handoff import Handoff, HandoffState
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.settings.settings import PlatformSettings, Route, RouteMatch
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import Route, RouteMatch
 from hermes.domain.turn import Turn
 from hermes.entry.terminal.door import EmbeddedDoor, local_caller
 from hermes.testing.clock import FakeClock, settle

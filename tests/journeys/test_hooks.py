@@ -16,13 +16,8 @@ from hermes.control.hooks.dispatch import Hooks
 from hermes.domain.event import ToolFinished
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.store import ModelRequest
-from hermes.domain.settings.settings import (
-    ApprovalSettings,
-    PlatformSettings,
-    QuickCommand,
-    ResetMode,
-    ResetSettings,
-)
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import ApprovalSettings, QuickCommand, ResetMode, ResetSettings
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import read_hooks
 from hermes.testing.clock import FakeClock

@@ -12,7 +12,8 @@ from hermes.control.commands.menu import menu_entries
 from hermes.control.commands.registry import COMMANDS
 from hermes.domain.capabilities import MenuLimits
 from hermes.domain.errors import Unreachable
-from hermes.domain.settings.settings import PlatformSettings, QuickCommand, Settings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import QuickCommand, Settings
 from hermes.testing.clock import settle
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.world import World

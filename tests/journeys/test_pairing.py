@@ -32,7 +32,8 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.pairing import Account
 from hermes.domain.ports.store import Tx
-from hermes.domain.settings.settings import PlatformSettings, Route, RouteMatch, Settings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import Route, RouteMatch, Settings
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import START, FakeClock
 from hermes.testing.harness import Journey, open_settings

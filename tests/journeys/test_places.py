@@ -17,7 +17,7 @@ from hermes.domain.errors import Refused, UserError
 from hermes.domain.message import Body
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import World
 from tests.journeys.cut import one_life, stops

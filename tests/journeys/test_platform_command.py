@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.terminal.door import EmbeddedDoor, local_caller
 from hermes.testing.harness import Journey, open_settings
 

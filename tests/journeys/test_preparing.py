@@ -10,7 +10,8 @@ from hermes.domain.address import Address
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
-from hermes.domain.settings.settings import GatewaySettings, PlatformSettings, Settings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import GatewaySettings, Settings
 from hermes.testing.clock import START, FakeClock
 from hermes.testing.harness import SYSTEM, Journey, open_settings
 from hermes.testing.world import World

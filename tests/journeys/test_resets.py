@@ -12,7 +12,8 @@ from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import Unreachable
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.ports.store import ProcessView, Tx
+from hermes.domain.ports.store import Tx
+from hermes.domain.ports.world import ProcessView
 from hermes.domain.session import begin_session, session_key
 from hermes.domain.settings.settings import ResetMode, ResetSettings, Settings
 from hermes.testing.clock import FakeClock

@@ -10,7 +10,8 @@ import pytest
 
 from hermes.control.outbound.restart_notices import BACK, ONLINE, RESTARTED, STOPPED
 from hermes.domain.ports.store import ModelRequest
-from hermes.domain.settings.settings import DisplaySettings, PlatformSettings, Settings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import DisplaySettings, Settings
 from hermes.domain.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say

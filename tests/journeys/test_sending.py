@@ -19,7 +19,7 @@ from hermes.domain.event import Entry, Finished, ModelSaid, ToolFinished, UserSa
 from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId
 from hermes.domain.message import Body
 from hermes.domain.ports.store import ModelRequest
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.tool import ToolContext
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say

@@ -15,7 +15,8 @@ from hermes.domain.event import Entry, Failed, ToolFinished, UserSaid
 from hermes.domain.hooks import GATE_TURN, Heard, Hook
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.store import ModelRequest, Tx
-from hermes.domain.settings.settings import DisplaySettings, GatewaySettings, PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import DisplaySettings, GatewaySettings
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.turn import BusyMode, TurnInput
 from hermes.testing.harness import Journey, open_settings

@@ -14,7 +14,8 @@ from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Body
-from hermes.domain.settings.settings import PlatformSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.github.adapter import GithubAdapter
 from hermes.entry.platforms.github.convert import comments_path, error_for, last_page
 from hermes.entry.platforms.github.manifest import MANIFEST

@@ -27,7 +27,8 @@ from hermes.domain.hosts import is_public
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Body
 from hermes.domain.rows import OutState
-from hermes.domain.settings.settings import PlatformSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.http.webhooks.signatures import Headers, Scheme, verify
 from hermes.entry.platforms.webhook.adapter import WebhookAdapter
 from hermes.entry.platforms.webhook.convert import Target, error_for, read_targets, target_problems

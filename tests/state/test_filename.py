@@ -20,7 +20,8 @@ from hermes.domain.ports.store import Tx
 from hermes.state.store import writer as sqlite
 from hermes.state.store.care import file_identity as filename
 from hermes.state.store.care.backup import backup
-from hermes.state.store.care.repair import RESTORED, open_checked
+from hermes.state.store.care.repair import open_checked
+from hermes.state.store.care.restored import RESTORED
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.store_suite.samples import NOW, add_talk, address, entry, inbound

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED
-from hermes.domain.settings.settings import ApiKey, PlatformSettings
+from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.state.settings.loader import Loaded, load_settings
 
 SECRET = "oJ6tW0q3vYh2c8ZpLm4x"

@@ -18,7 +18,8 @@ from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.event import Entry, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId, TurnId
 from hermes.domain.message import Body
-from hermes.domain.ports.store import Sink, Tx
+from hermes.domain.ports.store import Tx
+from hermes.domain.ports.world import Sink
 from hermes.domain.rows import MediaItem, OutboxRow
 from hermes.domain.session import Session
 from hermes.state.files.media import MediaFiles, read_file, store_file

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.settings.settings import HostedAgent, PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import HostedAgent
 from hermes.state.settings.findings import is_slip
 from hermes.state.settings.loader import Loaded, load_settings
 from hermes.state.settings.names import LATER, PLATFORM_KEYS, PLATFORMS

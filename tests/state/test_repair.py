@@ -24,7 +24,8 @@ from hermes.domain.rows import OutState
 from hermes.domain.turn import ReplyPlace, TurnState
 from hermes.state.store.care import repair
 from hermes.state.store.care.backup import KEPT, backup, backup_if_due, backups_of
-from hermes.state.store.care.repair import RESTORED, Opened, open_checked
+from hermes.state.store.care.repair import Opened, open_checked
+from hermes.state.store.care.restored import RESTORED
 from hermes.state.store.connection import SqliteDb, suspicion
 from hermes.state.store.db import Damaged
 from hermes.state.store.writer import SqliteStore

@@ -20,7 +20,8 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutState
 from hermes.domain.turn import ReplyPlace, TurnState
 from hermes.state.store.care.backup import backup
-from hermes.state.store.care.repair import RESTORED, open_checked
+from hermes.state.store.care.repair import open_checked
+from hermes.state.store.care.restored import RESTORED
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.store_suite.samples import (

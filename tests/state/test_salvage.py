@@ -23,7 +23,8 @@ from hermes.domain.session import SessionKey
 from hermes.domain.tool import Effect
 from hermes.domain.turn import ReplyPlace, Turn, TurnState
 from hermes.state.store.care.backup import backup
-from hermes.state.store.care.repair import RESTORED, open_checked
+from hermes.state.store.care.repair import open_checked
+from hermes.state.store.care.restored import RESTORED
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.store_suite.samples import (

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.state.home.textfile import TextFile
 from hermes.state.settings.dotenv import parse_dotenv
 from hermes.state.settings.findings import Findings

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import UserError
-from hermes.domain.settings.declaring import NONE_LISTED
-from hermes.domain.settings.settings import HostedAgent, PlatformSettings, Route, RouteMatch, Secret, Settings
+from hermes.domain.settings.declaring import NONE_LISTED, Secret
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import HostedAgent, Route, RouteMatch, Settings
 from hermes.state.settings.loader import Loaded, key_variable, load_settings
 from hermes.state.settings.names import is_key_like, is_later
 

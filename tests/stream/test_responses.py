@@ -35,8 +35,8 @@ from hermes.domain.event import (
     Verdict,
 )
 from hermes.domain.ids import CallId, QuestionId, TurnId
+from hermes.domain.sse import parse
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.faces.chat_chunks import parse
 from hermes.stream.faces.response_events import CHECK_BITS, ResponseEvents
 from hermes.stream.faces.response_shape import ResponseObject
 from hermes.stream.faces.responses import ResponseFold, parts_before

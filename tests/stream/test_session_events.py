@@ -22,8 +22,8 @@ from hermes.domain.event import (
     UserSaid,
 )
 from hermes.domain.ids import CallId, TurnId
+from hermes.domain.sse import parse
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.faces.chat_chunks import parse
 from hermes.stream.faces.session_events import SessionEvents
 
 START = datetime(2026, 1, 2, tzinfo=UTC)

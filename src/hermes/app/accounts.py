@@ -20,7 +20,8 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.store import Platform, Store
-from hermes.domain.settings.settings import PlatformSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.host import Account, HostState, Report
 from hermes.state.home.locks import MachineLock, lock_folder
 from hermes.state.settings.loader import Loaded

@@ -37,30 +37,31 @@ from hermes.app.store import StoreKeeper
 from hermes.app.tools import (
     Inject,
     Injecting,
+    Toolsets,
     added_tools,
     check_toolsets,
     limited_tools,
     own_tools,
     redacting,
 )
-from hermes.app.tools import Toolsets as Toolsets
-from hermes.app.vitals import Vitals
-from hermes.app.vitals import Watch as Watch
+from hermes.app.vitals import Vitals, Watch
 from hermes.app.waking import Waking
 from hermes.control.chores import HOURLY, Chore
 from hermes.control.commands.registry import Around as CommandAround
 from hermes.control.commands.tiers import tier_of
-from hermes.control.gateway import STOP_SECONDS, Gateway, Parts
+from hermes.control.gateway import STOP_SECONDS, Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.hooks.gates import agent_chooser, gate_tools
 from hermes.control.runtime import Runtime
+from hermes.control.wiring import Parts
 from hermes.control.workers import Supervisor
 from hermes.domain.address import read_platform
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock, SystemClock, zone_named
 from hermes.domain.errors import PRINTED, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.ports.store import Backend, Media, Platform, Provider, Store
+from hermes.domain.ports.store import Platform, Provider, Store
+from hermes.domain.ports.world import Backend, Media
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.tool import Tool
 from hermes.entry.host import Account, Host

@@ -17,7 +17,8 @@ from typing import Any
 from hermes.app.webhooks import WebhookPart
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.settings.settings import ApiKey, PlatformSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.entry.host import HostState
 from hermes.entry.http.site.admission import ALL_SCOPES, Key, Keyring, Principal, Scope
 from hermes.entry.http.site.call import PLATFORM, Door, HttpOptions

@@ -21,7 +21,8 @@ from hermes.domain.clock import Clock, zone_named
 from hermes.domain.errors import UserError
 from hermes.domain.ids import JobId, SessionId
 from hermes.domain.job import ScriptReport
-from hermes.domain.ports.store import Backend, Command, Tx
+from hermes.domain.ports.store import Tx
+from hermes.domain.ports.world import Backend, Command
 from hermes.domain.tool import ToolContext
 from hermes.execution.scripts import Scripts
 from hermes.state.files.job_files import keep_output, read_jobs_file

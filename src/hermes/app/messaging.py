@@ -13,7 +13,7 @@ from hermes.domain.directory import Places, PostOffice
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.message import Attachment
-from hermes.domain.ports.store import Media
+from hermes.domain.ports.world import Media
 from hermes.domain.settings.settings import Profile
 from hermes.domain.text import one_line
 from hermes.domain.tool import ToolContext

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from hermes.control.gateway import Gateway
-from hermes.domain.ports.store import ProcessView
+from hermes.domain.ports.world import ProcessView
 from hermes.domain.text import one_line
 from hermes.domain.tool import ToolContext
 from hermes.domain.turn import Turn

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hermes.domain.clock import Clock
-from hermes.domain.settings.settings import PlatformSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.http.webhooks.receive import PLATFORM
 from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, problems, read_routes
 from hermes.entry.http.webhooks.stages import Rates, WebhookOptions, Webhooks

@@ -54,8 +54,7 @@ from hermes.control.turn.ending import Outcomes
 from hermes.control.turn.inbound_files import Fetching
 from hermes.control.turn.questions import Expiry, Outcome, answer, settled_of
 from hermes.control.turn.session_cache import WarmSession, WarmSessions
-from hermes.control.wiring import Bells
-from hermes.control.wiring import Parts as Parts
+from hermes.control.wiring import Bells, Parts
 from hermes.control.workers import Remedy, Workers
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
 from hermes.domain.capabilities import Capabilities

@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 from hermes.agent.models.choose import with_endpoint
-from hermes.app import Toolsets
 from hermes.app.app import App, Given
+from hermes.app.tools import Toolsets
 from hermes.control.sessions.submission import Place, Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.errors import UserError

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from hermes.admin.process.run import hold_home
 from hermes.app.app import App, Given
 from hermes.domain.errors import UserError
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.entry.host import HostState
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.secrets import RedactingFilter, Secrets

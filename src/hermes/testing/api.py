@@ -16,9 +16,9 @@ import aiohttp
 
 from hermes.app.app import App, Given
 from hermes.domain.ports.store import Platform, Provider
+from hermes.domain.sse import Event, Parser
 from hermes.domain.tool import Tool
 from hermes.entry.host import HostState
-from hermes.stream.faces.chat_chunks import Event, Parser
 from hermes.testing.model import ScriptedModel
 
 KEY = "a key that nobody guesses"

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from hermes.domain.errors import UserError
-from hermes.domain.ports.store import Backend, Command, CommandResult, FileSearch, ProcessView
+from hermes.domain.ports.world import Backend, Command, CommandResult, FileSearch, ProcessView
 
 SECRET_NAME = "HERMES_SUITE_SECRET"
 SECRET = "the-secret-of-the-suite"

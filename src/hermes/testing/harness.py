@@ -14,11 +14,12 @@ from hermes.agent.context.fold import Role, messages
 from hermes.agent.context.images import Illustrated
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.control.commands.registry import Around
-from hermes.control.gateway import Gateway, Parts
+from hermes.control.gateway import Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.hooks.gates import agent_chooser, gate_tools
 from hermes.control.outbound.targets import Aliases
 from hermes.control.runtime import Runtime
+from hermes.control.wiring import Parts
 from hermes.control.workers import Supervisor
 from hermes.domain.address import Source, read_platform
 from hermes.domain.clock import Clock, SystemClock
@@ -26,8 +27,10 @@ from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
 from hermes.domain.job import JobWorld
 from hermes.domain.message import Attachment
-from hermes.domain.ports.store import Agent, ModelRequest, Platform, ProcessView, Store, Tx
-from hermes.domain.settings.settings import PlatformSettings, Profile, Settings, StreamingSettings
+from hermes.domain.ports.store import Agent, ModelRequest, Platform, Store, Tx
+from hermes.domain.ports.world import ProcessView
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
 from hermes.state.files.media import MediaFiles
 from hermes.state.files.outgoing import OutgoingFiles

@@ -12,7 +12,8 @@ from hermes.domain.address import Address, Kind, Source, read_platform
 from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit, MenuEntry, MenuLimits
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt, ReplyTo, What, deletion_of
-from hermes.domain.ports.store import Accept, Sink
+from hermes.domain.ports.store import Accept
+from hermes.domain.ports.world import Sink
 from hermes.testing.world import DOWNLOADS, INSIDE, Update
 
 MEDIA = {kind: MediaLimit() for kind in (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VOICE, MediaKind.FILE)}

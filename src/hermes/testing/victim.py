@@ -16,8 +16,9 @@ from pathlib import Path
 
 from hermes.agent.models.formats.chat_completions.provider import Endpoint, OpenAIProvider
 from hermes.agent.run.loop import AgentLoop
-from hermes.control.gateway import Gateway, Parts
+from hermes.control.gateway import Gateway
 from hermes.control.runtime import Runtime
+from hermes.control.wiring import Parts
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import HermesError

@@ -12,7 +12,7 @@ import pytest
 from hermes.agent.tools import TOOLS, Workbench, default_tools, tools_page, toolsets
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
-from hermes.domain.ports.store import ProcessView
+from hermes.domain.ports.world import ProcessView
 from hermes.domain.rows import Hit
 from hermes.domain.tool import Ask, Effect, Tool, ToolContext, ToolResult
 from hermes.execution.local.backend import LocalBackend, LocalOptions

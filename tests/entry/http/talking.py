@@ -10,7 +10,7 @@ from typing import Any
 from hermes.domain.event import Entry, Failed, Finished, Stopped, UserSaid
 from hermes.domain.ids import SessionId
 from hermes.domain.session import Session
-from hermes.stream.faces.chat_chunks import Event
+from hermes.domain.sse import Event
 from hermes.testing.api import ApiWorld
 
 CHAT = "/v1/chat/completions"

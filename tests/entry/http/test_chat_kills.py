@@ -17,9 +17,9 @@ import pytest
 
 from hermes.domain.event import Entry, Finished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
+from hermes.domain.sse import Parser
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore
-from hermes.stream.faces.chat_chunks import Parser
 from tests import nursery
 from tests.cli.command import ROOT, environment
 from tests.entry.http.talking import CHAT, content, words

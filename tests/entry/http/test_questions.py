@@ -13,8 +13,8 @@ from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.event import Answered, Finished, Stopped, Verdict
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.sse import Event
 from hermes.domain.turn import TurnInput
-from hermes.stream.faces.chat_chunks import Event
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, say
 from hermes.testing.tools import world_tools

@@ -19,7 +19,7 @@ import pytest
 
 from hermes.domain import process_mark as mark
 from hermes.domain.hooks import Hook
-from hermes.domain.ports.store import Command
+from hermes.domain.ports.world import Command
 from hermes.domain.process_rank import RIGHTS, Rank
 from hermes.entry.http.api.resources import load_resources
 from hermes.entry.http.site import peers

@@ -14,9 +14,9 @@ from hermes.control.sessions.submission import Place, Submission, id_for
 from hermes.domain.address import Address, Kind, Source
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId
 from hermes.domain.ports.store import ModelRequest
+from hermes.domain.sse import Event
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import BusyMode, TurnInput
-from hermes.stream.faces.chat_chunks import Event
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say
 from hermes.testing.tools import world_tools

@@ -14,8 +14,8 @@ import pytest
 
 from hermes.domain.event import TextDelta
 from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest
+from hermes.domain.sse import Parser
 from hermes.entry.http.site import streams
-from hermes.stream.faces.chat_chunks import Parser
 from hermes.testing.api import KEY, ApiWorld
 
 PIECE = "word " * 400

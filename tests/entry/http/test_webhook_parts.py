@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hermes.domain.address import Address
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.entry.http.webhooks.delivery import Delivery, event_name, identify
 from hermes.entry.http.webhooks.filters import BadFilter, Facts, passes, read_filter
 from hermes.entry.http.webhooks.routes import (

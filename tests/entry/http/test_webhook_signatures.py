@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.entry.http.webhooks.signatures import (
     NO_AUTH,
     TOLERANCE,

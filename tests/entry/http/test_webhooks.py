@@ -23,7 +23,8 @@ from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.settings.settings import PlatformSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.turn import Cause, TurnState
 from hermes.entry.host import HostState
 from hermes.entry.http.webhooks.signatures import sign

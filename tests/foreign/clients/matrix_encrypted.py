@@ -21,7 +21,8 @@ from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError
 from hermes.domain.message import Attachment, Body, Button, MediaKind
-from hermes.domain.settings.settings import PlatformSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.matrix.adapter import MatrixAdapter
 
 CONTENT = b"\x89PNG of an encrypted file"

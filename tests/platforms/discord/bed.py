@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, MediaKind, media_kind
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.entry.platforms.discord.convert import Me, Place, Scene, to_inbounds
 from hermes.entry.platforms.discord.manifest import MANIFEST

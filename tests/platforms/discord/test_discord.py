@@ -19,7 +19,8 @@ from hermes.domain.address import Address, Kind
 from hermes.domain.capabilities import MenuEntry
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
-from hermes.domain.settings.settings import PlatformSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.entry.platforms.discord.convert import (
     Place,

@@ -7,7 +7,8 @@ import asyncio
 import re
 from pathlib import Path
 
-from hermes.domain.settings.settings import PlatformSettings, Settings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import Settings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import echo, obedient
 from hermes.testing.platform_suite import Does, until

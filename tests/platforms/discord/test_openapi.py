@@ -20,7 +20,7 @@ from hermes.domain.address import Address
 from hermes.domain.capabilities import MenuEntry
 from hermes.domain.errors import Refused
 from hermes.domain.message import Attachment, Body, Button, MediaKind
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.testing.platform_suite import Does, Inboxes, running, until
 from tests.foreign.environments import ROOT, node

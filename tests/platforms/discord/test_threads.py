@@ -16,7 +16,8 @@ from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.event import UserSaid
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, Receipt
 from hermes.domain.ports.store import ModelRequest
-from hermes.domain.settings.settings import PlatformSettings, StreamingSettings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import StreamingSettings
 from hermes.entry.platforms.discord import scenes
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.entry.platforms.discord.convert import Place, Scene, thread_name, to_inbounds

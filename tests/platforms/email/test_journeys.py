@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.turn.ending import REPEAT_MARK
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.clock import QuickClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import echo

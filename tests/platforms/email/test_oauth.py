@@ -16,7 +16,8 @@ import pytest
 from hermes.domain.adapter import Outfit
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.message import Body
-from hermes.domain.settings.settings import PlatformSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.email.imap import Imap, Mailbox
 from hermes.entry.platforms.email.oauth import PROVIDERS, Tokens
 from hermes.entry.platforms.email.servers import Servers

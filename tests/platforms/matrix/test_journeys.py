@@ -12,7 +12,7 @@ import pytest
 from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.ports.store import ModelRequest
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, echo
 from hermes.testing.platform_suite import Shown, until

@@ -15,7 +15,8 @@ from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address, Kind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
-from hermes.domain.settings.settings import PlatformSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.matrix import adapter, contents, login
 from hermes.entry.platforms.matrix.adapter import UNREADABLE, MatrixAdapter
 from hermes.entry.platforms.matrix.convert import KEYS, Room, error_for, to_inbounds

@@ -8,7 +8,7 @@ import pytest
 
 from hermes.domain.address import Address, Kind
 from hermes.domain.message import Body
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.platform_suite import Inboxes, running, until
 from tests.platforms.matrix.bed import MatrixBed

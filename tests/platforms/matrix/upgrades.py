@@ -14,7 +14,7 @@ from hermes.domain.address import Address
 from hermes.domain.errors import Refused
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Body
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.clock import QuickClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.platform_suite import Inboxes, running, until

@@ -17,7 +17,8 @@ from hermes.domain.adapter import Outfit
 from hermes.domain.address import Address, Kind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
-from hermes.domain.settings.settings import PlatformSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.mattermost import door
 from hermes.entry.platforms.mattermost.adapter import MattermostAdapter, Place
 from hermes.entry.platforms.mattermost.convert import as_events, calm, emoji_name, spoken, to_inbounds

@@ -19,7 +19,8 @@ from hermes.domain.address import Address, Kind
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import NeedsLogin, Refused
 from hermes.domain.message import Attachment, Body, Button, MediaKind, Receipt
-from hermes.domain.settings.settings import PlatformSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.convert import Me, to_inbounds
 from hermes.entry.platforms.slack.history import Missed

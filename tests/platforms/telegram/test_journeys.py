@@ -16,7 +16,8 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.rows import OutState
-from hermes.domain.settings.settings import PlatformSettings, StreamingSettings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import StreamingSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, echo, obedient, say
 from hermes.testing.platform_suite import Does, until

@@ -17,7 +17,9 @@ from hermes.domain.address import Address, Kind
 from hermes.domain.capabilities import MenuEntry
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, Receipt, What
-from hermes.domain.settings.settings import PlatformSettings, QuickCommand, Secret, Settings
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import QuickCommand, Settings
 from hermes.entry.platforms.telegram.adapter import SECRET_HEADER, TelegramAdapter
 from hermes.entry.platforms.telegram.compose import keyboard
 from hermes.entry.platforms.telegram.convert import TopicGone, error_for, to_inbounds

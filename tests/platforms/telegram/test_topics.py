@@ -17,7 +17,7 @@ from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Body
 from hermes.domain.ports.store import Platform
 from hermes.domain.rows import OutState
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.harness import Journey
 from hermes.testing.model import echo
 from hermes.testing.platform_suite import Shown, until

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.admin.process.run import hold_home, logging_on, loop_factory, tell_problems
+from hermes.admin.process.logs import logging_on
+from hermes.admin.process.run import hold_home, loop_factory, tell_problems
 from hermes.admin.process.running import Running, find_running
 from hermes.admin.shell.command import Command
 from hermes.domain.errors import UserError
@@ -155,8 +156,8 @@ class ChatProcess:
         return data.decode("utf-8", "replace")
 
     def _given(self) -> Given:
-        from hermes.app import Toolsets
         from hermes.app.app import Given
+        from hermes.app.tools import Toolsets
 
         given = self.given or Given(workspace=here(), boots=False)
         wanted = tuple(name.strip() for name in (self.asked.toolsets or "").split(",") if name.strip())

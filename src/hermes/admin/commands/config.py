@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes.admin.shell.command import Command, Commands
 from hermes.domain.errors import SettingsError
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.plugins import platform_manifests
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.keys import find_key, value_at

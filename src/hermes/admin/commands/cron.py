@@ -7,7 +7,8 @@ import asyncio
 from dataclasses import fields
 from typing import Any
 
-from hermes.admin.process.run import hold_home, home_holder, logging_on, loop_factory
+from hermes.admin.process.logs import logging_on
+from hermes.admin.process.run import hold_home, home_holder, loop_factory
 from hermes.admin.shell.command import Command, Commands
 from hermes.admin.shell.home import Place, agents_of, open_home
 from hermes.control.jobs.editing import JobWish

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hermes.admin.process.run import GATEWAY, LOG_FILE, STATE_FILE, Holder, home_holder
+from hermes.admin.process.logs import LOG_FILE
+from hermes.admin.process.run import GATEWAY, STATE_FILE, Holder, home_holder
 from hermes.admin.process.running import find_running
 from hermes.admin.shell.command import Command, add_json
 from hermes.admin.shell.output import Console, ago

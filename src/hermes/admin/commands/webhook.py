@@ -16,7 +16,7 @@ from hermes.admin.process.running import ask_socket
 from hermes.admin.shell.command import Command, Commands
 from hermes.app.webhooks import DEFAULT_HOST, DEFAULT_PORT, shared_secret, static_routes
 from hermes.domain.errors import UserError
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line
 from hermes.entry.http.site.owner_socket import listening
 from hermes.entry.http.webhooks.routes import LOG, WebhookRoute, is_route_name, read_routes

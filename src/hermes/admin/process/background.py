@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hermes.admin.commands.status import read_state
-from hermes.admin.process.run import EXIT_SETTINGS, GATEWAY, LOG_FILE, Holder, held, home_holder
+from hermes.admin.process.logs import LOG_FILE
+from hermes.admin.process.run import EXIT_SETTINGS, GATEWAY, Holder, held, home_holder
 from hermes.admin.process.running import find_running
 from hermes.admin.shell.command import Command
 from hermes.admin.shell.output import Console

@@ -21,9 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hermes.admin.process.logs import LOG_FILE as LOG_FILE
 from hermes.admin.process.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT, logging_to
-from hermes.admin.process.logs import logging_on as logging_on
 from hermes.admin.process.starts import HEALTHY_SECONDS, Starts
 from hermes.admin.process.watchdog import NOTIFY_VARIABLE, Notify, Watchdog
 from hermes.admin.shell.command import Act, Command, Commands, number_to

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from hermes.admin.process.run import GATEWAY, LOG_FILE, Holder, held, home_holder
+from hermes.admin.process.logs import LOG_FILE
+from hermes.admin.process.run import GATEWAY, Holder, held, home_holder
 from hermes.domain.errors import Refused, UserError
 from hermes.entry.http.site.owner_socket import listening
 from hermes.stream.wire.socket import decode, encode

@@ -15,7 +15,8 @@ from hermes.agent.models.faults import NoImages
 from hermes.domain.errors import HermesError
 from hermes.domain.event import UserSaid
 from hermes.domain.message import Attachment
-from hermes.domain.ports.store import Media, ModelPiece, ModelRequest, Provider
+from hermes.domain.ports.store import ModelPiece, ModelRequest, Provider
+from hermes.domain.ports.world import Media
 from hermes.domain.text import one_line
 
 log = logging.getLogger("hermes.pictures")

@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-from hermes.domain.settings.settings import ModelSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.settings import ModelSettings
 
 if TYPE_CHECKING:
     import aiohttp

@@ -18,7 +18,7 @@ from hermes.agent.tools.approval_text import action_digest, shown_change, visibl
 from hermes.agent.tools.registry import Desk, Workbench, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
-from hermes.domain.ports.store import FileSearch, FileView, Match
+from hermes.domain.ports.world import FileSearch, FileView, Match
 from hermes.domain.tool import Ask, Effect
 
 _MOST_LINES = 2000

@@ -16,7 +16,7 @@ from hermes.domain.directory import PostOffice
 from hermes.domain.errors import UserError
 from hermes.domain.homes import NO_HOMES, Homes
 from hermes.domain.ids import SessionId
-from hermes.domain.ports.store import Backend, ProcessView
+from hermes.domain.ports.world import Backend, ProcessView
 from hermes.domain.rows import Hit
 from hermes.domain.tool import Approval, Ask, Clarification, Effect, Tool, ToolContext, ToolResult
 

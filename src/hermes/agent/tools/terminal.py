@@ -11,7 +11,7 @@ from hermes.agent.tools.approval_text import action_digest, visible, visible_lin
 from hermes.agent.tools.files import resolve_path
 from hermes.agent.tools.registry import Desk, Workbench, tool
 from hermes.domain.errors import UserError
-from hermes.domain.ports.store import Command, CommandResult, ProcessView
+from hermes.domain.ports.world import Command, CommandResult, ProcessView
 from hermes.domain.tool import Ask, Effect, ToolContext, ToolResult
 
 _LONGEST_WAIT = 600

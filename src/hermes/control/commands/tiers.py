@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from hermes.control.people.access import ids_of, is_listed
 from hermes.domain.address import LOCAL_DOOR, Kind, Source
-from hermes.domain.settings.settings import PlatformSettings, Settings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import Settings
 
 ALWAYS = ("help", "whoami")
 

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta, tzinfo
 
 from hermes.control.jobs.runs import Moment, plan_of, run_now
 from hermes.control.jobs.schedule import EXAMPLES, Once, Schedule, read_schedule
-from hermes.control.jobs.targets import LOCAL, ORIGIN, ResolveTargets, resolve_targets
+from hermes.control.jobs.targets import ResolveTargets, resolve_targets
 from hermes.control.jobs.wording import title
+from hermes.control.outbound.targets import LOCAL, ORIGIN
 from hermes.control.sessions.submission import Unknown
 from hermes.domain.address import Kind, Source
 from hermes.domain.clock import Clock

@@ -15,7 +15,8 @@ from hermes.domain.address import Address, Kind, Source, read_platform, spell_pl
 from hermes.domain.directory import Channel
 from hermes.domain.errors import UserError
 from hermes.domain.ports.store import Tx
-from hermes.domain.settings.settings import PlatformSettings, Settings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 
 log = logging.getLogger("hermes.targets")

@@ -14,7 +14,8 @@ from enum import StrEnum
 
 from hermes.domain.address import LOCAL_DOOR, Kind, Source
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.settings.settings import PlatformSettings, Settings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import Settings
 
 log = logging.getLogger("hermes.access")
 _CHECKED_AT_THEIR_DOOR = (Kind.API, Kind.WEBHOOK, Kind.JOB)

@@ -22,7 +22,6 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hermes.domain.address import Address, Source
 from hermes.domain.capabilities import Capabilities, MenuEntry
-from hermes.domain.clock import Clock as Clock
 from hermes.domain.directory import DeliveryTables
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
 from hermes.domain.grants import Grants, Standing, no_standing
@@ -31,20 +30,9 @@ from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.job import JobRuns, Jobs
 from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.pairing import PairingCodes, Pairings
-from hermes.domain.ports.world import Backend as Backend
-from hermes.domain.ports.world import Command as Command
-from hermes.domain.ports.world import CommandResult as CommandResult
-from hermes.domain.ports.world import Egress as Egress
-from hermes.domain.ports.world import Files as Files
-from hermes.domain.ports.world import FileSearch as FileSearch
-from hermes.domain.ports.world import FileView as FileView
-from hermes.domain.ports.world import Found as Found
-from hermes.domain.ports.world import Match as Match
-from hermes.domain.ports.world import Media as Media
-from hermes.domain.ports.world import Memory as Memory
-from hermes.domain.ports.world import Processes as Processes
-from hermes.domain.ports.world import ProcessView as ProcessView
-from hermes.domain.ports.world import Sink as Sink
+from hermes.domain.ports.world import (
+    Sink,
+)
 from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow, Overheard
 from hermes.domain.session import EVERY_SESSION, Among, Session, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall

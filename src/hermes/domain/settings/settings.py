@@ -12,12 +12,8 @@ from pathlib import Path
 
 from hermes.domain.address import SINGLE, Address, Kind
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.settings.declaring import EVERY_ONE, closed
-from hermes.domain.settings.declaring import About as About
-from hermes.domain.settings.declaring import Secret as Secret
-from hermes.domain.settings.declaring import about as about
-from hermes.domain.settings.platforms import ApiKey as ApiKey
-from hermes.domain.settings.platforms import PlatformSettings as PlatformSettings
+from hermes.domain.settings.declaring import EVERY_ONE, Secret, about, closed
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.turn import BusyMode
 
 NAME_RULE = "small letters, digits, “-” and “_”, at most 64, beginning with a letter or a digit"

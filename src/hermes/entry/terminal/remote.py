@@ -21,9 +21,9 @@ from hermes.control.turn.questions import Outcome
 from hermes.domain.errors import HermesError, Refused, UserError
 from hermes.domain.event import Entry, ModelSaid, Reset, Seen, Snapshot, TextDelta, Verdict
 from hermes.domain.ids import QuestionId, SessionId, TurnId
+from hermes.domain.sse import Event, Parser
 from hermes.domain.turn import Turn
 from hermes.entry.terminal.door import Entered, Gone, Presence, Visit, Wish
-from hermes.stream.faces.chat_chunks import Event, Parser
 from hermes.stream.wire.socket import END, HELLO, SEEN, TURN, decode, decode_seen, encode
 
 T = TypeVar("T")

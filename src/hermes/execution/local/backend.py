@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.ports.store import Command, CommandResult, ProcessView
+from hermes.domain.ports.world import Command, CommandResult, ProcessView
 from hermes.execution.local.files import LocalFiles
 from hermes.execution.local.processes import Process, ProcessTable, new_process_id
 from hermes.execution.local.shells import Shells, ShellState, read_dump

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hermes.domain.errors import UserError
-from hermes.domain.ports.store import FileSearch, FileView, Found
+from hermes.domain.ports.world import FileSearch, FileView, Found
 from hermes.execution.local.search import search_tree
 
 T = TypeVar("T")

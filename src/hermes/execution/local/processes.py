@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hermes.domain.errors import UserError
-from hermes.domain.ports.store import ProcessView
+from hermes.domain.ports.world import ProcessView
 from hermes.execution.local.spawner import Ended, Line
 
 _MOST_RUNNING = 64

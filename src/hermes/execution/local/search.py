@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from hermes.domain.errors import UserError
 from hermes.domain.pattern_size import why_too_large
-from hermes.domain.ports.store import FileSearch, Found, Match
+from hermes.domain.ports.world import FileSearch, Found, Match
 from hermes.domain.text import one_line, plain_braces
 
 SKIPPED = frozenset(

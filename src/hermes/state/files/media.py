@@ -20,7 +20,8 @@ from pathlib import Path
 
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
-from hermes.domain.ports.store import Sink, Store, Tx
+from hermes.domain.ports.store import Store, Tx
+from hermes.domain.ports.world import Sink
 from hermes.domain.rows import MediaItem
 from hermes.domain.text import one_line, size_told
 from hermes.state.files.sniff import LOOKED_AT, ending, sniff

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hermes.domain.errors import UserError
 from hermes.domain.message import Attachment
-from hermes.domain.ports.store import Media
+from hermes.domain.ports.world import Media
 
 MOST_BYTES = 64 * 1024 * 1024
 _PUNCTUATION = ".,;:!?)]}>»”’"

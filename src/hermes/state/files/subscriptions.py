@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.state.home.jsonfile import JsonFile, read_mapping
 from hermes.state.home.textfile import replace_text, sole_writer
 from hermes.state.settings.names import is_key_like

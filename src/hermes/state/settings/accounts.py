@@ -8,7 +8,7 @@ from functools import cache
 
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem
 from hermes.domain.errors import UserError
-from hermes.domain.settings.settings import PlatformSettings
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.state.settings.names import (
     ACCOUNT_MARK,
     is_key_like,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hermes.domain.settings.declaring import NONE_LISTED
-from hermes.domain.settings.settings import ApiKey
+from hermes.domain.settings.platforms import ApiKey
 from hermes.state.settings.yaml_tree import Listing, Mapping, Node, Scalar
 
 if TYPE_CHECKING:

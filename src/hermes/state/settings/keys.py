@@ -9,15 +9,9 @@ from typing import Any
 
 from hermes.domain.address import account_problem
 from hermes.domain.errors import UserError
-from hermes.domain.settings.settings import (
-    NAME_RULE,
-    GatewaySettings,
-    HostedAgent,
-    PlatformSettings,
-    Secret,
-    Settings,
-    is_name,
-)
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import NAME_RULE, GatewaySettings, HostedAgent, Settings, is_name
 from hermes.domain.text import one_line
 from hermes.state.settings.accounts import named_account
 from hermes.state.settings.findings import nearest

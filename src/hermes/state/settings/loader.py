@@ -17,7 +17,9 @@ from urllib.parse import urlsplit
 
 from hermes.domain.address import read_platform, spell_platform
 from hermes.domain.errors import SettingsError, UserError
-from hermes.domain.settings.settings import ModelSettings, PlatformSettings, Secret, Settings
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import ModelSettings, Settings
 from hermes.domain.text import one_line
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.home.textfile import TextFile, read_text

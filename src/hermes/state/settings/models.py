@@ -9,7 +9,9 @@ import logging
 from dataclasses import replace
 
 from hermes.domain.ids import AgentId
-from hermes.domain.settings.settings import ModelSettings, PlatformSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import ModelSettings
 from hermes.domain.text import one_line
 from hermes.state.settings.loader import Loaded, key_variable
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.domain.address import Kind, account_problem
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import (
     NAME_RULE,
     GatewaySettings,
     HostedAgent,
-    PlatformSettings,
     QuickCommand,
     ResetSettings,
-    Secret,
     Settings,
     is_name,
 )

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote
 
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.state.settings.encoded_secrets import Encoded
 
 LEAST_LENGTH = 6

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from hermes.domain.pattern_size import why_too_large
-from hermes.domain.settings.settings import About, Secret
+from hermes.domain.settings.declaring import About, Secret
 from hermes.domain.text import one_line, plain_braces
 from hermes.state.settings.findings import nearest
 from hermes.state.settings.yaml_tree import Scalar

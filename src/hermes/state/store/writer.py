@@ -52,8 +52,7 @@ from hermes.state.store.connection import (
 )
 from hermes.state.store.readers import NeedsWriter, Readers
 from hermes.state.store.tables.search import SearchTable, catch_up
-from hermes.state.store.units import StoreFacts as StoreFacts
-from hermes.state.store.units import WorkUnit, fail_open, resolve_open, settle_units
+from hermes.state.store.units import StoreFacts, WorkUnit, fail_open, resolve_open, settle_units
 
 log = logging.getLogger("hermes.store")
 T = TypeVar("T")

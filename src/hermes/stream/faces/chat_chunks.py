@@ -39,9 +39,6 @@ from hermes.domain.event import (
     usage_of,
 )
 from hermes.domain.ids import CallId, QuestionId, client_call_id
-from hermes.domain.sse import Event as Event
-from hermes.domain.sse import Parser as Parser
-from hermes.domain.sse import parse as parse
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.turn_fold import (
     SAID_AGAIN,

@@ -19,7 +19,8 @@ from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import HermesError
 from hermes.domain.message import Inbound, MediaKind
 from hermes.domain.ports.store import Accept, Platform
-from hermes.domain.settings.settings import PlatformSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
 
 PATIENCE = 40.0
 _LONG = 30.0

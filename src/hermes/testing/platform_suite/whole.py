@@ -17,7 +17,8 @@ from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.ports.store import ModelRequest
-from hermes.domain.settings.settings import DisplaySettings, PlatformSettings, StreamingSettings
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import DisplaySettings, StreamingSettings
 from hermes.domain.turn import BusyMode
 from hermes.testing.clock import FakeClock, QuickClock, settle
 from hermes.testing.harness import Journey, open_settings

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import msgspec
 
 from hermes.control.jobs.editing import LONGEST_NAME, LONGEST_PROMPT, JobDesk, JobWish
-from hermes.control.jobs.targets import LOCAL
 from hermes.control.jobs.wording import job_facts, run_facts
+from hermes.control.outbound.targets import LOCAL
 from hermes.control.people.routing import job_source
 from hermes.domain.ids import AgentId, JobId
 from hermes.domain.job import Job, JobState

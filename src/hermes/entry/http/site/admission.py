@@ -14,7 +14,7 @@ from enum import StrEnum
 from hashlib import sha256
 
 from hermes.domain.ids import AgentId
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.entry.http.site.errors import ApiError
 
 GUESSES = 10

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes.control.people.operator_patterns import BadPattern, finds, read_pattern
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.entry.http.webhooks.signatures import Headers
 
 log = logging.getLogger("hermes.webhooks")

@@ -13,7 +13,7 @@ from typing import Any
 
 from hermes.domain.address import Address, read_platform
 from hermes.domain.errors import UserError
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line
 from hermes.entry.http.webhooks.filters import BadFilter, Facts, Filter, read_filter
 from hermes.entry.http.webhooks.template import fill

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 
 NO_AUTH = "INSECURE_NO_AUTH"
 """As a secret: take everything, on loopback only."""

@@ -17,7 +17,7 @@ import aiohttp
 
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.ports.store import Sink
+from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, trouble_told
 
 API = "https://discord.com/api/v10"

@@ -21,7 +21,8 @@ from hermes.domain.address import Address, Kind, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.message import Body, Inbound, Receipt
-from hermes.domain.ports.store import Accept, Sink
+from hermes.domain.ports.store import Accept
+from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
 from hermes.entry.platforms.email.addresses import canonical, readable
 from hermes.entry.platforms.email.compose import Letter, compose, message_id

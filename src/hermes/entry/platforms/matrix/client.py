@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.ports.store import Sink
+from hermes.domain.ports.world import Sink
 from hermes.domain.text import trouble_told
 from hermes.entry.platforms.matrix.convert import error_for
 

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.ports.store import Sink
+from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, trouble_told
 from hermes.entry.platforms.mattermost.convert import ID
 

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from hermes.domain.errors import Refused, Unreachable
-from hermes.domain.ports.store import Sink
+from hermes.domain.ports.world import Sink
 from hermes.domain.text import trouble_told
 from hermes.entry.platforms.slack.wire import error_for, is_ours
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import aiohttp
 
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.ports.store import Sink
+from hermes.domain.ports.world import Sink
 from hermes.domain.text import trouble_told
 from hermes.entry.platforms.telegram.compose import Upload
 from hermes.entry.platforms.telegram.convert import error_for

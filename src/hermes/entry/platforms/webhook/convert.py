@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.settings.settings import Secret
+from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line
 
 _KEYS = ("url", "secret", "allow_private")

@@ -22,7 +22,6 @@ from hermes.state.home.wholefile import sync_file, sync_folder
 from hermes.state.store.care.backup import backups_of, made_at
 from hermes.state.store.care.file_identity import rescued
 from hermes.state.store.care.reserve import give_up_reserve
-from hermes.state.store.care.restored import RESTORED as RESTORED
 from hermes.state.store.care.restored import settle
 from hermes.state.store.care.salvage import Salvaged, nothing_salvaged, salvage
 from hermes.state.store.care.walfile import has_log, log_damage, log_of

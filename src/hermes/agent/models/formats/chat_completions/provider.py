@@ -18,7 +18,8 @@ from hermes.agent.models.formats.chat_completions.reply import Body, Reply
 from hermes.agent.models.formats.chat_completions.request import encode_request
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ports.store import ModelPiece, ModelRequest
-from hermes.domain.settings.settings import ModelSettings, Secret
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.settings import ModelSettings
 
 OPENAI_URL = "https://api.openai.com/v1"
 _LAST_WORDS = 3.0
